@@ -137,8 +137,8 @@ def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
 
 
 def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
-    """An untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and inner,
-    or inner and most."""
+    """Return an untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and
+    inner, or inner and most."""
     if numbers["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, numbers["inner"], numbers["most"])
     if numbers["kind"] == DISCO:

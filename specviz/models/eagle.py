@@ -28,8 +28,8 @@ from .weights import ModelError, Weights
 
 
 def seen(place: Tensor, step: int) -> Tensor | None:
-    """Who looks where in step ``step`` of a rollout, [n, (step + 1) * n]: what stands on true features up to ``step`` places
-    before the row, and of each later step the one row of its own path. None = causal."""
+    """Return the attention mask of step ``step`` of a rollout, [n, (step + 1) * n]: a row sees true features up to ``step``
+    places before it, and of each later step the one row of its own path. None: causal."""
     return None if step == 0 else torch.cat([place <= place[:, None] - step] + [
         place == place[:, None] - step + i for i in range(1, step + 1)], 1)
 
@@ -37,7 +37,7 @@ def seen(place: Tensor, step: int) -> Tensor | None:
 class Eagle(nn.Module):
     """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
 
-    hidden_states = ("final",)  # what it reads of the target
+    hidden_states = ("final",)  # the target's hidden states that it reads
 
     def __init__(self, config: dict[str, Any], name: str = "the EAGLE head"):
         super().__init__()
@@ -47,7 +47,7 @@ class Eagle(nn.Module):
         self.layers = nn.ModuleList(Layer(self.sizes, i > 0, True, bool(config.get("qkv_bias", False))) for i in range(self.sizes.layers))
 
     def forward(self, embeds: Tensor, features: Tensor, steps: int = 1) -> list[Tensor]:
-        """Guesses of the next features, for training: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
+        """Predict the next features, for training: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
 
         Row t of guess j stands on true features up to t-j and on the head's own guesses for the j after them, which is what it
         meets when it drafts j tokens ahead. The first j rows of guess j have no such past and are not to be used.
@@ -66,36 +66,36 @@ class Eagle(nn.Module):
         return out
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """What enters the layer."""
+        """Return the input of the first layer."""
         return self.fc(torch.cat([embeds, features], -1))
 
     def feedback(self, x: Tensor) -> Tensor:
-        """Of what a row gives, the guess of a feature on which the next row stands."""
+        """Return the predicted feature that the next row reads, from a row's output."""
         return x
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        """What its guesses say of the next token: what the target's head, which is shared by the target, says of them."""
+        """Return logits of the next token from predicted features, through the target's head."""
         return lent(states)
 
     @cached_property
     def fused(self) -> Fused:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return Fused(list(self.layers), self.config, self.fc)
 
     def open(self) -> EagleRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return EagleRows(self.fused)
 
 
 class EagleRows(RowCache):
-    """Pairs (embedding of token t+1, feature t) in, guesses of the next feature out."""
+    """KV cache rows of pairs (embedding of token t + 1, feature t); their outputs predict the next feature."""
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Pairs of the text, true features only; they stay. [n, hidden] each -> [n, hidden]."""
+        """Append pairs of the text with true features, [n, hidden] each, and return their outputs [n, hidden]."""
         return super().read(self._joined(embeds, features))
 
     def branch(self, embeds: Tensor, features: Tensor, parents, depths) -> Tensor:
-        """Pairs of a tree, whose features are guesses; they are thrown away after the round."""
+        """Run pairs of a draft tree, whose features are predictions; they are dropped after the round."""
         return super().branch(self._joined(embeds, features), parents, depths)
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
@@ -104,13 +104,13 @@ class EagleRows(RowCache):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle:
-    """An untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads,
+    """Return an untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
     return Eagle({**like(body, numbers), "bias": bool(numbers.get("bias", True))}, f"the EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle:
-    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle")
     if problem:
@@ -129,8 +129,8 @@ def load(folder: str | Path, body: Body) -> Eagle:
 
 
 def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | None, *fine: str) -> Any:
-    """A variant of EAGLE's head, every weight under the name that ours has; biases of queries, keys and values may be there, and
-    so may weights of the patterns ``fine``, which are not read. Raises ModelError with a sentence."""
+    """Load a variant of EAGLE's head whose weights have our names. Biases of queries, keys and values are optional; weights of
+    the patterns ``fine`` are ignored. Raises ModelError with a sentence."""
     if problem:
         raise ModelError(problem)
     weights = HeadWeights(folder, body)
@@ -145,7 +145,7 @@ def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | N
 
 
 def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
-    """A config.json for a head with layers like the target's, but for the numbers given."""
+    """Return a config.json for a head with layers like the target's, but for the numbers given."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = numbers.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = numbers.get("kv_heads") or whole.get("num_key_value_heads") or heads
@@ -159,7 +159,7 @@ def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
 
 
 def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:
-    """The tensors of one layer, by their names in the file; those of a bias may be None. Raises ModelError."""
+    """Return the tensors of one layer, by their names in the file; biases may be None. Raises ModelError."""
     d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
     rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
     found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, wide * d) for name, out in rows.items()}

@@ -33,7 +33,8 @@ VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's
 
 
 class Beside(Layer):
-    """The first layer: an embedding beside a state. before: the residual starts from the normed state."""
+    """The first layer, which reads an embedding and a hidden state side by side. before: the residual starts from the normed
+    state."""
 
     def __init__(self, sizes: Sizes, bias: bool, qk_norm: bool, before: bool):
         super().__init__(sizes, True, True, bias, wide=2, qk_norm=qk_norm)
@@ -71,7 +72,7 @@ class Eagle3(nn.Module):
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
-        """What is read of the target."""
+        """The target's hidden states that the head reads."""
         return tuple(f"layer:{i}" for i in self.read_layers)
 
     @property
@@ -80,23 +81,23 @@ class Eagle3(nn.Module):
         return None if self.d2t is None else self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
     def speak(self, ids: Tensor) -> None:
-        """The draft vocabulary: these ids of the target's, in order."""
+        """Set the draft vocabulary to these ids of the target's, in order."""
         ids = ids.sort().values
         self.d2t.copy_(ids - torch.arange(len(ids), device=ids.device))
         self.t2d.zero_()[ids] = True
 
     def joined(self, states: Tensor) -> Tensor:
-        """States of the target [..., taps * hidden] -> [..., hidden]."""
+        """Join the target's states [..., layers * hidden] into [..., hidden]."""
         if self.fc_norm is not None:
             states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, states.chunk(len(self.fc_norm), -1))], -1)
         return self.fc(states)
 
     def own(self, states: Tensor) -> Tensor:
-        """Logits over the draft vocabulary; only with a head of its own."""
+        """Return logits over the draft vocabulary; only for a head with an output matrix of its own."""
         return self.lm_head(states if self.norm_output else self.norm(states))
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        """[n, vocab], minus infinity for tokens that are not in the draft vocabulary; ``lent``: the target's head."""
+        """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``lent``: the target's head."""
         if self.lm_head is None:
             return lent(states if self.norm_output else self.norm(states))
         said = self.own(states)
@@ -122,16 +123,16 @@ class Eagle3(nn.Module):
 
     @cached_property
     def fused(self) -> BesideNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return BesideNet(self)
 
     def open(self) -> BesideRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return BesideRows(self)
 
 
 class BesideNet(Fused):
-    """Rows come in twice as wide as the layers: the embedding, and the state beside it."""
+    """The layers for drafting; rows are twice as wide as the layers: the embedding, then the state."""
 
     def __init__(self, head: Eagle3):
         super().__init__(list(head.layers), head.config, head.fc)
@@ -156,7 +157,7 @@ class BesideNet(Fused):
 
 
 class BesideRows(RowCache):
-    """Pairs (embedding of token t + 1, states of token t) in, states that guess token t + 2 out."""
+    """KV cache rows of pairs (embedding of token t + 1, states of token t); their outputs predict token t + 2."""
 
     def __init__(self, head: Eagle3):
         super().__init__(head.fused)
@@ -167,20 +168,20 @@ class BesideRows(RowCache):
         return super().read(torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1))
 
     def branch(self, embeds: Tensor, states: Tensor, parents, depths) -> Tensor:
-        """Pairs of a tree, whose states [n, hidden] are the head's own; they are thrown away after the round."""
+        """Run pairs of a draft tree, whose states [n, hidden] are the head's own; they are dropped after the round."""
         kind = self.net.dtype
         return super().branch(torch.cat([embeds.to(kind), states.to(kind)], -1), parents, depths)
 
 
 def spread(layers: int) -> list[int]:
-    """The layers whose inputs are read where nothing is said; a small target has fewer to choose from."""
+    """Return the default layers whose inputs are read: three spread over the target, fewer for a small one."""
     return [2, layers // 2, layers - 3] if layers > 6 else list(range(max(1, layers - 3), layers)) or [0]
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
-    """An untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until ``speak`` the
-    first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are spoken),
-    read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
+    """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until
+    ``speak`` the first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are
+    spoken), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
     said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
@@ -188,7 +189,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
 
 
 def load(folder: str | Path, body: Body) -> Eagle3:
-    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle3")
     if problem:
@@ -200,7 +201,7 @@ def load(folder: str | Path, body: Body) -> Eagle3:
 
 
 def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """(config, tensors by our names) of a file; raw: its config.json. Raises ModelError."""
+    """Return (config, tensors by our names) of a file; raw: its config.json. Raises ModelError."""
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
@@ -229,7 +230,7 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[st
 
 
 def _tokens(weights: HeadWeights, speaks: int, body: Body) -> dict[str, Tensor | None]:
-    """The draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
+    """Return the draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
     if speaks == body.vocab and "d2t" not in weights:
         return {}
     if "d2t" not in weights:
@@ -246,7 +247,7 @@ def _tokens(weights: HeadWeights, speaks: int, body: Body) -> dict[str, Tensor |
 
 
 def _read_layers(config: dict[str, Any], body: Body, name: str) -> list[int]:
-    """The layers of the target whose inputs a file's head reads. Raises ModelError for layers that cannot be read."""
+    """Return the layers of the target whose inputs a file's head reads. Raises ModelError for layers that cannot be read."""
     inner, ours, key = config.get("eagle_config"), config.get("read_layers"), "eagle_aux_hidden_state_layer_ids"
     inner = inner if isinstance(inner, dict) else {}
     inputs, outputs = ours or config.get(key), inner.get(key) or config.get("target_layer_ids")

@@ -1,4 +1,4 @@
-"""What every trained head needs to be read: the facts of the target it sits on, and its files, whoever published them.
+"""The files of trained heads, and the facts of the target that they sit on.
 
 A head is a small network beside a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors; the
 names of the weights differ from publisher to publisher, so a reader asks which names are there instead of trusting a version.
@@ -47,7 +47,8 @@ class Body:
 
 
 class HeadWeights(Weights):
-    """The tensors of a head's folder; ``names`` and ``shape`` tell which layout it is. Raises ModelError with a sentence."""
+    """The tensors of a head's folder; ``names`` and ``shape`` identify the published layout. Raises ModelError with a sentence.
+    """
 
     def __init__(self, folder: Path, body: Body):
         super().__init__(folder, body.device, body.dtype)
@@ -58,8 +59,8 @@ class HeadWeights(Weights):
         return super().get(name, *shape)
 
     def none_left(self, *fine: str) -> None:
-        """Refuse a file with weights that nobody asked for: it is another kind of head, and without them it would guess wrongly.
-        fine: patterns of names that may be left, copies of what the target has."""
+        """Raise ModelError where weights were not read: the file is another kind of head. fine: patterns of names that may be
+        left, copies of the target's."""
         left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name)
                                                                           for one in (*fine, *TARGET_COPIES))]
         if left:
@@ -68,7 +69,7 @@ class HeadWeights(Weights):
                              "it is another kind of head")
 
     def _index(self) -> dict[str, str]:
-        """As for a model, but the one file of a head may have any name."""
+        """Return the file of each tensor, as for a model; the one file of a head may have any name."""
         found = sorted(path.name for path in self._folder.glob("*.safetensors"))
         if (self._folder / "model.safetensors.index.json").exists() or len(found) > 1:
             return super()._index()
@@ -88,7 +89,7 @@ class HeadWeights(Weights):
         return sorted(self._where)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of a tensor, without reading it."""
+        """Return the shape of a tensor without reading it."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}")
         try:
@@ -97,7 +98,8 @@ class HeadWeights(Weights):
             raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names") from None
 
     def fitting(self, name: str, body: Body, *shape: int) -> Tensor:
-        """``get`` of a matrix whose columns are the target's states: the sentence says so when they are not."""
+        """Return ``get`` of a matrix whose columns are the target's hidden states. Raises ModelError that says so where the width
+        differs."""
         wide = self.shape(name)[-1]
         if wide != shape[-1] and wide % body.hidden:
             raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
@@ -105,7 +107,7 @@ class HeadWeights(Weights):
         return self.get(name, *shape)
 
     def ids(self, name: str, vocab: int) -> Tensor:
-        """A list of token ids, as whole numbers. Raises ModelError when one is not in the vocabulary."""
+        """Return a list of token ids, int64. Raises ModelError when one is not in the vocabulary."""
         self._read.add(name)
         ids = self._file(self._where[name]).get_tensor(name).long()
         if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= vocab:
@@ -113,16 +115,17 @@ class HeadWeights(Weights):
         return ids.to(self._device)
 
     def first(self, pattern: str) -> re.Match[str] | None:
-        """How the first name that is wholly of a pattern matches it."""
+        """Return the match of the first name that a pattern matches as a whole."""
         return next(filter(None, (re.fullmatch(pattern, name) for name in self.names)), None)
 
     def numbers(self, pattern: str) -> list[int]:
-        """The different numbers that the first group of a pattern matches at the start of a name: [0, 1, 2] for three heads."""
+        """Return the distinct numbers that the first group of a pattern matches at the start of names: [0, 1, 2] for three heads.
+        """
         return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """The head's config.json, or an adapter's; published heads often say little in it. Raises ModelError."""
+    """Return the head's config.json, or an adapter's; published heads often state little in it. Raises ModelError."""
     adapter = not (folder / "config.json").exists() and (folder / "adapter_config.json").exists()
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
@@ -135,7 +138,8 @@ def key_shape(body: Body) -> tuple[int, int]:
 
 
 def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:
-    """(how often each rank of each head is right, places of the tree they were sized for); empty and 0 where nothing is said."""
+    """Return (how often each rank of each head is right, nodes of the tree it was calibrated for); empty and 0 where config.json
+    has none."""
     try:
         accuracy = [[float(share) for share in row] for row in config.get("accuracy") or []]
         nodes = int(config.get("nodes") or 0)
@@ -147,7 +151,7 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
 
 
 def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
-    """A sentence when a folder's head of a kind cannot sit on a target of this name, width and vocabulary; None when it can.
+    """Return why a folder's head of a kind does not fit a target of this name, width and vocabulary; None when it fits.
 
     Reads the config and the headers of the weights, no numbers, so it is quick; what it cannot see, loading will say.
     """
@@ -171,14 +175,15 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") ->
 
 
 def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
-    """What gives a head away as EAGLE-3 (Li et al. 2503.01840), in its authors' layout or another's; None when nothing does."""
+    """Return the name or key that identifies a head as EAGLE-3 (Li et al. 2503.01840), in any published layout; None for others.
+    """
     found = [name for name in names if name in ("d2t", "t2d") or name.startswith("midlayer.") or name.endswith(".hidden_norm.weight")]
     marks = [f"{key} {config[key]!r}" for key in ("draft_vocab_size", "speculators_model_type", "eagle_config") if key in config]
     return (found or marks or [None])[0]
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module:
-    """A module of ours with these tensors, ready to be used: on the target's device, in its type, without gradients."""
+    """Load tensors into a module and make it ready to draft: on the target's device, in its type, without gradients."""
     try:
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
@@ -187,7 +192,8 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module
 
 
 def ready(module: nn.Module, body: Body) -> nn.Module:
-    """A head ready to draft beside the target: on its device, in its type, without gradients, with shapes like its."""
+    """Make a head ready to draft for its target: on its device, in its type, without gradients, with static shapes where it has
+    them."""
     for part in module.modules():
         if isinstance(part, Layer):
             part.static, part.eight = body.static, body.eight

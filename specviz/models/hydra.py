@@ -57,7 +57,7 @@ class Prefix(nn.Module):
 
     @cached_property
     def fused(self) -> tuple[Fused, Norm]:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return Fused(list(self.layers), self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
 
 
@@ -69,7 +69,8 @@ class PrefixRows:
         self._rows = RowCache(net)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """States [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last output [hidden]."""
+        """Return states [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last output
+        [hidden]."""
         if not self._rows.count:
             self._rows.restart(at)
         return self._norm(self._rows.read(states)[-1:])[0]
@@ -104,11 +105,12 @@ class Hydra(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What config.json says of heads of ours."""
+        """The config.json of heads of ours."""
         return {**self.sizes, "model_type": "hydra", "accuracy": self.accuracy, "nodes": self.nodes}
 
     def forward(self, index: int, inputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits [n, vocab] of one head from its inputs [n, (index + 2) * hidden]: the state, the root, the tokens below it."""
+        """Return logits [n, vocab] of one head from its inputs [n, (index + 2) * hidden]: the state, the root, the tokens below
+        it."""
         states = self.hydra_mlp[index](inputs if self.grounded else inputs[..., :self.sizes["hidden_size"]])
         return self.hydra_lm_head[index](states) if len(self.hydra_lm_head) else head(states)
 
@@ -118,7 +120,7 @@ class Hydra(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Hydra:
-    """Untrained heads."""
+    """Return untrained heads."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
     return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": numbers["heads"],
@@ -127,7 +129,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Hydra:
 
 
 def load(folder: Path, body: Body) -> Hydra:
-    """Heads from a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load heads from a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.numbers(r"hydra_mlp\.(\d+)\.")
     if not heads or heads != list(range(len(heads))):

@@ -98,7 +98,7 @@ class Streams(LookAhead):
         return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:
-        """States [n, hidden] that enter the streams' layer, made ready for the last norm and the output matrix."""
+        """Return states [n, hidden] that enter the streams' layer, made ready for the last norm and the output matrix."""
         return states + self.up(self.down(states))
 
 

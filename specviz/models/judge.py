@@ -59,7 +59,7 @@ class Reward(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Judge | Reward:
-    """An untrained one. numbers: kind, for a reward head also inner."""
+    """Return an untrained one. numbers: kind, for a reward head also inner."""
     return Judge(body.hidden, body.vocab) if numbers["kind"] == JUDGE else Reward(body.hidden, body.vocab, numbers["inner"])
 
 

@@ -35,7 +35,7 @@ class MaskedModel(causal.Causal):
                              f"{self.vocab} tokens")
 
     def open(self) -> MaskedRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return MaskedRows(self)
 
 
@@ -47,7 +47,7 @@ class MaskedRows(RowCache):
         self.mask_token, self.width = whole.mask_token, whole.width
 
     def draft(self, ids: list[int], masks: int) -> Tensor:
-        """Logits [1 + masks, width] after the last of the tokens and after each of the masks, all from one pass."""
+        """Return logits [1 + masks, width] after the last of the tokens and after each of the masks, all from one pass."""
         net = self.net
         rows = net.embed(token_tensor(net.device, [*ids, *[self.mask_token] * masks]))
         said = net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks:]))
@@ -55,7 +55,7 @@ class MaskedRows(RowCache):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
-    """An untrained one. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
+    """Return an untrained one. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
     said = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
     config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | said
     return MaskedModel(config, f"the masked draft model of {body.name}")

@@ -118,7 +118,7 @@ class BlockDrafter(nn.Module):
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
-        """What is read of the target: the output of a layer is what enters the next."""
+        """The hidden states that are read of the target: the output of a layer is what enters the next."""
         return tuple(f"layer:{i + 1}" for i in self.read_layers)
 
     @property
@@ -153,11 +153,11 @@ class BlockDrafter(nn.Module):
 
     @cached_property
     def fused(self) -> BlockNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return BlockNet(self)
 
     def open(self) -> BlockRows:
-        """A run's own keys and values over these weights."""
+        """Return a KV cache over these weights for one run."""
         return BlockRows(self.fused)
 
 
@@ -203,7 +203,7 @@ class BlockRows(RowCache):
             self.count += n
 
     def draft(self, embeds: Tensor) -> Tensor:
-        """States [block, hidden] of a block whose first row stands after the text; embeds [block, hidden]."""
+        """Return states [block, hidden] of a block whose first row stands after the text; embeds [block, hidden]."""
         n = len(embeds)
         return self._run(embeds.to(self.net.dtype), list(range(n)), torch.ones(n, n, dtype=torch.bool))
 
@@ -216,8 +216,8 @@ def _trained_as_dspark(config: dict[str, Any]) -> bool:
 
 
 def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
-    """An untrained drafter with layers like the target's. numbers: block, mask_token; read_layers (else three spread over the
-    target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
+    """Return an untrained drafter with layers like the target's. numbers: block, mask_token; read_layers (else three spread over
+    the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
     rank, last = int(numbers.get("markov_rank") or 0), body.layers - 2
     spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
     said = {"block_size": numbers["block"], "mask_token_id": numbers.get("mask_token", 0),
@@ -229,7 +229,7 @@ def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
 
 
 def load(folder: str | Path, body: Body) -> BlockDrafter:
-    """The drafter of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the drafter of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:

@@ -1,4 +1,4 @@
-"""What a draft model would earn, replayed on text the target already wrote.
+"""Replay a draft model on text the target already wrote: expected block efficiency and acceptance without running the engine.
 
 Greedy: a draft token is accepted exactly where the draft's choice is the target's token, and up
 to its first mistake the draft has seen the target's own text; one forward over that text decides
@@ -13,8 +13,8 @@ from .data import TASKS
 
 
 def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None = None) -> dict[str, dict]:
-    """{greedy | sampled: {task | mean: figures}}; the mean is over tasks, each counting once.
-    layers: of the model, the first so many; None: all."""
+    """Return {greedy | sampled: {task | mean: figures}}; the mean is over tasks. layers: use the model's first so many; None:
+    all."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
@@ -34,7 +34,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
 
 @torch.inference_mode()
 def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
-    """For every answer, whether each of its tokens would be accepted from the draft."""
+    """Return for every answer whether each of its tokens would be accepted from the draft."""
     rng, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
     for a in answers:
@@ -53,14 +53,14 @@ def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list
 
 
 def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
-    """What goes through the head, [rows, length, hidden], after the first so many layers and the last norm."""
+    """Return hidden states [rows, length, hidden] after the first so many layers and the last norm."""
     if layers in (None, len(model.model.layers)):
         return model.model(ids).last_hidden_state
     return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])
 
 
 def figures(rows: list[list[bool]], gamma: int) -> dict:
-    """Rounds of `gamma` drafts each, walked over the accepted/refused marks of every answer."""
+    """Replay rounds of `gamma` draft tokens over the accepted marks of every answer, and return the figures."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in rows:

@@ -113,7 +113,8 @@ def written(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: ran
 
 @torch.no_grad()
 def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """States [n, tokens, hidden] of the target along steps of its own, and along those of the draft model in their places."""
+    """Return states [n, tokens, hidden] of the target along steps of its own, and along those of the draft model in their
+    places."""
     tokens = numbers["tokens"]
     rows, at = places(batch, tokens, numbers["places"], rng)
     ids, draft = batch.ids[rows], features.draft

@@ -1,4 +1,4 @@
-"""What a target answers, for its card: every answer as it came, and how often one turns in a circle."""
+"""A target's answers for its card, unedited, and the share of answers that loop."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ class Question:
 
 
 def questions(job: Job, numbers: dict) -> list[Question]:
-    """The recipe's own, the page's examples, and MT-bench's first turns where the data folder has them."""
+    """Return the recipe's own questions, the page's examples, and MT-bench's first turns where the data folder has them."""
     found = [Question(task, text, text) for task, texts in numbers["prompts"].items() for text in texts]
     page = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"]
     found += [Question("example", one["prompt"], one["prompt"]) for one in page]
@@ -37,13 +37,13 @@ def questions(job: Job, numbers: dict) -> list[Question]:
 
 
 def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
-    """Whether some `size` tokens in a row stand there `times` times."""
+    """Return whether some `size` tokens in a row occur `times` times."""
     grams = Counter(tuple(ids[i : i + size]) for i in range(len(ids) - size + 1))
     return max(grams.values(), default=0) >= times
 
 
 def written(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str]], tokens: int, batch: int = 24) -> list[list[int]]:
-    """Greedy answers of at most `tokens` tokens to (task, prompt), in their order."""
+    """Return greedy answers of at most `tokens` tokens to (task, prompt), in their order."""
     maker = generate.Maker(model.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
     rows = [(data.chat_prompt(words, text), task, 0.0) for task, text in texts]
     made = [one for first in range(0, len(rows), batch) for one in maker.decode(rows[first : first + batch])]
@@ -51,7 +51,7 @@ def written(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str
 
 
 def looping(job: Job, model: LlamaForCausalLM, words, heldout: list[data.Row], numbers: dict) -> float:
-    """Share of greedy answers to held-out prompts that loop, of as many a task."""
+    """Return the share of greedy answers to held-out prompts that loop, the same number per task."""
     texts = [(task, row.prompt) for task in data.TASKS
              for row in [r for r in heldout if r.task == task][: numbers["looping_prompts"]]]
     found = [loops(ids) for ids in written(job, model, words, texts, numbers["looping_tokens"])]

@@ -1,4 +1,4 @@
-"""Whether a head's attention looks at the text, and what keeps it looking.
+"""Keep a head's attention on the text: limit its scores during training, and measure its entropy.
 
 Orthogonal updates are as large for queries and keys as for every other matrix, whatever their gradients; where no norm stands
 before them, as in EAGLE's head, scores grow until one row has all the weight and the head drafts without its context.
@@ -16,8 +16,8 @@ EVERY = 8  # steps between two looks at the scores
 
 
 def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
-    """For each attention of the model, in the order they are met: it, its rows [batch, n, hidden] and their angles, while ``run``
-    runs."""
+    """Return for each attention of the model, in order of use: it, its input rows [batch, n, hidden] and their angles during
+    ``run``."""
     met: dict[Attention, tuple[Tensor, Tensor]] = {}
     hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
              for part in model.modules() if isinstance(part, Attention)]
@@ -31,7 +31,8 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
 
 
 def limit_scores(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:
-    """Every few steps: no score above ``score_limit`` on the rows that ``run`` shows. A function of weights and step alone."""
+    """Scale queries and keys every few steps so that no score exceeds ``score_limit`` on the rows of ``run``. Deterministic in
+    weights and step."""
     if step % EVERY == 0:
         for part, rows, _ in rows_of(model, run):
             part.limit_scores(rows, numbers["score_limit"])

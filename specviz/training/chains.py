@@ -1,4 +1,4 @@
-"""Heads that draft a chain from the target's states: what they would earn on its held-out answers, and their files.
+"""Measure and export heads that draft a chain: replay their acceptance on held-out answers of the target, write their files.
 
 The replay is that of a draft model (acceptance.py), with one difference: what a head says of a token may depend on how many
 tokens ahead it stands, since it then stands on its own guesses.
@@ -27,7 +27,7 @@ Guesses = Callable[[Batch, int], list[Tensor]]
 
 
 def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
-    """{greedy | sampled: {task | mean: figures}}, as acceptance.tables gives them for a draft model."""
+    """Return {greedy | sampled: {task | mean: figures}}, as acceptance.tables does for a draft model."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
@@ -43,8 +43,7 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
 
 
 def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Module) -> dict[str, float]:
-    """What a training run notes while it goes on: block efficiency on a few answers of each task, and whether it looks at
-    them."""
+    """Return block efficiency on a few held-out answers per task, and the attention's entropy, during a training run."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = tables(guesses, features, some, numbers["gamma"])
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
@@ -55,7 +54,8 @@ def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Modul
 
 @torch.inference_mode()
 def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed: int) -> list[list[bool]]:
-    """For every step ahead and every token of the answer, whether it would be accepted from a draft that many tokens ahead."""
+    """Return for every step ahead and every token of the answer whether it would be accepted from a draft that many tokens ahead.
+    """
     batch = features.states(collate([answer], len(answer.ids), features.device))
     tokens, greedy, found = batch.labels, answer.greedy, []
     rng = torch.Generator().manual_seed(seed)
@@ -73,7 +73,7 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
 
 
 def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
-    """Rounds of ``gamma`` drafts each, walked over the marks of every answer."""
+    """Replay rounds of ``gamma`` draft tokens over the accepted marks of every answer, and return the figures."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in answers:

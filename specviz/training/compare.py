@@ -1,4 +1,4 @@
-"""The trained drafters of a target side by side, read from their own cards: no figure comes from anywhere else.
+"""Compare the trained drafters of a target, reading every figure from their own cards.
 
 With `--ship` the shipped cards are read and docs/trained.md is written, for every embedded target; without, the cards of the work
 folder, whose table is written there. What has no weights yet, or no figures, is named as such. It is not a recipe: `all` leaves
@@ -54,7 +54,7 @@ def run(job: Job) -> Path:
 
 
 def page(job: Job, numbers: dict) -> str:
-    """The page in Markdown."""
+    """Return the page in Markdown."""
     found = {target: of_target(replace(job, target=target), numbers) for target in targets(job)}
     parts = [HEAD.format(nodes=numbers["equal_nodes"])]
     for target, rows in found.items():
@@ -63,7 +63,7 @@ def page(job: Job, numbers: dict) -> str:
 
 
 def targets(job: Job) -> list[str]:
-    """The embedded targets that lie where the cards are read; without ``ship`` the job's own."""
+    """Return the embedded targets whose cards are there; without ``ship`` the job's own."""
     if not job.ship:
         return [job.target]
     card_text = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
@@ -71,7 +71,7 @@ def targets(job: Job) -> list[str]:
 
 
 def of_target(job: Job, numbers: dict) -> list[Drafter]:
-    """Every method that the report measures, those with figures first, by tokens a pass."""
+    """Return every method that the report measures, those with figures first, by tokens per target pass."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.shown(numbers):
         name = job.named(kind_of(method))
@@ -82,12 +82,12 @@ def of_target(job: Job, numbers: dict) -> list[Drafter]:
 
 
 def kind_of(method: Method) -> str:
-    """What the model is called that a method drafts with: as report's ``model_of`` chooses it."""
+    """Return the name of the model that a method drafts with, as report's ``model_of`` chooses it."""
     return next((need.partition(":")[2] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), "draft")
 
 
 def card(job: Job, name: str) -> str | None:
-    """The card of a model that is there."""
+    """Return the card of a model, None where there is none."""
     place = job.shipped_place(name) if job.ship else job.work / "models" / name
     if not all((place / one).is_file() for one in ("config.json", "README.md")):
         return None
@@ -95,7 +95,7 @@ def card(job: Job, name: str) -> str | None:
 
 
 def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
-    """A row from a model's card; None where the card has no figures of this method."""
+    """Return a row from a model's card; None where the card has no figures of this method."""
     greedy, sampled = (mean_of(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
     if greedy is None or sampled is None:
         return None
@@ -106,14 +106,14 @@ def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple
 
 
 def mean_of(card_text: str, heading: str) -> list[str] | None:
-    """(tokens a pass, nodes, speed-up, by depth) of the line of means under a heading of ``drafters.table``."""
+    """Return (tokens per pass, nodes, speed-up, by depth) from the line of means under a heading of ``drafters.table``."""
     _, _, rest = card_text.partition(f"{heading}\n")
     line = re.search(r"^\| mean \| (.+) \|$", rest.partition("\n#")[0], re.M)
     return line.group(1).split(" | ") if line else None
 
 
 def equal_nodes(card_text: str) -> dict[str, str]:
-    """Title -> tokens a pass with the same number of nodes, from the target's card (``drafters.summary``)."""
+    """Return title -> tokens per pass with the same number of nodes, from the target's card (``drafters.summary``)."""
     if not NODES.search(card_text):
         return {}
     lines = card_text[NODES.search(card_text).end():].split("\n")[2:]
@@ -122,7 +122,7 @@ def equal_nodes(card_text: str) -> dict[str, str]:
 
 
 def table(rows: list[Drafter]) -> list[str]:
-    """Lines of Markdown: the rows with figures, and below them who has none."""
+    """Return lines of Markdown: the rows with figures, then the methods without."""
     lines = [f"| {' | '.join(row.cells)} |" for row in rows if row.cells]
     if lines:
         lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines]

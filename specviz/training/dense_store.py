@@ -56,7 +56,7 @@ def _documents(tokens: np.ndarray, context: int):
 
 
 def _states(target: Any, store: Store, start: int, end: int) -> torch.Tensor:
-    """States [end - start - 1, d] that predict tokens start + 1 .. end - 1."""
+    """Return states [end - start - 1, d] that predict tokens start + 1 .. end - 1."""
     target.close()
     with torch.inference_mode():
         return target.sync(store.array.tokens[start:end].tolist()).hidden_states["final"].float().cpu()

@@ -29,7 +29,7 @@ from .repeated_spans import of_text, repeated
 
 
 def run(job: Job, name: str = "draft", about: str = "") -> Path:
-    """``name``: of the recipe; ``about``: what its card says of the way the draft was trained, with {numbers} in it."""
+    """Train a draft model. ``name``: of the recipe; ``about``: the card's text on how it was trained, with {numbers} in it."""
     numbers = job.numbers(name)
     recipe = numbers["kind"]
     target = job.model(job.target)
@@ -84,7 +84,7 @@ class DraftTrainer:
         self.teacher: generate.Maker | None = None
 
     def loss(self, step: int, done: float) -> tuple[Tensor, int]:
-        """(loss, tokens that carry it); ``done``: share of the budget spent."""
+        """Return (loss, tokens that carry it); ``done``: share of the budget spent."""
         numbers, kind = self.numbers, self.numbers["divergence"]
         if random.Random(f"{self.job.seed} {step} copy").random() < numbers["copy_share"]:
             return self.copying(step)
@@ -106,7 +106,7 @@ class DraftTrainer:
         return torch.stack(found).mean(), len(labels)
 
     def copying(self, step: int) -> tuple[Tensor, int]:
-        """Spans said again, of the target's answers among others: the tokens themselves are learned, for nothing else can
+        """Return the loss on repeated spans of the target's answers, among others; the labels are the tokens, as nothing else can
         follow."""
         rng, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
         pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
@@ -124,8 +124,8 @@ class DraftTrainer:
         return losses.next_token(at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
 
     def written(self, step: int):
-        """A batch of the draft's own answers to prompts of the step's batch, at temperature 1, with the target's distribution
-        along them."""
+        """Return a batch of the draft's own answers at temperature 1 to prompts of the step's batch, with the target's
+        distribution along them."""
         if self.teacher is None:
             path = self.job.model(self.job.target)
             net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, trust_remote_code=False).to(self.device).eval()
@@ -140,7 +140,7 @@ class DraftTrainer:
 
 
 def longer(pieces, size: int) -> list[int]:
-    """More than `size` tokens, of as many pieces as it takes."""
+    """Return more than `size` tokens, from as many pieces as needed."""
     found: list[int] = []
     while len(found) <= size:
         found += next(pieces)
@@ -156,7 +156,7 @@ def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaF
 
 
 def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
-    """A draft that another one was, made wider and deeper without changing what it computes; both share a tokenizer."""
+    """Return an existing draft made wider and deeper without changing what it computes; the tokenizer must be the same."""
     old = LlamaForCausalLM.from_pretrained(job.model(numbers["from"]), dtype=torch.float32, trust_remote_code=False)
     if old.config.vocab_size != vocabulary:
         raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.")
@@ -164,13 +164,13 @@ def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
 
 
 def whole(answer: generate.Answer) -> generate.Answer:
-    """An exchange of which every token is learned, the question's too; nothing is known of the target's distribution."""
+    """Return an exchange of which every token is a label, the prompt's too, without the target's distribution."""
     nothing = torch.zeros(len(answer.ids) - 1, 1)
     return dataclasses.replace(answer, start=1, top_ids=nothing, top_logp=nothing)
 
 
 def measure(model: LlamaForCausalLM, heldout: list, numbers: dict) -> dict[str, float]:
-    """Block efficiency and acceptance rate, replayed; of a sorted draft those of each size, the whole one first."""
+    """Return replayed block efficiency and acceptance rate; for a sorted draft those of each size, the whole one first."""
     out: dict[str, float] = {}
     for layers in exits(numbers["layers"])[::-1] if numbers["sorted"] else (numbers["layers"],):
         size = "" if layers == numbers["layers"] else f"_{layers}_layers"
@@ -192,7 +192,7 @@ def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, 
 
 
 def begins(name: str, numbers: dict) -> str:
-    """What it was before its first step."""
+    """Return the card's sentence on the weights it began with."""
     if "from" not in numbers:
         return ""
     return AGAIN if numbers["from"] == name else BEGAN.format(**numbers)
@@ -211,7 +211,7 @@ replayed with gamma {gamma}, as that command measures at its end: {measured}.
 
 
 def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
-    """The target's vocabulary and positions, the draft's shape."""
+    """Return an untrained draft with the target's vocabulary and positions and the recipe's shape."""
     config = LlamaConfig(
         vocab_size=target.vocab_size,
         hidden_size=numbers["hidden"],
@@ -231,12 +231,12 @@ def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
 
 
 def at(model, ids: Tensor, where: Tensor) -> Tensor:
-    """Last states at the flat positions `where`, [n, hidden]: only they go through the head."""
+    """Return last hidden states at the flat positions `where`, [n, hidden]: only they go through the output matrix."""
     return at_exits(model, ids, where, (len(model.model.layers),))[0]
 
 
 def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
-    """The same after so many layers each, and the last norm."""
+    """Return the same after each of so many layers and the last norm."""
     out = model.model(ids, output_hidden_states=len(layers) > 1)
     states = [out.last_hidden_state if count == len(model.model.layers) else model.model.norm(out.hidden_states[count]) for count in layers]
     return [hidden.flatten(0, 1)[where] for hidden in states]
@@ -252,7 +252,7 @@ class Batches:
         self.each = len(self.planned(0))
 
     def planned(self, epoch: int) -> list[list[int]]:
-        """The epoch's batches. All epochs have as many as the first: any step finds its batch."""
+        """Return the epoch's batches. All epochs have as many as the first, so any step finds its batch."""
         rng = random.Random(f"{self.seed} {epoch}")
         order = list(range(len(self.answers)))
         rng.shuffle(order)
@@ -274,7 +274,7 @@ class Batches:
         return batches
 
     def rows(self, step: int) -> list:
-        """The step's answers."""
+        """Return the step's answers."""
         epoch, index = divmod(step, self.each)
         if epoch != self.epoch:
             self.epoch, self.plan = epoch, self.planned(epoch)
@@ -285,7 +285,7 @@ class Batches:
 
 
 def collate(answers: list, length: int, device):
-    """(ids [rows, width], where, top_ids, top_logp, labels): `where` are the predicting positions."""
+    """Return (ids [rows, width], where, top_ids, top_logp, labels); `where` are the predicting positions."""
     width = min(length, max(len(a.ids) for a in answers))
     ids = torch.zeros(len(answers), width, dtype=torch.long)
     where, tops, logps, labels = [], [], [], []

@@ -1,4 +1,4 @@
-"""What every trained drafter earns on the real engine: each method of the catalogue that drafts with a model of ours.
+"""Measure every trained drafter on the real engine: each method of the catalogue that drafts with a model of ours.
 
 Held-out prompts by task, greedy and at temperature 1, each method with its own defaults: block efficiency, acceptance by
 position, nodes a round; and its speed beside plain decoding, interleaved in one run. Since trees of different sizes are not to
@@ -34,7 +34,8 @@ Cells = dict[tuple[str, str], Cell]
 
 
 def run(job: Job, numbers: dict) -> dict[str, Any]:
-    """{methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}."""
+    """Return {methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}.
+    """
     with models(job):
         loaded = zoo.load(job.target, device=job.device)
         items = prompts(job, numbers)
@@ -60,20 +61,19 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
 
 
 def shown(numbers: dict) -> list[Method]:
-    """Exact methods that draft with trained heads or a draft trained in their own way, and those that stand for the draft
-    model."""
+    """Return the exact methods that draft with trained heads or a trained draft, and those that represent the draft model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
             and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in numbers["with_draft"])]
 
 
 def model_of(loaded: zoo.Loaded, method: Method) -> str:
-    """The folder of the model that a method drafts with."""
+    """Return the folder of the model that a method drafts with."""
     places = loaded.more | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
     return next((places[need] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), loaded.draft_folder).name
 
 
 def prompts(job: Job, numbers: dict) -> list[Item]:
-    """The first held-out prompts of each task that leave room for an answer."""
+    """Return the first held-out prompts of each task that leave space for an answer."""
     rows = data.load(job.data, "heldout", numbers["own_rows"])
     short = [row for row in rows if len(row.prompt) <= numbers["prompt_characters"]]
     return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:numbers["prompts_a_task"]]]
@@ -81,7 +81,7 @@ def prompts(job: Job, numbers: dict) -> list[Item]:
 
 def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, probs: Sampling,
          repeats: int) -> Cells:
-    """Cells by (method, task). repeats: how often each prompt is also timed beside plain decoding; 0: counts alone."""
+    """Return cells by (method, task). repeats: how often each prompt is also timed next to plain decoding; 0: counts alone."""
     runners = {key: Ours(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
     length = numbers["run_tokens"]
     if repeats:
@@ -128,8 +128,8 @@ def _mean(values: list) -> float | None:
 # --- the work folder's models as the app would name them -----------------------------------------------------------------
 @contextmanager
 def models(job: Job) -> Iterator[Path]:
-    """While it lasts, names of models mean this work folder's, where it has them: `<work>/models.yaml`, which the app reads too
-    when SPECVIZ_MODELS names it."""
+    """Make names of models mean this work folder's within the context: write `<work>/models.yaml` and set SPECVIZ_MODELS to it.
+    """
     path = job.folder() / "models.yaml"
     write_text(path, named(job))
     before = os.environ.get("SPECVIZ_MODELS")
@@ -142,7 +142,7 @@ def models(job: Job) -> Iterator[Path]:
 
 
 def named(job: Job) -> str:
-    """The project's models.yaml, its embedded models read where this job reads them."""
+    """Return the project's models.yaml with the embedded models read where this job reads them."""
     entries = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
     for name, entry in entries["models"].items():
@@ -179,7 +179,7 @@ def _made_for(job: Job) -> dict[str, dict[str, str]]:
 
 # --- for the cards -------------------------------------------------------------------------------------------------------
 def table(found: dict[str, Any], model: str) -> str:
-    """A model's figures, one table for each method and mode."""
+    """Return a model's figures, one table for each method and mode."""
     lines = []
     for method in found["methods"].values():
         for mode in MODES if method["model"] == model else ():
@@ -192,7 +192,7 @@ def table(found: dict[str, Any], model: str) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """All drafters side by side, means over tasks."""
+    """Return all drafters side by side, means over tasks."""
     lines = ["### Drafters, means over six tasks", "",
              f"| method | greedy | speed-up | temperature 1 | speed-up | greedy, {found['equal_nodes']} nodes |",
              "| --- | --- | --- | --- | --- | --- |"]

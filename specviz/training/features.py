@@ -41,7 +41,7 @@ class Batch:
     top_logp: Tensor
 
     def back(self, steps: int) -> tuple[Tensor, Tensor]:
-        """(kept, places): which of ``where`` have a place ``steps`` tokens before them in their row, and those places."""
+        """Return (kept, places): which of ``where`` have a place ``steps`` tokens before them in their row, and those places."""
         kept = (self.where % self.ids.shape[1] >= steps).nonzero()[:, 0]
         return kept, self.where[kept] - steps
 
@@ -83,7 +83,7 @@ class Features:
         return body_of(self.path)
 
     def logits(self, states: Tensor) -> Tensor:
-        """What a head's guesses [n, hidden] say of the next token, [n, vocab]: what the target's output matrix says of them."""
+        """Return logits [n, vocab] of a head's predicted states [n, hidden] through the target's output matrix."""
         return self.target.lm_head(states.to(self.head.dtype)).float()
 
     def place(self, name: str) -> Path:
@@ -91,7 +91,8 @@ class Features:
         return self.job.folder(name, self.mark)
 
     def batch(self, step: int, done: float) -> Batch:
-        """``done``: share of the budget spent. Breadth while the rates are high, the target's own text while they fall."""
+        """Return the batch of a step. ``done``: share of the budget spent; breadth while the rates are high, the target's own
+        text while they fall."""
         batches = self.own if done > 1 - self.numbers["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
@@ -103,7 +104,7 @@ class Features:
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        """The target's states along what ``draft.collate`` gives."""
+        """Return the target's hidden states along the output of ``draft.collate``."""
         out = self.target.model(material[0], output_hidden_states=self.layer is not None)
         entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
         return assembled(material, out.last_hidden_state.flatten(0, 1), entering)
@@ -115,6 +116,6 @@ def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
 
 
 def body_of(path: Path) -> Body:
-    """The facts of a target that is not loaded."""
+    """Return the facts of a target that is not loaded."""
     config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

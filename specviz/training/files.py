@@ -1,4 +1,4 @@
-"""Writing that a full disk or a kill cannot turn into a loss.
+"""Write files so that neither a full disk nor a kill loses the old ones.
 
 Everything is written beside its place, flushed to the disk, then renamed over it: whoever reads
 sees the old file or the new one, never half of one.
@@ -64,8 +64,8 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
 
 
 def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e6) -> None:
-    """model.safetensors, or numbered files of at most ``most`` bytes with their index; other files of weights there are removed
-    once the new ones are whole."""
+    """Write model.safetensors, or numbered files of at most ``most`` bytes with their index; remove other weight files
+    afterwards."""
     parts: list[dict[str, torch.Tensor]] = [{}]
     for name, tensor in tensors.items():
         if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > most:
@@ -90,8 +90,8 @@ def relinked(card: str, job: Job, place: Path) -> str:
 
 
 def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
-    """The finished model as bf16 shards in `<work>/models`, and with `--ship` in `assets/models`. kind: what its config.json
-    says it is, where a method asks for it by kind."""
+    """Write the finished model as bf16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind: the kind that its
+    config.json states, where a method asks for it by kind."""
     places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)

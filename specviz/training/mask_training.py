@@ -1,4 +1,4 @@
-"""What the recipes of drafters with mask tokens share (PARD, P-EAGLE): their loss, and what a draft of one pass would earn.
+"""Shared by the recipes of drafters with mask tokens (PARD, P-EAGLE): their loss, and replayed acceptance of one-pass drafts.
 
 The text's own rows say what a draft's first token is, the masks after them the others. All rows weigh alike, as in the papers:
 what is further ahead has fewer of them, since masks were dropped.
@@ -31,7 +31,8 @@ class MaskTrainer:
     back: int = 0
 
     def predict(self, batch: Batch, masks: mask_rows.Masks) -> list[tuple[Tensor, Tensor]]:
-        """For each place of the block (states [n, hidden], indices [n] into ``batch.where``), the text's own rows first."""
+        """Return for each place of the block (states [n, hidden], indices [n] into ``batch.where``), the text's own rows first.
+        """
         out, width = self.states(batch, masks), batch.ids.shape[1]
         kept, places = batch.back(self.back)
         first = places // width * (width + len(masks.depth)) + places % width
@@ -40,13 +41,13 @@ class MaskTrainer:
         return [(out[first], kept), *((out[at], index) for at, index in behind)]
 
     def loss(self, batch: Batch, numbers: dict, step: int, head: Tensor) -> Tensor:
-        """Distillation of the target's distribution at every row; head [vocab, hidden]: the output matrix."""
+        """Return the distillation loss at every row; head [vocab, hidden]: the output matrix."""
         masks = mask_rows.dropped(batch, numbers, random.Random(f"{self.features.job.seed} {step}"), self.back)
         rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
         return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], numbers["hard"])
 
     def measure(self, numbers: dict) -> dict[str, float]:
-        """Block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
+        """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
         some = [a for a in self.features.heldout if a.greedy]
         some = some[:: max(1, len(some) // numbers["measure_rows"])]
         by_task = {}
@@ -59,7 +60,8 @@ class MaskTrainer:
 
     @torch.inference_mode()
     def hits(self, answer: Answer, block: int) -> list[list[bool]]:
-        """For every place ahead and every token of a greedy answer, whether a draft that many tokens ahead would be right."""
+        """Return for every place ahead and every token of a greedy answer whether a draft that many tokens ahead would be right.
+        """
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(block)]
         for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.every(batch, block, self.back))):

@@ -1,4 +1,4 @@
-"""Block drafters (models/masked_block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and
+"""Train block drafters (models/masked_block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and
 confidence heads.
 
 A step takes places of the answers as anchors. The block after an anchor sees the target's states up to it and its token, and is
@@ -66,7 +66,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def drawn(batch: Batch, each: int, rng: random.Random) -> Tensor:
-    """Anchors as indices into ``batch.where``, [rows, each]; a row with few answer tokens has some of them twice."""
+    """Return anchors as indices into ``batch.where``, [rows, each]; a row with few answer tokens has some of them twice."""
     width = batch.ids.shape[1]
     owner = (batch.where // width).tolist()
     places: dict[int, list[int]] = {}
@@ -122,7 +122,7 @@ def predict(model: network.BlockDrafter, features: Features, batch: Batch, state
 
 
 def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
-    """sum(min(p, q)) over the target's leaders and one outcome for the rest, which bounds it from above. [n]"""
+    """Return sum(min(p, q)) over the target's leaders and one outcome for the rest, an upper bound, [n]."""
     q = logits.float().softmax(-1).gather(1, top_ids)
     p = top_logp.exp()
     rest = torch.minimum((1 - q.sum(-1)).clamp(min=0), (1 - p.sum(-1)).clamp(min=0))
@@ -130,7 +130,7 @@ def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
 
 
 def measure(model: network.BlockDrafter, features: Features, numbers: dict) -> dict[str, float]:
-    """Block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
+    """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // numbers["measure_rows"])]
     by_task = {}
@@ -144,7 +144,7 @@ def measure(model: network.BlockDrafter, features: Features, numbers: dict) -> d
 
 @torch.inference_mode()
 def hits(model: network.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
-    """For every place ahead and every token of a greedy answer, whether a draft that many tokens ahead would be right."""
+    """Return for every place ahead and every token of a greedy answer whether a draft that many tokens ahead would be right."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]
     every = torch.arange(len(batch.where), device=batch.ids.device)[None]

@@ -1,4 +1,5 @@
-"""Heads that fill a fixed tree, Medusa's and Hydra's: their loss, what they would earn, and the tree that pays on this machine.
+"""Train and calibrate heads that fill a fixed tree (Medusa, Hydra): loss, replayed acceptance, and the best tree for this
+machine.
 
 Everything follows from ranks: at which place of its own list each head has the token that the target wrote. A round's tree is
 accepted down to the first token whose rank the tree does not hold, and up to there the heads have read the target's own text, so
@@ -32,7 +33,7 @@ Guess = Callable[[Batch, int], tuple[Tensor, Tensor]]
 
 
 def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbers: dict) -> Tensor:
-    """Each head's divergence from the target's distribution, later heads for less."""
+    """Return the mean divergence of all heads from the target's distribution; later heads weigh less."""
     total = weights = 0.0
     for index in range(len(model)):
         kept, states = guess(batch, index)
@@ -46,7 +47,7 @@ def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbe
 
 @torch.inference_mode()
 def ranks(model: nn.Module, guess: Guess, features: Features, answers: list[Answer]) -> list[Tensor]:
-    """For every answer, [heads, tokens]: the rank that each head gives to each token, 0 for the most probable."""
+    """Return for every answer, [heads, tokens], the rank that each head gives to each token, 0 for the most probable."""
     found = []
     for answer in answers:
         batch = features.states(collate([answer], len(answer.ids), features.device))
@@ -61,14 +62,14 @@ def ranks(model: nn.Module, guess: Guess, features: Features, answers: list[Answ
 
 
 def accuracy(found: list[Tensor], count: int) -> list[list[float]]:
-    """[heads][ranks]: how often the token of that rank of that head is the one the target wrote."""
+    """Return [heads][ranks]: how often the token of that rank of that head is the one the target wrote."""
     together = torch.cat(found, 1)
     asked = (together < NEVER).sum(1).clamp(min=1)
     return [[round(float((row == rank).sum() / all), 5) for rank in range(count)] for row, all in zip(together, asked)]
 
 
 def figures(found: list[Tensor], shape: Shape) -> dict:
-    """Rounds of one tree, walked over the answers: block efficiency, acceptance by position."""
+    """Replay rounds of one tree over the answers, and return block efficiency and acceptance by position."""
     below = {(parent, rank): i for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks))}
     depth = max(shape.depths, default=0)
     rounds = committed = 0
@@ -91,8 +92,8 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
 
 
 def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) -> dict[str, float]:
-    """Mean block efficiency over tasks on held-out answers, greedy and at temperature 1: on all, or about as many as
-    ``measure_rows`` of the recipe says."""
+    """Return mean block efficiency over tasks on held-out answers, greedy and at temperature 1; ``measure_rows`` of the recipe
+    limits the answers."""
     out, all_of_them = {}, features.heldout
     heldout = all_of_them[::max(1, len(all_of_them) // features.numbers.get("measure_rows", len(all_of_them)))]
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
@@ -103,7 +104,7 @@ def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) ->
 
 
 def calibrate(model: nn.Module, guess: Guess, features: Features, numbers: dict) -> Shape:
-    """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split; the tree that follows from them."""
+    """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split, and return the tree they give."""
     answers = features.own.answers
     some = answers[:: max(1, len(answers) // numbers["calibrate"])]
     model.accuracy = accuracy(ranks(model, guess, features, some), numbers["ranks"])
@@ -119,7 +120,7 @@ def pays(table: list[list[float]], seconds: dict[int, float]) -> int:
 
 
 def costs(path: Path, repeats: int = 7) -> dict[int, float]:
-    """Seconds of a pass of the target with a tree of each size, on this machine; the best of some tries."""
+    """Return the seconds of a forward pass of the target with a tree of each size on this machine, the best of some tries."""
     target = FastModel(path).open()
     target.sync([i % target.vocab for i in range(64)])
     best = dict.fromkeys(SIZES, float("inf"))

@@ -1,4 +1,4 @@
-"""What the trained models are worth: printed, kept as JSON, and written into their cards.
+"""Measure the trained models: print the figures, keep them as JSON, and write them into the models' cards.
 
 The target: loss on held-out answers by task, the copying figure, and thirty answers as they came.
 The draft model: acceptance by position and block efficiency (tokens committed a target pass, bonus
@@ -47,7 +47,7 @@ def run(job: Job) -> Path:
 
 
 def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
-    """What the card of each model is to say."""
+    """Return the text for the card of each model."""
     engine = found["drafters"]
     out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
     if "draft" in found:
@@ -58,7 +58,7 @@ def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
 
 
 def curve_of(job: Job, name: str):
-    """The loss curve of a drafter of the target; its recipe is the end of its name."""
+    """Return the loss curve of a drafter of the target; the end of its name is its recipe."""
     return job.work / recipe_of(job, name) / fingerprint(job.model(job.target)) / "loss.svg"
 
 
@@ -82,7 +82,7 @@ def of_target(job: Job, numbers: dict) -> dict:
 
 
 def older(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
-    """The same share of the target that this one grew from, beside which it has to stand."""
+    """Return the same share for the target that this one grew from, for comparison."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
@@ -137,7 +137,7 @@ def draft_text(found: dict, gamma: int) -> str:
 
 
 def training(job: Job, name: str) -> str:
-    """A drafter's last line of the log, and its curve."""
+    """Return the card's text on a drafter's last run, from the log, with its curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
         return _card_text(job.place(name) / "README.md")
@@ -146,7 +146,7 @@ def training(job: Job, name: str) -> str:
 
 
 def _card_text(card: Path) -> str:
-    """What a card says of the training already: the log may be another machine's."""
+    """Return what a card already states about the training: the log may be another machine's."""
     found = LAST_RUN.search(card.read_text(encoding="utf-8")) if card.is_file() else None
     return f"\n{found[0]}" if found else ""
 
@@ -156,7 +156,7 @@ def _quoted(text: str) -> str:
 
 
 def into_card(path: Path, name: str, text: str) -> None:
-    """Between the card's two marks; a card without them gets them at its end."""
+    """Write text between the card's two marks; a card without them gets them at its end."""
     card = path.read_text(encoding="utf-8") if path.is_file() else f"# {name}\n"
     if BEGIN not in card or END not in card:
         card = f"{card.rstrip()}\n\n{BEGIN}\n{END}\n"

@@ -1,4 +1,4 @@
-"""The one training loop: budget, schedule, checkpoint, resume, progress, log and curve.
+"""The training loop of all recipes: budget, schedule, checkpoint, resume, progress, log and curve.
 
 A recipe gives it a model and a function from the step's number to a loss. Since every random
 choice of a recipe is a function of (seed, step), the step number is the whole position in the
@@ -38,7 +38,7 @@ class Progress:
 
 
 class Runner:
-    """Trains `model` in `place` until the budget is spent; `loss_at(step)` -> (loss, tokens)."""
+    """Train `model` in `place` until the budget is spent; `loss_at(step)` -> (loss, tokens)."""
 
     def __init__(self, job: Job, name: str, model: nn.Module, numbers: dict, place: Path):
         self.job, self.name, self.numbers, self.place = job, name, numbers, place
@@ -55,20 +55,19 @@ class Runner:
             begin(job, model, numbers["begin"], numbers.get("begin_names"))
 
     def done(self) -> float:
-        """Share of the budget that is spent."""
+        """The share of the budget that is spent."""
         return self.share(self.progress.step, self.progress.seconds)
 
     def share(self, step: int, seconds: float) -> float:
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
     def marked(self) -> bool:
-        """Whether one of the shares of the budget at which the recipe asks for figures (``measure_at``) went by since the last
-        ones."""
+        """Return whether a share of ``measure_at`` was passed since the last figures."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
         return any(last < mark <= self.done() < 1 for mark in self.numbers.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
-        """The whole run, or what is left of it; a finished one costs nothing."""
+        """Train until the budget is spent, or resume; a finished run costs nothing."""
         if self.done() >= 1:
             return self.figures()
         bar = tqdm(desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2)
@@ -124,7 +123,7 @@ class Runner:
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:
-        """Figures of the weights as they are. An error here is printed and does not stop the training."""
+        """Measure the current weights. An error here is printed and does not stop the training."""
         progress, figures, measured = self.progress, {}, {}
         self.model.eval()
         try:
@@ -140,7 +139,7 @@ class Runner:
             log.write(json.dumps(line) + "\n")
 
     def save(self) -> None:
-        """Weights, optimiser state and progress in one file, so that they can never disagree."""
+        """Write weights, optimiser state and progress into one file, so that they never disagree."""
         tensors = {f"model.{name}": weight for name, weight in own_tensors(self.model).items()}
         tensors |= {f"optimiser.{name}": value for name, value in self.optimisers.tensors().items()}
         write_tensors(self.checkpoint, tensors, {"progress": json.dumps(asdict(self.progress))})
@@ -185,7 +184,7 @@ def half_is_faster(device: torch.device) -> bool:
 
 
 def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The state without tied duplicates, which safetensors refuses and loading ties again."""
+    """Return the state without tied duplicates, which safetensors refuses and loading ties again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:

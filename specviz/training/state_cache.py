@@ -1,4 +1,4 @@
-"""The target's last states along its own answers, kept on disk: computed once, they serve every head that is trained on them."""
+"""A cache on disk of the target's last hidden states along its own answers, shared by all heads that train on them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from .generate import Answer
 
 
 class StateCache:
-    """States [tokens of all answers, hidden] as 16-bit numbers in a file that fills as they are asked for; where nothing was
-    written yet it takes no room. A row once written is never computed again, so that what a run sees does not depend on how
+    """Return states [tokens of all answers, hidden] as 16-bit numbers in a file that fills as they are asked for; where nothing
+    was written yet it takes no room. A row once written is never computed again, so that what a run sees does not depend on how
     often it was killed.
 
     folder: of these answers alone; others, or a target of another width, begin anew there, and what was there goes.
@@ -31,8 +31,8 @@ class StateCache:
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
-        """[rows, width, hidden] of these answers, right-padded with zeros; ``compute`` gives the same, and is asked when one is
-        not there yet. An answer longer than ``width`` is cut and not kept."""
+        """Return [rows, width, hidden] of these answers, right-padded with zeros; ``compute`` is called where a row is missing.
+        Longer answers are cut and not cached."""
         at = [self.index[id(answer)] for answer in answers]
         missing = [row for row, i in enumerate(at) if not self.done[i]]
         fresh = compute() if missing else None
@@ -50,7 +50,7 @@ class StateCache:
 
 
 def open_array(path: Path, size: int, dtype: torch.dtype) -> Tensor:
-    """A file as a tensor; a new one is all zeros and takes no room."""
+    """Open a file as a tensor; a new one is sparse and all zeros."""
     if not path.is_file():
         with open(path, "wb") as file:
             file.truncate(size * dtype.itemsize)

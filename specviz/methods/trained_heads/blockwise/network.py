@@ -39,7 +39,8 @@ class Blockwise(nn.Module):
         return states + self.out[index](F.relu(F.linear(states, self.layer.weight[part], self.layer.bias[part])))
 
     def forward(self, state: Tensor, depth: int, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output function."""
+        """Return logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output
+        function."""
         parts = F.relu(self.layer(state)).unflatten(-1, (len(self), self.inner))
         return head(torch.stack([state + out(part) for out, part in zip(self.out[:depth], parts)]))
 
@@ -54,7 +55,7 @@ class Blockwise(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Blockwise:
-    """An untrained one."""
+    """Return an untrained one."""
     return Blockwise(body.hidden, body.vocab, numbers["heads"], numbers["inner"])
 
 

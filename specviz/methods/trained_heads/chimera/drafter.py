@@ -23,7 +23,7 @@ class TextRows:
         self.cache = RowCache(heads.fused)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """States [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last of them."""
+        """Return states [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last of them."""
         if not self.cache.count:
             self.cache.restart(at)
         with torch.inference_mode():

@@ -53,7 +53,7 @@ class Chimera(nn.Module):
         return self.chimera_head[index](torch.cat([last, outputs], -1))
 
     def logits(self, index: int, last: Tensor, outputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits [n, vocab]; ``head``: the target's output function."""
+        """Return logits [n, vocab]; ``head``: the target's output function."""
         found = self.joined(index, last, outputs)
         return found if self.own else head(found)
 
@@ -87,7 +87,7 @@ class Chimera(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Chimera:
-    """An untrained one, whose encoder is shaped like the target's layers but for what the numbers say."""
+    """Return an untrained one, whose encoder is shaped like the target's layers but for what the numbers say."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}

@@ -67,7 +67,7 @@ class Clover(nn.Module):
         return F.normalize((logits[:-1] - logits[-1]).T, dim=-1)
 
     def logits(self, index: int, states: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits [n, vocab] of a head from its states [n, hidden]; ``head``: the target's output function."""
+        """Return logits [n, vocab] of a head from its states [n, hidden]; ``head``: the target's output function."""
         return head(self.mlp[index](states))
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Clover(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Clover:
-    """An untrained one; its layer is shaped like the target's but for what the numbers say."""
+    """Return an untrained one; its layer is shaped like the target's but for what the numbers say."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
     return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": numbers["heads"]})

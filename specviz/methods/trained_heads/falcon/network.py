@@ -79,11 +79,11 @@ class Falcon(Eagle):
 
     @cached_property
     def fused(self) -> FalconNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return FalconNet(self)
 
     def open(self) -> BlockwiseRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return BlockwiseRows(self)
 
 
@@ -140,11 +140,11 @@ class BlockwiseRows(EagleRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Falcon:
-    """An untrained head. numbers, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
+    """Return an untrained head. numbers, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
     return Falcon({**like(body, numbers), "k_mask": numbers.get("block", 2)}, f"the Falcon head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Falcon:
-    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     return alike(folder, body, Falcon, why_not(folder, body.name, body.hidden, body.vocab, "falcon"), r"lstm\.weight_hh_l\d+")

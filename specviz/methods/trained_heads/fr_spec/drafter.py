@@ -29,7 +29,7 @@ def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
 class ReducedHead:
     """The target's output matrix for some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for all others.
 
-    A target lends its matrix as a function, so the rows are what it says of the unit vectors.
+    A target gives its output matrix as a function, so the rows are what it returns for the unit vectors.
     """
 
     def __init__(self, target: Target, tokens: Tensor):

@@ -73,11 +73,11 @@ class Fspad(Eagle):
 
     @cached_property
     def fused(self) -> PartingNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return PartingNet(self)
 
     def open(self) -> SampledRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return SampledRows(self.fused)
 
 
@@ -106,7 +106,7 @@ class SampledRows(EagleRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Fspad:
-    """An untrained head. numbers, all optional: intermediate, heads, kv_heads, head_dim."""
+    """Return an untrained head. numbers, all optional: intermediate, heads, kv_heads, head_dim."""
     return Fspad(like(body, numbers), f"the FSPAD head of {body.name}")
 
 

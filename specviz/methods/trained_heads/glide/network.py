@@ -92,11 +92,11 @@ class Glide(nn.Module):
 
     @cached_property
     def fused(self) -> GlideNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return GlideNet(self)
 
     def open(self) -> GlideRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return GlideRows(self.fused)
 
 
@@ -142,7 +142,8 @@ class GlideRows(RowCache):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Glide:
-    """An untrained drafter for a target. numbers: block; the others optional: layers, heads, kv_heads, head_dim, intermediate."""
+    """Return an untrained drafter for a target. numbers: block; the others optional: layers, heads, kv_heads, head_dim,
+    intermediate."""
     heads, width = key_shape(body)
     config = like(body, numbers)
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % heads == 0 else heads

@@ -78,11 +78,11 @@ class Jakiro(Eagle):
 
     @cached_property
     def fused(self) -> MixedNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return MixedNet(self)
 
     def open(self) -> MixedRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return MixedRows(self.fused)
 
 
@@ -115,13 +115,13 @@ class MixedRows(EagleRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Jakiro:
-    """An untrained head. numbers, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
+    """Return an untrained head. numbers, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
     config = {"num_local_experts": 2, "num_experts_per_tok": 2, **like(body, numbers), "bias": bool(numbers.get("bias", True))}
     return Jakiro(config, f"the Jakiro head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Jakiro:
-    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "jakiro")
     if not problem:

@@ -64,7 +64,7 @@ class ExitAdapter(Drafter):
         return build.tree()
 
     def _adapt(self, state: Tensor) -> Tensor:
-        """Logits [vocab] after the row of a state [1, hidden], which is read after those that wait."""
+        """Return logits [vocab] after the row of a state [1, hidden], which is read after those that wait."""
         with torch.inference_mode():
             out = self.adapter.last_norm(self._behind(state)[-1:])
             return self.target.head(out.to(state.dtype))[0]

@@ -46,7 +46,7 @@ class Kangaroo(nn.Module):
 
     @cached_property
     def fused(self) -> Fused:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return Fused(list(self.layers), self.config)
 
     @cached_property
@@ -59,13 +59,13 @@ class Kangaroo(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Kangaroo:
-    """An untrained adapter for a target. numbers, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
+    """Return an untrained adapter for a target. numbers, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
     config = {**like(body, numbers), "exit_layer": numbers.get("exit_layer", EXIT)}
     return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Kangaroo:
-    """The adapter of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the adapter of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:

@@ -45,8 +45,8 @@ class FastExit(Drafter):
         return build.tree()
 
     def _said(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
-        """Logits [vocab] after a token at a position, and how far its fast residual was moved, in lengths of the slow one [1,
-        hidden]."""
+        """Return logits [vocab] after a token at a position, and how far its fast residual was moved, in lengths of the slow one
+        [1, hidden]."""
         kind = next(self.net.parameters()).dtype
         with torch.inference_mode():
             lent = [tuple(part[None].to(kind) for part in self.view.kv(layer)) for layer in range(self.net.exit)]

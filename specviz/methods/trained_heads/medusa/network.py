@@ -59,7 +59,8 @@ class Medusa(nn.Module):
         return len(self.blocks)
 
     def forward(self, state: Tensor, depth: int, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output function."""
+        """Return logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output
+        function."""
         states = torch.stack([block(state) for block in self.blocks[:depth]])
         if not len(self.lm_heads):
             return head(states)
@@ -77,7 +78,7 @@ class Medusa(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What config.json says of heads of ours."""
+        """The config.json of heads of ours."""
         first = self.blocks[0].layers
         return {"model_type": "medusa", "hidden_size": first[0].in_features, "vocab_size": self.vocab, "num_heads": len(self),
                 "num_hidden_layers": len(first), "medusa_fc_bias": first[0].bias is not None,
@@ -85,12 +86,12 @@ class Medusa(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Medusa:
-    """Untrained heads; an output matrix of their own begins as the target's when the recipe copies it in."""
+    """Return untrained heads; an output matrix of their own begins as the target's when the recipe copies it in."""
     return Medusa(body.hidden, body.vocab, numbers["heads"], numbers["layers"], numbers["output"])
 
 
 def load(folder: Path, body: Body) -> Medusa:
-    """Heads from a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load heads from a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     tensors = _vllm(weights, body) if weights.numbers(r"blocks\.(\d+)\.") else _authors(weights, body)
     weights.none_left(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model

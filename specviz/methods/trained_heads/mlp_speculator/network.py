@@ -61,8 +61,8 @@ class MLPSpeculator(nn.Module):
         return self.levels
 
     def step(self, level: int, states: Tensor, tokens: Tensor) -> Tensor:
-        """States [n, inner] of a level, from those of the level before or, at level 0, the target's [n, hidden], and tokens
-        [n]."""
+        """Return states [n, inner] of a level, from those of the level before or, at level 0, the target's [n, hidden], and
+        tokens [n]."""
         if level == 0 and self.scaled:
             states = unit(states) / 2**0.5
         own = 0 if self.tied else level
@@ -70,7 +70,7 @@ class MLPSpeculator(nn.Module):
         return F.gelu(self.ln[own](mixed))
 
     def logits(self, level: int, states: Tensor) -> Tensor:
-        """Logits [n, vocab] of the token after the one that the level read."""
+        """Return logits [n, vocab] of the token after the one that the level read."""
         return self.head[0 if self.tied else level](states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class MLPSpeculator(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> MLPSpeculator:
-    """An untrained one."""
+    """Return an untrained one."""
     return MLPSpeculator(body.hidden, body.vocab, numbers["levels"], numbers["inner"], numbers["tied"], numbers["scaled"],
                          tuple(numbers["top"]))
 

@@ -53,7 +53,7 @@ DEEPSEEK = Layout(r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}eno
 class Mtp(nn.Module):
     """config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true), zero_first (default false)."""
 
-    hidden_states = ("final",)  # what it reads of the target
+    hidden_states = ("final",)  # the target's hidden states that it reads
 
     def __init__(self, config: dict[str, Any], name: str = "the MTP module"):
         super().__init__()
@@ -88,11 +88,11 @@ class Mtp(nn.Module):
 
     @cached_property
     def fused(self) -> MtpNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return MtpNet(self)
 
     def open(self) -> MtpRows:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return MtpRows(self.fused)
 
 
@@ -122,13 +122,13 @@ class MtpRows(EagleRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Mtp:
-    """An untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate,
+    """Return an untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate,
     qk_norm."""
     return Mtp({**like(body, {**numbers, "layers": 1}), "qk_norm": bool(numbers.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Mtp:
-    """The module of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the module of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "mtp")
     if problem:

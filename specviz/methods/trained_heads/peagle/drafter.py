@@ -19,7 +19,7 @@ class OnePass(FeatureModel):
         self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
 
     def block(self, tokens: list[int], most: int) -> Tensor | None:
-        """Logits [most, vocab] after the root; None where the text in front of it is not known."""
+        """Return logits [most, vocab] after the root; None where the text in front of it is not known."""
         if tokens != self.tokens or not (self._waiting or self._last is not None):
             return None
         with torch.inference_mode():

@@ -59,11 +59,11 @@ class PEagle(Eagle3):
 
     @cached_property
     def fused(self) -> BesideNet:
-        """The weights as they draft; made once, shared by every run."""
+        """The weights in their layout for drafting, made once and shared by all runs."""
         return BesideNet(self)
 
     def open(self) -> MaskedPairs:
-        """A run's own cache over these weights."""
+        """Return a KV cache over these weights for one run."""
         return MaskedPairs(self)
 
 
@@ -76,8 +76,8 @@ class MaskedPairs(BesideRows):
             self.state = self.net.joined(head.mask_hidden[0].detach())
 
     def block(self, embeds: Tensor, states: Tensor, mask: Tensor, masks: int) -> Tensor:
-        """States [1 + masks, hidden] that guess: of the last pair and of so many masks, all from one pass. embeds [n, hidden],
-        states [n, taps * hidden]; mask [1, hidden]: the mask token's embedding."""
+        """Return states [1 + masks, hidden] that guess: of the last pair and of so many masks, all from one pass. embeds [n,
+        hidden], states [n, taps * hidden]; mask [1, hidden]: the mask token's embedding."""
         kind = self.net.dtype
         pairs = torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1)
         empty = torch.cat([mask.to(kind), self.state], -1).expand(masks, -1)
@@ -85,15 +85,15 @@ class MaskedPairs(BesideRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> PEagle:
-    """An untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token, read_layers,
-    layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
+    """Return an untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token,
+    read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
     said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
     return PEagle({**like(body, numbers), **said}, f"the P-EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> PEagle:
-    """The head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "peagle")
     if problem:

@@ -42,7 +42,7 @@ class ReDrafter(nn.Module):
         return self.length
 
     def step(self, states: Tensor, rows: Tensor) -> Tensor:
-        """States [n, hidden] after one more token each, whose embeddings are rows [n, hidden]."""
+        """Return states [n, hidden] after one more token each, whose embeddings are rows [n, hidden]."""
         return F.silu(self.rnn_w(rows) + self.rnn_u(states)) if self.recurrent else states + rows
 
     def exits(self, last: Tensor, states: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class ReDrafter(nn.Module):
         return x
 
     def logits(self, last: Tensor, states: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits [n, vocab] of the next token; ``head``: the target's output function."""
+        """Return logits [n, vocab] of the next token; ``head``: the target's output function."""
         rows = self.exits(last, states)
         return self.lm_head[-1](rows) if self.own else head(rows)
 
@@ -69,14 +69,14 @@ class ReDrafter(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> ReDrafter:
-    """An untrained one; with the target's output matrix its inner width is that of the target's states."""
+    """Return an untrained one; with the target's output matrix its inner width is that of the target's states."""
     own = numbers["own_output"]
     exit = 2 * body.hidden if own else body.hidden
     return ReDrafter(body.hidden, body.vocab, exit, numbers["layers"], own, length=numbers["length_ahead"])
 
 
 def load(folder: Path, body: Body) -> ReDrafter:
-    """The head of a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load the head of a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     blocks = weights.numbers(r"lm_head\.(\d+)\.linear\.weight")
     if not blocks or blocks != list(range(len(blocks))):
