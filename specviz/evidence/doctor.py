@@ -25,7 +25,6 @@ OPTIONAL = {  # import name: (what needs it, how to get it)
     "pandas": ("compare() and Trace.frame() in a notebook, bench --csv", "pip install 'specviz[notebook]'"),
     "pyarrow": ("bench --parquet", "pip install 'specviz[notebook]'"),
     "llama_cpp": ("the llama.cpp row of bench --reference", "pip install 'specviz[engines]'"),
-    "gguf": ("export --gguf", "pip install 'specviz[engines]'"),
     "faiss": ("approximate search of hidden-state datastores", "pip install 'specviz[train]'"),
     "bitsandbytes": ("quantise: bnb-8bit, bnb-4bit", "pip install 'specviz[gpu]'"),
     "torchao": ("quantise: ao-int8, ao-int4", "pip install 'specviz[gpu]'"),
