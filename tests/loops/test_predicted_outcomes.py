@@ -92,7 +92,7 @@ def test_the_joint_distribution_is_the_targets(loop, exact):
 
     def once(rng):
         begun = State([1, 0, 1], sampling, rng, count)
-        again = ssd(kit, 2, 1, loop, parallel=False)
+        again = ssd(kit, 2, 2, loop, parallel=False)
         for _ in again.loop(again, TinyTarget(kit.net), begun):
             pass
         return tuple(begun.tokens[3:])
