@@ -18,6 +18,8 @@ from ..models.config_defaults import context_of
 from ..models.cuda_attention import disable_cudnn_attention
 from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, cache_word, load_causal, window_of
+from ..models.rotary_limits import fixed_rotary_length
+from ..models.weights import ModelError
 from .hf_targets import CheckpointedTarget, HFTarget, UncachedTarget
 
 UNBOUNDED = 32768  # context of a model that states no limit
@@ -45,12 +47,16 @@ class HFModel:
         self.vocab, self.hidden = self.net.get_output_embeddings().weight.shape[0], self.config.hidden_size
         limits = {"max_position_embeddings": getattr(self.config, "max_position_embeddings", None)}  # a class may map another key to it
         self.context = context_of(self.config.to_dict() | limits) or UNBOUNDED
+        fixed = fixed_rotary_length(self.config.to_dict())
+        self.context = min(self.context, fixed or self.context)  # beyond it a row would depend on the rows after it
         self.parameters = sum(p.numel() for p in self.net.parameters())
         self.blocks = blocks_of(self.net, self.config)
         self.layers = len(self.blocks)
         self.accepts, self.cache_word = set(inspect.signature(self.net.forward).parameters), cache_word(self.net)
         self.window, self.hybrid = window_of(self.config)
         self.lock = threading.RLock()  # hooks are registered on shared modules, so passes must not overlap
+        if self._depends_on_pass_length():
+            raise ModelError(f"{self.name} computes a token differently in a longer forward pass, so drafts cannot be verified")
         self.note, self._kind = self._why_no_cache(), HFTarget
         if self.note is not None:
             self._kind = CheckpointedTarget if self._can_be_checkpointed() else UncachedTarget
@@ -70,6 +76,20 @@ class HFModel:
         """Return logits [rows, vocab] of token ids from the model's own forward pass."""
         inputs = {k: v for k, v in inputs.items() if k in self.accepts or k in ("attention_mask", "use_cache")}
         return self.net(input_ids=torch.tensor([ids], device=self.device), **inputs).logits[0]
+
+    def _depends_on_pass_length(self) -> bool:
+        """Run two tokens alone and before one at the last position of the context; return whether their logits differ."""
+        if "position_ids" not in self.accepts:
+            return False
+        ids = [int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 3)]
+        try:
+            with torch.inference_mode():
+                alone, longer = (self.run(ids[:n], position_ids=torch.tensor([[0, 1, self.context - 1][:n]], device=self.device),
+                                          use_cache=False)[:2].double() for n in (2, 3))
+        except Exception:  # a network may refuse positions that do not follow each other
+            return False
+        slack = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.05
+        return not float((alone - longer).abs().mean()) <= slack * float(alone.std()) + 1e-6
 
     def _why_no_cache(self) -> str | None:
         """Score a small tree with the cache and path by path without it; return a sentence if that fails or differs."""
