@@ -35,6 +35,7 @@
       block_efficiency: ratio(s.tokens, s.passes),
       mean_accepted_tokens: ratio(s.accepted, s.passes),
       acceptance_rate: ratio(s.accepted, s.tried),
+      examined_acceptance: ratio(s.accepted, s.examined),
       draft_yield: ratio(s.accepted, s.drafted),
       per_position: SV.totals.byDepth(lane, k).map(([tried, ok]) => ({
         tried,

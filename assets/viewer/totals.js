@@ -19,6 +19,7 @@
     tried: 0,
     rejected: 0,
     skipped: 0,
+    examined: 0,
     bonus: 0,
     correction: 0,
     plain: 0,
@@ -52,6 +53,7 @@
       const yes = j.verdict === "accepted",
         d = r.nodes[j.node].depth,
         tried = reached.has(r.nodes[j.node].parent);
+      s.examined++;
       if (tried) s.tried++;
       if (num(j.u) !== null && num(j.a) !== null) {
         s.checked++;

@@ -2,7 +2,8 @@
 
 block_efficiency      tokens committed / target passes (the bonus or correction token included)
 mean_accepted_tokens  draft tokens accepted / target passes
-acceptance_rate       draft tokens accepted / draft tokens tried (nodes never examined are not tried)
+acceptance_rate       draft tokens accepted / draft tokens tried, for every verifier: examined nodes whose parent was accepted
+examined_acceptance   draft tokens accepted / nodes examined; lower where a verifier examines whole branches at once
 draft_yield           draft tokens accepted / draft tokens proposed
 tokens_per_second     tokens / engine seconds after the prefill, in which whatever drafts has read the prompt, too
 walltime_speedup      plain decoding's seconds per token / ours, same target, prompt and sampling, interleaved in one run
@@ -29,7 +30,10 @@ class Totals:
     prefill_seconds: float = 0.0
     phase_seconds: dict[str, float] = field(default_factory=dict)
     by_position: list[list[int]] = field(default_factory=list)  # depth-1 -> [rounds that tried it, that accepted it]
+    examined: int = 0
     _depths: dict[int, int] = field(default_factory=dict, repr=False)
+    _parents: dict[int, int] = field(default_factory=dict, repr=False)
+    _decisions: tuple = field(default=(), repr=False)
 
     def fold(self, event: Event) -> None:
         """Take one event in; events that say nothing about counts change nothing."""
@@ -37,21 +41,27 @@ class Totals:
             self.prefill_seconds += event.t1 - event.t0
         elif isinstance(event, Drafted):
             self._depths = {node["id"]: node["depth"] for node in event.nodes if not node.get("probe")}
+            self._parents = {node["id"]: node["parent"] for node in event.nodes}
             self.drafted += len(self._depths)
         elif isinstance(event, Verified):
             self.rounds += 1
         elif isinstance(event, Judged):
-            self._fold_trials(event)
+            self._decisions = event.decisions
         elif isinstance(event, Committed):
+            self._fold_trials(event)
             self.tokens += len(event.tokens)
             self.accepted += event.accepted
             for phase, seconds in event.seconds.items():
                 self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + seconds
 
-    def _fold_trials(self, event: Judged) -> None:
+    def _fold_trials(self, event: Committed) -> None:
         depth_tried: dict[int, bool] = {}
-        for decision in event.decisions:
+        reached, decisions, self._decisions = {-1, *event.path}, self._decisions, ()
+        for decision in decisions:
             if decision["verdict"] == "skipped":
+                continue
+            self.examined += 1
+            if self._parents[decision["node"]] not in reached:
                 continue
             self.tried += 1
             depth = self._depths[decision["node"]]
@@ -68,7 +78,7 @@ class Totals:
         phases = {k: self.phase_seconds.get(k, 0.0) + other.phase_seconds.get(k, 0.0) for k in {*self.phase_seconds, *other.phase_seconds}}
         return Totals(self.tokens + other.tokens, self.rounds + other.rounds, self.drafted + other.drafted,
                       self.accepted + other.accepted, self.tried + other.tried,
-                      self.prefill_seconds + other.prefill_seconds, phases, both)
+                      self.prefill_seconds + other.prefill_seconds, phases, both, self.examined + other.examined)
 
     @property
     def seconds(self) -> float:
@@ -92,6 +102,7 @@ class Totals:
             "block_efficiency": _ratio(self.tokens, self.rounds),
             "mean_accepted_tokens": _ratio(self.accepted, self.rounds),
             "acceptance_rate": _ratio(self.accepted, self.tried),
+            "examined_acceptance": _ratio(self.accepted, self.examined),
             "draft_yield": _ratio(self.accepted, self.drafted),
             "tokens_per_second": _ratio(self.tokens, self.seconds),
             "seconds_per_token": _ratio(self.seconds, self.tokens),

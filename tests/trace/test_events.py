@@ -82,7 +82,7 @@ def test_totals_are_counts(seed):
     assert totals.tokens == sum(len(e.tokens) for e in committed) == len(state.tokens) - len(PROMPT)
     assert totals.rounds == len(committed) == sum(isinstance(e, Verified) for e in events) == state.round
     verdicts = [t["verdict"] for e in events if isinstance(e, Judged) for t in e.decisions]
-    assert totals.drafted == len(verdicts) and totals.tried == len(verdicts) - verdicts.count("skipped")
+    assert totals.drafted == len(verdicts) and totals.examined == len(verdicts) - verdicts.count("skipped")
     assert totals.accepted == verdicts.count("accepted") == sum(e.accepted for e in committed)
     assert totals.accepted <= totals.tried <= totals.drafted and totals.tokens <= totals.accepted + totals.rounds
     assert sum(ok for _, ok in totals.by_position) == totals.accepted
