@@ -178,11 +178,18 @@ class Register:
                        + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."))
 
 
+@lru_cache(maxsize=4)
+def _composed(path: Path, changed: int, size: int) -> yaml.Node | None:
+    """The file's YAML nodes, parsed once for each time of change: the page asks for the register at each event."""
+    return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+
+
 def register(path: str | Path | None = None) -> Register:
     """Read models.yaml (or the file that SPECVIZ_MODELS names). Raises ZooError that names the line."""
     path = Path(path or os.environ.get("SPECVIZ_MODELS") or ROOT / "models.yaml")
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        facts = path.stat()
+        root = _composed(path, facts.st_mtime_ns, facts.st_size)
     except OSError as error:
         raise ZooError(f"{path.name} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
