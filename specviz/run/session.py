@@ -10,6 +10,7 @@ from ..indexes.earlier_answers import Memory
 from ..methods import catalogue
 from ..trace.events import Event
 from .batch_prompts import why_not_batchable
+from .prefix_cache import PrefixCache
 from .processors import ProcessorFactory, stop_tokens
 from .request import (GenerationRequest, SessionError, read_cancel, read_given, read_messages, read_predicted, read_request,
                       read_seconds, read_stops, read_whole, sentence)
@@ -30,12 +31,13 @@ class Session:
     measurements are ignored, costs are those of core.FixedCosts, and a draft step costs the draft model's share of the target's size.
     predicted: a predicted output, given to methods that draft from one. batch_prompts: further prompts that are answered in one batch
     with the run's own; events are those of its own prompt. request: everything else about the answer (penalties, stop, structure,
-    log-probabilities ...); it takes the place of ``sampling``.
+    log-probabilities ...); it takes the place of ``sampling``. prefix_cache: of the conversation that the runs belong to; the KV cache
+    of the turn before is reused.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
                  memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = (),
-                 request: GenerationRequest | None = None):
+                 request: GenerationRequest | None = None, prefix_cache: PrefixCache | None = None):
         read_given(loaded, method, knobs, sampling, memory)
         self.request = read_request(request, sampling)
         sampling = self.request.sampling
@@ -49,7 +51,7 @@ class Session:
         missing = loaded.why_not(self.method)
         if missing:
             raise SessionError(missing)
-        self.batch_prompts = tuple(batch_prompts)
+        self.batch_prompts, self.prefix_cache = tuple(batch_prompts), prefix_cache
         alone = why_not_batchable(self) if batch_prompts else None
         if alone:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.")

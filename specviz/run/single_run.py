@@ -38,6 +38,7 @@ class Run:
         self.border = self.over = False
         self.remembered = CopiedTokens()
         self._forward_before = 0.0  # in the prefill
+        self.reused = 0  # tokens of the prompt that the KV cache held already
         self.events = self._stream()
 
     def clock(self) -> float:
@@ -54,15 +55,18 @@ class Run:
 
     def _stream(self) -> Iterator[Event]:
         yield Started(self._header())
-        why, totals = "", {}
+        why, totals, intact = "", {}, False
         try:
             yield from self._rounds()
+            intact = True
         except Exception as error:  # this run ends with a sentence; other lanes go on
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()
             self.batch_prompts.close()
             if self.kit:
+                if intact and self.session.prefix_cache is not None and self.state:
+                    self.session.prefix_cache.keep(self.kit, self.loaded.name, self.session.method.exactness)
                 self.kit.close()
                 self._remember()
                 if self.state:
@@ -75,6 +79,8 @@ class Run:
         if self.interrupted():
             return
         self.kit = self.loaded.kit()
+        if self.session.prefix_cache is not None:
+            self.session.prefix_cache.take(self.kit, self.loaded.name, self.session.method.exactness)
         if self.session.memory is not None:
             self.session.memory.belong(self.loaded.name)
             self.kit.memory = self.session.memory
@@ -107,6 +113,7 @@ class Run:
         for event in _advance(loop):
             if isinstance(event, Prefilled):
                 self._forward_before = self._forward()
+                self.reused = max(0, len(self.ids) - 1 - event.n)
                 yield event, True
             elif isinstance(event, Noted):
                 owed -= 1
@@ -157,7 +164,8 @@ class Run:
         """Return the trace's totals, with seconds inside forward passes after the prefill, bytes of text, and the number of tokens
         copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
-                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(), **self._stopped_drafts()}
+                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(),
+                **self._stopped_drafts(), **({"reused": self.reused} if self.session.prefix_cache is not None else {})}
 
     def _unrecorded(self) -> dict[str, Any]:
         """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""

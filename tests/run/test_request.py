@@ -77,6 +77,21 @@ def test_a_setting_changes_plain_decoding_and_methods_alike(method, settings):
     assert ask(method, **settings).token_ids == plain != ask("autoregressive").token_ids
 
 
+@pytest.mark.parametrize("settings", [
+    {"presence_penalty": 1.0, "repetition_penalty": 1.3}, {"response_format": {"type": "regex", "regex": "[a-z ]{5,9}[.!]"}},
+])
+@pytest.mark.parametrize("method, temperature", [("speculative", 0.0), ("speculative", 0.9), ("tetris", 0.0), ("bass", 0.9)])
+def test_each_request_of_a_batch_has_processors_of_its_own(method, temperature, settings):
+    """In a batch every prompt is written as alone: penalties and grammar states of one request do not reach another."""
+    request = GenerationRequest.from_dict({"temperature": temperature, "max_tokens": 16, "logprobs": 1, **settings})
+    alone = collect(Session(FakeLoaded(ends=True), method, request=request).run(PROMPT))
+    others = ("a hat on a mat", "write a story about the sea")
+    together = collect(Session(FakeLoaded(ends=True), method, request=request, batch_prompts=others).run(PROMPT))
+    plain = collect(Session(FakeLoaded(ends=True), "autoregressive", request=request).run(PROMPT))
+    assert together.token_ids == alone.token_ids and together.logprobs == pytest.approx(alone.logprobs, abs=1e-9)
+    assert temperature or together.token_ids == plain.token_ids
+
+
 def test_the_header_carries_the_request_and_says_greedy():
     started = next(Session(FakeLoaded(), "speculative", request=GenerationRequest(presence_penalty=1)).run(PROMPT))
     assert isinstance(started, Started) and started.header["request"] == {"presence_penalty": 1} and started.header["greedy"] is True
