@@ -50,7 +50,7 @@ def _answer(loaded: Any, asked: Generation, request: Any, index: int, seconds: f
         elif isinstance(event, TextEmitted):
             for piece in event.pieces:
                 transcript.add(piece[0])
-            text, sent = decode(bytes(transcript.data[sent:transcript.settled])), max(sent, transcript.settled)
+            text, sent = decode(bytes(transcript.data[sent:transcript.stable_length])), max(sent, transcript.stable_length)
             yield [{"index": index, "text": text, "logprobs": logprobs}]
     if result.why:
         raise RunFailed(result.why)
