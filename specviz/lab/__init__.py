@@ -11,7 +11,7 @@ from .tasks import sample_prompts
 
 # question -> module; those of LIGHT need no model
 ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distribution": "distribution_test", "break_it": "broken_methods",
-          "sweep": "sweep", "load": "load"}
+          "sweep": "sweep", "heat_map": "heat_map", "load": "load"}
 LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
          "tasks": "tasks", "scaling": "scaling"}
 

@@ -1,0 +1,120 @@
+"""Measured speed of a method over draft length and temperature, and the speed predicted from its acceptance rate.
+
+Cells and plain decoding run in shuffled order, so that noise of the machine affects all of them. The prediction of a cell is the
+expected number of tokens per round, (1 - a^(g+1)) / (1 - a) for acceptance rate a at this temperature and draft length g, over the
+measured seconds of a round at this length (Leviathan et al. 2211.17192).
+"""
+from __future__ import annotations
+
+import csv
+import io
+import random
+from statistics import median
+from typing import Any, Callable, Iterator
+
+from ..core import Knob, Method, Sampling
+from ..methods import catalogue
+from ..policies.cost_ratio import tokens
+from ..run.request import SessionError, read_whole
+from ..run.result import collect
+from ..run.session import Session
+from ..trace.metrics import Totals
+from .payload import method_of, prompt_of, sampling_of
+
+LENGTH_KNOBS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft length, in this order
+LENGTHS, TEMPERATURES = (1, 2, 4, 8), (0.0, 0.5, 1.0)
+MOST_LENGTHS, MOST_TEMPERATURES, TURNS, LONGEST, WARM = 8, 6, 2, 128, 8
+COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup", "predicted_speedup", "block_efficiency", "acceptance_rate")
+
+
+def heat_map(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+    """payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells, done, of,
+    csv}, growing run by run. cells: a dictionary of COLUMNS per pair, those not measured yet with null figures. A stop ends with what was
+    measured."""
+    method, prompt = method_of(payload), prompt_of(payload)
+    knob = length_knob(method)
+    lengths = _numbers(payload, "lengths", LENGTHS, MOST_LENGTHS, lambda value: _knob_value(knob, value))
+    temperatures = _numbers(payload, "temperatures", TEMPERATURES, MOST_TEMPERATURES,
+                            lambda value: sampling_of(payload | {"temperature": value}, 0.0).temperature)
+    if method.exactness == "greedy only":
+        temperatures = [0.0]
+    longest = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
+    plain = next(iter(catalogue().values()))
+
+    def session(length: int | None, temperature: float) -> Session:
+        probs: Sampling = sampling_of(payload | {"temperature": temperature}, 0.0)
+        return Session(loaded, plain if length is None else method, None if length is None else {knob.name: length}, probs)
+
+    runs = {(length, t): session(length, t) for t in temperatures for length in (None, *lengths)}
+    found: dict[Any, list[Totals]] = {key: [] for key in runs}
+    for (length, t) in ((None, temperatures[0]), (lengths[0], temperatures[0])):
+        yield f"Warming up: {plain.title if length is None else method.title}."
+        collect(runs[length, t].run(prompt, WARM))
+    rng, done = random.Random(0), 0
+    for _ in range(TURNS):
+        for key in rng.sample(list(runs), len(runs)):
+            if stop():
+                return
+            found[key].append(collect(runs[key].run(prompt, longest)).totals)
+            done += 1
+            yield report(method, knob, lengths, temperatures, found, done, TURNS * len(runs))
+
+
+def length_knob(method: Method) -> Knob:
+    """Return the knob that sets the draft length. Raises SessionError if there is none."""
+    known = {knob.name: knob for knob in method.knobs if isinstance(knob.default, int) and not isinstance(knob.default, bool)}
+    for name in LENGTH_KNOBS:
+        if name in known:
+            return known[name]
+    raise SessionError(f"{method.title} has no knob for the draft length.")
+
+
+def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[float], found: dict[Any, list[Totals]], done: int,
+           of: int) -> dict[str, Any]:
+    """Build the answer from the totals of the runs by (length or None for plain decoding, temperature)."""
+    rounds = {length: _mean([one.seconds / one.rounds for t in temperatures for one in found[length, t] if one.rounds])
+              for length in lengths}
+    cells = []
+    for t in temperatures:
+        base = _speed(found[None, t])
+        accepted = [sum(getattr(one, name) for length in lengths for one in found[length, t]) for name in ("accepted", "tried")]
+        rate = accepted[0] / accepted[1] if accepted[1] else None
+        for length in lengths:
+            ours, mine = _speed(found[length, t]), sum(found[length, t], Totals())
+            ready = rate is not None and base and rounds[length] and found[length, t]
+            cells.append(dict(zip(COLUMNS, (length, t, ours, ours / base if ours and base else None,
+                                            tokens(min(rate, 0.999), length) / rounds[length] / base if ready else None,
+                                            mine.metrics()["block_efficiency"], mine.metrics()["acceptance_rate"]))))
+    return {"method": method.key, "knob": knob.name, "lengths": lengths, "temperatures": temperatures, "cells": cells, "done": done,
+            "of": of, "csv": to_csv(cells)}
+
+
+def to_csv(cells: list[dict[str, Any]]) -> str:
+    """Return the cells as CSV for export."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(cells)
+    return out.getvalue()
+
+
+def _numbers(payload: dict[str, Any], name: str, usual: tuple, most: int, read: Callable[[Any], Any]) -> list[Any]:
+    values = payload.get(name, list(usual))
+    if not isinstance(values, list) or not 1 <= len(values) <= most:
+        raise SessionError(f"The {name} must be a list of 1 to {most} numbers.")
+    return sorted(set(map(read, values)))
+
+
+def _knob_value(knob: Knob, value: Any) -> Any:
+    try:
+        return knob.read(value)
+    except ValueError as error:
+        raise SessionError(f"{error}.") from None
+
+
+def _speed(runs: list[Totals]) -> float | None:
+    return median([one.tokens / one.seconds for one in runs if one.seconds] or [0.0]) or None
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
