@@ -49,7 +49,7 @@ class Writer:
             for piece, verdict in zip(event.pieces, self._verdicts):
                 _, _, start, end = self._transcript.add(piece[0])
                 self._spans.append((start, end, verdict))
-            self._print(self._transcript.settled)
+            self._print(self._transcript.stable_length)
 
     def close(self) -> None:
         """What was held back, when the run is over."""

@@ -1,4 +1,4 @@
-"""`python -m specviz.models.convert FOLDER`: the weights of a published head as safetensors, beside the pickled ones.
+"""`python -m specviz.models.convert FOLDER`: write the weights of a published head as safetensors next to the pickled files.
 
 A pickle can name any function and have it called. torch reads one with ``weights_only``, which knows tensors and plain containers
 and refuses everything else; that is done in a process of its own, which is given nothing but the two file names.
@@ -25,7 +25,7 @@ LONGEST = 600  # seconds
 
 
 def convert(folder: Path) -> list[Path]:
-    """Safetensors of every pickled file of a folder; their paths. Raises ModelError: none there, or one that holds more than tensors."""
+    """Convert every pickled file of a folder to safetensors; return the paths. Raises ModelError: none, or one with other objects."""
     found = sorted(path for kind in PICKLES for path in folder.glob(kind))
     if not found:
         raise ModelError(f"{folder.name} has no pickled weights")

@@ -1,7 +1,7 @@
 """Weights in eight bits: MXINT8 of the OCP Microscaling Formats (MX) Specification 1.0; Rouhani et al. 2310.10537.
 
 Blocks of 32 numbers of a row share a power of two as their scale, and each of them is a whole number of 64ths of it. What is read
-back has seven bits and a sign, so it is an exact bfloat16 and an exact float16, and runs as those do. Beside a tensor ``name`` of
+back has seven bits and a sign, so it is an exact bfloat16 and an exact float16, and runs as those do. Next to a tensor ``name`` of
 int8 lies ``name.scale`` of uint8: the scales' exponents plus 127.
 """
 from __future__ import annotations
@@ -13,16 +13,16 @@ from torch.nn import functional as F
 BLOCK = 32
 SCALE = ".scale"
 BIAS = 127
-WORTH = 2**14  # numbers below which nothing is gained
+WORTH = 2**14  # smallest matrix, in numbers, that is worth storing so
 
 
 def worth(tensor: Tensor) -> bool:
-    """Whether a tensor is a matrix that is large enough to be stored so."""
+    """Return whether a tensor is a matrix large enough to be stored in this format."""
     return tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= WORTH
 
 
 def packed(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """(elements int8 [..., n], exponents uint8 [..., ceil(n / 32)]) of finite numbers [..., n]."""
+    """Quantise finite numbers [..., n] to elements int8 [..., n] and exponents uint8 [..., ceil(n / 32)]."""
     n = tensor.shape[-1]
     blocks = F.pad(tensor.detach().double(), (0, -n % BLOCK)).unflatten(-1, (-1, BLOCK))
     exponents = torch.frexp(blocks.abs().amax(-1))[1].sub(1).clamp(-BIAS, BIAS)
@@ -31,7 +31,7 @@ def packed(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def unpacked(elements: Tensor, exponents: Tensor) -> Tensor:
-    """float32 [..., n]; blocks whose exponent is 255 are not numbers."""
+    """Dequantise to float32 [..., n]; blocks with the exponent 255 become NaN."""
     n = elements.shape[-1]
     exponents = exponents.float()
     scales = torch.ldexp(torch.ones(()), exponents - BIAS - 6).masked_fill(exponents == 255, torch.nan)
@@ -39,7 +39,7 @@ def unpacked(elements: Tensor, exponents: Tensor) -> Tensor:
 
 
 def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """These tensors as they go into a file: matrices in eight bits, each before its scales, and all else as it was."""
+    """Return the tensors as they are written to a file: matrices in eight bits, each before its scales, all others unchanged."""
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if worth(tensor):
@@ -50,7 +50,7 @@ def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What ``stored`` was given, of all tensors of a file; float32 where it was in eight bits."""
+    """Return the tensors of a file as ``stored`` took them; float32 where they were in eight bits."""
     scales = {name for name in tensors if name.endswith(SCALE) and name.removesuffix(SCALE) in tensors}
     return {name: unpacked(tensor, tensors[name + SCALE]) if name + SCALE in scales else tensor
             for name, tensor in tensors.items() if name not in scales}

@@ -1,6 +1,6 @@
-"""Loading any causal language model with transformers, from safetensors and without remote code.
+"""Load any causal language model with transformers, from safetensors or GGUF and without remote code.
 
-transformers itself is imported only when a model is loaded: what a config.json says can be known before.
+transformers is imported only when a model is loaded; a config.json can be judged without it.
 """
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def why_not(config: dict[str, Any]) -> str | None:
 
 
 def capabilities(config: dict[str, Any]) -> frozenset[str]:
-    """What a target of that config.json will most likely offer; the loaded target's own ``provides`` is what counts."""
+    """Return the expected capabilities of a target with that config.json; the loaded target's own are authoritative."""
     kinds = set((config.get("text_config") or config).get("layer_types") or ())
     lent = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
     return frozenset(lent if kinds - WINDOWED else lent | {"tree"})
 
 
 def cache_word(net: torch.nn.Module) -> str | None:
-    """What the network's forward calls its cache; None where it takes none. transformers has said `cache` since 5.24."""
+    """Return the name of the cache argument of the network's forward; None without one. transformers calls it `cache` since 5.24."""
     takes = inspect.signature(net.forward).parameters
     return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
@@ -58,7 +58,7 @@ def _checked_config(name: str, source: str, revision: str | None, width: int, sp
 
 
 def load_causal(name: str, source: str, revision: str | None, **options):
-    """The network. Every way a checkpoint can be unusable is one sentence (ModelError). options: of from_pretrained."""
+    """Load and return the network. Raises ModelError with one sentence for any unusable checkpoint. options: of from_pretrained."""
     import transformers
 
     ask_nothing()
@@ -109,7 +109,7 @@ def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tens
 
 
 def ask_nothing() -> None:
-    """Close the question of transformers, on standard input, whether a folder's own code may run: it is a refusal at once."""
+    """Turn the prompt of transformers on standard input, whether a folder's own code may run, into an immediate refusal."""
     from transformers import dynamic_module_utils
 
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
@@ -122,7 +122,7 @@ def _check_files(name: str, folder: Path, width: int, spread: bool) -> None:
 
 
 def _check_sizes(name: str, config: Any, width: int, spread: bool) -> None:
-    """The network as config.json has it, made of nothing: what it would take must be free."""
+    """Build the network of config.json on the meta device and check that its memory is free."""
     import transformers
 
     with torch.device("meta"):
@@ -133,7 +133,7 @@ def _check_sizes(name: str, config: Any, width: int, spread: bool) -> None:
 
 @contextmanager
 def _quiet(logging):
-    """transformers without progress bars and load reports, which have no place in a page or in JSON."""
+    """Silence progress bars and load reports of transformers, which would end up in the page or in JSON."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()

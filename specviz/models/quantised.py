@@ -1,4 +1,4 @@
-"""Weights in fewer bits, as transformers loads them: asked for by name, refused with a sentence where a package is missing."""
+"""Quantised weights as transformers loads them: requested by name, refused with a sentence when a package is missing."""
 from __future__ import annotations
 
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ PACKAGES = {"bnb-8bit": "bitsandbytes", "bnb-4bit": "bitsandbytes", "ao-int8": "
 
 
 def why_not(kind: str) -> str | None:
-    """A sentence when weights cannot be had in that kind here, None when they can."""
+    """Return a sentence when this kind of weights is not available here, None when it is."""
     if kind not in PACKAGES:
         return f"there are no weights of kind {kind!r}; there are {', '.join(PACKAGES)}"
     package = PACKAGES[kind]

@@ -1,7 +1,7 @@
-"""A Llama-architecture checkpoint as one GGUF file for llama.cpp, with its byte-level BPE tokenizer and its chat template.
+"""Export a checkpoint of Llama's architecture as one GGUF file for llama.cpp, with its byte-level BPE tokenizer and its chat template.
 
-llama.cpp turns pairs of neighbouring numbers where Hugging Face's layout turns halves, so the rows of the query and key
-projections are put in its order. Weights keep their 16 bits; norms are written in 32. Needs the package ``gguf``.
+llama.cpp rotates pairs of adjacent numbers, Hugging Face's layout rotates halves, so the rows of the query and key projections are
+reordered. Weights keep their 16 bits; norms are written in 32. Needs the package ``gguf``.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 
 
 def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
-    """Write the model to a file; {path, bytes, tensors, tokens}. full: weights in 32 bits, with which llama.cpp rounds nothing on
-    its way, for comparing. Raises ZooError with one sentence for what cannot be written."""
+    """Write the model to a file; return {path, bytes, tensors, tokens}. full: weights in 32 bits, so that llama.cpp rounds nothing, for
+    comparisons. Raises ZooError with one sentence for a model that cannot be written."""
     try:
         import gguf
     except ImportError:
@@ -58,19 +58,19 @@ def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
 
 
 def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """Raises ModelError for what this layout of a Llama does not hold."""
+    """Raise ModelError for a configuration that this layout cannot express."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if config.get("model_type") != "llama":
         raise ModelError(f"it is a {config.get('model_type')}, and only Llama's architecture is written")
     if config.get("attention_bias") or config.get("mlp_bias") or config.get("hidden_act", "silu") != "silu":
-        raise ModelError("its layers are no plain Llama's")
+        raise ModelError("its layers are not those of a plain Llama")
     if rope.get("rope_type", rope.get("type", "default")) != "default":
         raise ModelError("its rotary positions are scaled")
     return config
 
 
 def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tensor]:
-    """By their names in the file: two dimensions in 16 bits, where they were stored so, one in 32."""
+    """Return the tensors by their names in the file: matrices in 16 bits where they were stored so, vectors in 32."""
     store = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(config.get("dtype") or config.get("torch_dtype"), torch.float32)
     weights = Weights(folder, torch.device("cpu"), torch.float32 if full else store)
     heads, keys = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
@@ -86,13 +86,13 @@ def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tens
     for there, here in names.items():
         tensor = weights.get(there, *shapes.get(here.split(".")[-2], (wide,)))
         if here.endswith(("attn_q.weight", "attn_k.weight")):
-            tensor = turned(tensor, heads if here.endswith("attn_q.weight") else keys)
+            tensor = adjacent_pairs(tensor, heads if here.endswith("attn_q.weight") else keys)
         out[here] = tensor.float() if tensor.ndim == 1 else tensor
     return out
 
 
-def turned(weight: Tensor, heads: int) -> Tensor:
-    """[heads * size, in]: in each head, rows i and i + size / 2, which one angle turns, become neighbours."""
+def adjacent_pairs(weight: Tensor, heads: int) -> Tensor:
+    """Reorder the rows [heads * size, in] of each head: rows i and i + size / 2, which rotate as a pair, become adjacent."""
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, -1).transpose(1, 2).reshape(weight.shape)
 
 
@@ -115,7 +115,7 @@ def _describe(writer: Any, config: dict[str, Any], name: str) -> None:
 
 
 def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> int:
-    """Tokens, merges, special ids and the template; how many tokens. Raises ZooError."""
+    """Write tokens, merges, special ids and the template; return the number of tokens. Raises ZooError."""
     from .tokenizer import open_tokenizer
 
     stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))

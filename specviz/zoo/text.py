@@ -160,7 +160,7 @@ class Transcript:
         return as_text(bytes(self.data[:self.length]))
 
     @property
-    def settled(self) -> int:
+    def stable_length(self) -> int:
         """The number of bytes that no later token can remove: the possible beginning of a stop string is held back."""
         end = self.length
         if self.cut is None:

@@ -1,6 +1,6 @@
 """Draft models that a paper trains in its own way, by kind: which of models.yaml belong to a target.
 
-An entry says ``role: draft``, ``for: <target>`` and ``kind``; a method asks for it as ``draft:<kind>``, whatever draft model the target
+An entry has ``role: draft``, ``for: <target>`` and ``kind``; a method asks for it as ``draft:<kind>``, whatever draft model the target
 is paired with. The methods declare the kinds (core.method.Trained); a recipe has its kind's name.
 """
 from __future__ import annotations

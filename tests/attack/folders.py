@@ -25,8 +25,8 @@ MAP = {"AutoConfig": "spy.Config", "AutoModel": "spy.Model", "AutoModelForCausal
 def change(folder: Path, name: str, **more: Any) -> None:
     """Fields of a JSON file of the folder; None takes one away."""
     path = folder / name
-    said = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps({key: value for key, value in (said | more).items() if value is not None}))
+    fields = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({key: value for key, value in (fields | more).items() if value is not None}))
 
 
 def spied(folder: Path, mark: Path, kind: str = "llama", tokenizer_class: str | None = None, **config: Any) -> Path:

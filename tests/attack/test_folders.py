@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import specviz
 from specviz import ZooError, load
 from specviz.core import DraftTree
-from specviz.models import sizes
+from specviz.models import checkpoint_sizes as sizes
 from specviz.models.llama import FIRST_TURNS, Llama
 from specviz.models.pretrained import load_causal
 from specviz.models.weights import ModelError
@@ -73,16 +73,16 @@ def test_everything_that_is_loaded_with_transformers_says_that_no_code_may_run()
              if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("from_pretrained", "from_config")]
     assert len(calls) > 10
     for name, call in calls:
-        said = {word.arg: word.value for word in call.keywords}
-        assert isinstance(said.get("trust_remote_code"), ast.Constant) and said["trust_remote_code"].value is False, (name, call.lineno)
+        message = {word.arg: word.value for word in call.keywords}
+        assert isinstance(message.get("trust_remote_code"), ast.Constant) and message["trust_remote_code"].value is False, (name, call.lineno)
 
 
 def refused(folder: Path, match: str = "") -> str:
     with pytest.raises(ZooError) as caught:
         load(str(folder))
-    said = str(caught.value)
-    assert re.search(match, said) and said.endswith(".") and "\n" not in said and len(said) < 600, said
-    return said
+    message = str(caught.value)
+    assert re.search(match, message) and message.endswith(".") and "\n" not in message and len(message) < 600, message
+    return message
 
 
 ODD = ["x", -1, 0, 1.5, [], {}, [1, "a"], True, 10**18, float("inf"), {"a": {"b": 1}}]
@@ -224,11 +224,11 @@ def damaged(folder: Path, rng: random.Random) -> str:
     if how == "gone":
         path.unlink()
     elif how in ("value", "key"):
-        said = json.loads(data)
-        key = rng.choice(sorted(said))
-        value = said.pop(key)
-        said |= {key: rng.choice(ODD)} if how == "value" else {key + "_": value}
-        path.write_text(json.dumps(said))
+        message = json.loads(data)
+        key = rng.choice(sorted(message))
+        value = message.pop(key)
+        message |= {key: rng.choice(ODD)} if how == "value" else {key + "_": value}
+        path.write_text(json.dumps(message))
     elif how == "cut":
         path.write_bytes(data[:rng.randrange(len(data))])
     else:

@@ -119,7 +119,7 @@ def test_queries_and_keys_are_turned_head_by_head():
     """Rows i and i + size / 2 of each head become neighbours, as llama.cpp's rotary positions want them."""
     import torch
 
-    from specviz.zoo.gguf_export import turned
+    from specviz.zoo.gguf_export import adjacent_pairs
 
     weight = torch.arange(12.0).repeat_interleave(3).reshape(12, 3)
-    assert turned(weight, 2)[:, 0].tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    assert adjacent_pairs(weight, 2)[:, 0].tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]

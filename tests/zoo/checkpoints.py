@@ -44,7 +44,7 @@ def write(folder: Path, layers: int = 2, vocab: int = 300, seed: int = 0, tokeni
 
 
 def register(folder: Path, **more: str) -> Path:
-    """A models.yaml beside target and draft, the pair that is loaded by default."""
+    """A models.yaml next to target and draft, the pair that is loaded by default."""
     write(folder / "target")
     write(folder / "draft", layers=1, seed=3)
     lines = ["default: tiny", "backends:", "  fast: [llama]", "  hf: ['*']", "models:", "  tiny: {path: target, draft: tiny-draft}",

@@ -37,7 +37,7 @@ class Hub(http.server.ThreadingHTTPServer):
 
 
 class Files(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *said):
+    def log_message(self, *answer):
         """Nothing to the terminal."""
 
     def do_HEAD(self):
@@ -51,8 +51,8 @@ class Files(http.server.BaseHTTPRequestHandler):
         name = path.rpartition("/")[2]
         if path.startswith("/api/models/"):
             tree = [{"type": "file", "path": name, "size": len(data), "oid": sha256(data).hexdigest()} for name, data in hub.files.items()]
-            said = tree if "/tree/" in path else {"id": "o/n", "modelId": "o/n", "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}
-            return self.send({"Content-Type": "application/json"}, json.dumps(said).encode(), body)
+            answer = tree if "/tree/" in path else {"id": "o/n", "modelId": "o/n", "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}
+            return self.send({"Content-Type": "application/json"}, json.dumps(answer).encode(), body)
         if name not in hub.files:
             return self.send_error(404)
         data, span = hub.files[name], self.headers.get("Range")

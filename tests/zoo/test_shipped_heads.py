@@ -37,7 +37,7 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
         states = target.sync([*ids, 0]).hidden_states["final"]  # the state of each token of the text
         embeds = target.embed(ids[1:])
 
-        def said(at):
+        def outputs(at):
             return head.logits(head.open().read(embeds[at], states[:-1][at])[-1:], target.head).softmax(-1)
 
         def moved():
@@ -46,7 +46,7 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
             for end in range(len(embeds) // 2, len(embeds)):
                 between = 1 + torch.randperm(end - 2, generator=torch.Generator().manual_seed(end))
                 order = torch.cat([torch.tensor([0]), between, torch.tensor([end - 1])])
-                shares.append(float((said(torch.arange(end)) - said(order)).abs().sum() / 2))
+                shares.append(float((outputs(torch.arange(end)) - outputs(order)).abs().sum() / 2))
             return sum(shares) / len(shares)
 
         seeing = moved()
@@ -79,9 +79,9 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
 
     def drafted(end, order):
         """Tokens drafted behind the first ``end`` pairs of a token's state and the next token, which stand in this order."""
-        told = [ids[0], *(ids[i + 1] for i in order)]
+        tokens = [ids[0], *(ids[i + 1] for i in order)]
         drafter = method.build(kit, **method.read_knobs({})).drafter
-        state = State(told, Sampling(0.0), limit=64)
+        state = State(tokens, Sampling(0.0), limit=64)
         drafter.start(state, target, replace(prefill, logits=prefill.logits[-1:], hidden_states={key: rows[order] for key, rows in prefill.hidden_states.items()}))
         return tuple(drafter.propose(state, Budget(3, 2, 6)).tokens)
 

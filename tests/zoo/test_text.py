@@ -16,10 +16,10 @@ TRICKY = ["plain words", " leading space", "\u00e9\u00e8 na\u00efve", "\u4f60\u5
 
 
 def written(tokenizer, ids):
-    said = Transcript(TokenBytes(tokenizer))
+    transcript = Transcript(TokenBytes(tokenizer))
     for i in ids:
-        said.add(i)
-    return said
+        transcript.add(i)
+    return transcript
 
 
 @pytest.mark.parametrize("text", TRICKY)
@@ -65,12 +65,12 @@ def test_half_a_character_on_a_rejected_branch_leaves_the_text_whole():
     table = TokenBytes(tokenizer)
     ids = tokenizer.encode("\U0001f600", add_special_tokens=False)
     assert len(ids) == 4 and b"".join(map(table, ids)) == "\U0001f600".encode()
-    said = Transcript(table)
-    spans = [said.add(i)[2:] for i in ids[:2]]
-    assert said.text == "\ufffd"  # so far
+    transcript = Transcript(table)
+    spans = [transcript.add(i)[2:] for i in ids[:2]]
+    assert transcript.text == "\ufffd"  # so far
     table(ids[0])  # a branch drafts another lead byte and is refused: nothing is added
-    spans += [said.add(i)[2:] for i in ids[2:]]
-    assert said.text == "\U0001f600" and spans == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    spans += [transcript.add(i)[2:] for i in ids[2:]]
+    assert transcript.text == "\U0001f600" and spans == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
 def one_byte_tokens(text):
@@ -83,34 +83,34 @@ def one_byte_tokens(text):
 @quick
 @given(st.text("ab\u00e9", max_size=12), st.lists(st.text("ab\u00e9", min_size=1, max_size=3), min_size=1, max_size=3))
 def test_stop_strings_are_found_across_token_borders(text, stops):
-    said = Transcript(TokenBytes(byte_level()), stops)
+    transcript = Transcript(TokenBytes(byte_level()), stops)
     tokens = one_byte_tokens(text)
     for count, token in enumerate(tokens, 1):
-        said.add(token)
+        transcript.add(token)
         whole = text.encode()[:count]
         found = [whole.find(s.encode()) for s in stops if s.encode() in whole]
-        assert said.stopped == bool(found)
+        assert transcript.stopped == bool(found)
         if found:
-            assert said.text.encode() == whole[:min(found)]
+            assert transcript.text.encode() == whole[:min(found)]
             return
-        kept = bytes(said.data[:said.settled])
+        kept = bytes(transcript.data[:transcript.stable_length])
         assert text.encode().startswith(kept)
-    assert said.text == text
+    assert transcript.text == text
 
 
 def test_what_may_begin_a_stop_string_is_held_back():
-    said = Transcript(TokenBytes(byte_level()), ["END"])
-    settled = []
+    transcript = Transcript(TokenBytes(byte_level()), ["END"])
+    lengths = []
     for token in one_byte_tokens("aENbEND"):
-        said.add(token)
-        settled.append(said.settled)
-    assert settled == [1, 1, 1, 4, 4, 4, 4] and said.text == "aENb"
+        transcript.add(token)
+        lengths.append(transcript.stable_length)
+    assert lengths == [1, 1, 1, 4, 4, 4, 4] and transcript.text == "aENb"
 
 
 def test_the_common_prompt_is_the_tokenizers_own_template():
     tokenizer = byte_level()
-    said = [("user", "hi"), ("assistant", "yes?"), ("user", "the cat")]
-    messages = [{"role": role, "content": content} for role, content in said]
+    transcript = [("user", "hi"), ("assistant", "yes?"), ("user", "the cat")]
+    messages = [{"role": role, "content": content} for role, content in transcript]
     shown = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert encode_chat(tokenizer, messages) == tokenizer.encode(shown, add_special_tokens=False)
 

@@ -47,13 +47,13 @@ def home(tmp_path, monkeypatch):
 def both(kind):
     """The sentence, from loading and from the survey, which must agree."""
     loaded, method = load(), BY_KIND[kind]
-    said = loaded.why_not(method)
-    assert survey()(method) == said
-    if said is not None:
-        assert said.endswith(".") and "\n" not in said and f"specviz.training {kind}" in said
+    reason = loaded.why_not(method)
+    assert survey()(method) == reason
+    if reason is not None:
+        assert reason.endswith(".") and "\n" not in reason and f"specviz.training {kind}" in reason
         with pytest.raises(ZooError, match="needs"):
             loaded.kit().head(kind)
-    return said
+    return reason
 
 
 def test_every_kind_runs_and_its_weights_are_shared(home):

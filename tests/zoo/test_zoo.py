@@ -30,9 +30,9 @@ from .checkpoints import write
 def refused(match, *args, **options):
     with pytest.raises(ZooError) as error:
         load(*args, **options)
-    said = str(error.value)
-    assert re.search(match, said), said
-    assert "\n" not in said and said.endswith(".") and "Traceback" not in said
+    message = str(error.value)
+    assert re.search(match, message), message
+    assert "\n" not in message and message.endswith(".") and "Traceback" not in message
 
 
 def test_the_default_pair_runs_every_method_it_says_it_can(at_home):
@@ -295,6 +295,6 @@ def test_whatever_is_missing_there_is_a_sentence():
 
     plain = catalogue()["autoregressive"]
     for need in ("draft", "tree", "rewind", "early", "skip", "kv", "tap:final", "store:text"):
-        said = why_not(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
-        assert said.startswith("Plain decoding needs a ") and said.endswith(".") and "{" not in said
+        message = why_not(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
+        assert message.startswith("Plain decoding needs a ") and message.endswith(".") and "{" not in message
     assert why_not(plain, "gpt2", frozenset(), has_draft=False) is None
