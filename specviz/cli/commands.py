@@ -118,7 +118,8 @@ def parser() -> Parser:
 
 
 def _models(sub: Parser) -> None:
-    sub.add_argument("--target", metavar="MODEL", help="a name of models.yaml, a folder in Hugging Face format, or org/name@commit")
+    sub.add_argument("--target", metavar="MODEL",
+                     help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
     sub.add_argument("--draft", metavar="MODEL", help="the draft model, likewise; none for none")
     sub.add_argument("--device", default="auto", help="auto, cpu or cuda")
 

@@ -13,13 +13,15 @@ def add(command) -> None:
     sub.add_argument("--port", default=8000, type=int, help="8000")
     sub.add_argument("--key", action="append", default=[], metavar="KEY", help="an API key that requests must carry; may be repeated; "
                      "also SPECVIZ_API_KEYS")
-    sub.add_argument("--target", metavar="MODEL", help="a name of models.yaml, a folder in Hugging Face format, or org/name@commit")
+    sub.add_argument("--target", metavar="MODEL",
+                     help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
     sub.add_argument("--draft", metavar="MODEL", help="the draft model, likewise; none for none")
 
 
 def serve(args: argparse.Namespace) -> int:
+    from ..ui.api_server import serve_api
     from ..ui.engine import Engine
-    from ..ui.openai_api import configured_keys, serve_api
+    from ..ui.openai_api import configured_keys
     from .messages import UsageError
 
     try:
