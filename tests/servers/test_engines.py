@@ -43,7 +43,7 @@ def file(tmp_path_factory):
     from specviz.zoo.gguf_export import export
 
     path = tmp_path_factory.mktemp("gguf") / "target.gguf"
-    export(register().find_server(None), path, full=True)  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
+    export(register().find(None), path, full=True)  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
     return path
 
 
