@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from specviz import load
-from specviz.core import Budget, Sampling, State, open_run
+from specviz.core import Budget, Sampling, State, open_run, play
 from specviz.methods import catalogue
 from specviz.models.eagle_layers import Attention
 from specviz.training import attention
 from specviz.zoo import forget
 from specviz.zoo.registry import register
+from specviz.zoo.text import encode_chat
 
 TEXT = " ".join(f"{who} went to {where} and found {what} there." for who, where, what in (
     ("Lena", "the old mill", "a red button"), ("The owl", "the market", "a basket of pears"), ("Tom", "the harbour", "a letter"),
@@ -134,3 +135,42 @@ def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_al
 def test_there_are_some():
     """What is not there is no case, so that a name of a folder that changed would go unseen."""
     assert len(tried("eagle", "fspad", "jakiro", "falcon", "mtp")) == 6 and len(tried(*DRAFTING)) == 10 and len(tried("glide", "m2r2")) == 2
+
+
+PROMPTS = ("Tell me a story about a fox and a river.",
+           "Rewrite this text with Anna instead of Tom: Tom went to the park. Tom saw a dog and Tom ran home.")
+READERS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark", "blockwise": "blockwise", "chimera": "chimera",
+           "clover": "clover", "falcon": "falcon", "hydra": "hydra"}  # kinds that read hidden states, and a method of each (FSPAD falls short)
+USE = 0.85  # with what it reads zeroed, a head keeps at most this share of its accepted tokens
+
+
+def accepted(loaded, method, spoil=None):
+    """Accepted draft tokens per target pass, greedy; spoil: applied to the hidden states that the drafter is given."""
+    kit = loaded.kit()
+    parts = method.build(kit, **method.read_knobs({}))
+    start, observe = parts.drafter.start, parts.drafter.observe
+
+    def spoiled(scores):
+        return scores if spoil is None else replace(scores, hidden_states={name: spoil(rows) for name, rows in scores.hidden_states.items()})
+
+    parts.drafter.start = lambda state, target, prefill: start(state, target, spoiled(prefill))
+    parts.drafter.observe = lambda state, outcome: observe(state, replace(outcome, scores=spoiled(outcome.scores)))
+    written = rounds = 0
+    for prompt in PROMPTS:
+        ids = encode_chat(loaded.tokenizer, [{"role": "user", "content": prompt}])
+        state = State(list(ids), Sampling(0.0), limit=40)
+        open_run(parts, kit.target, state)
+        while not state.done:
+            play(parts, kit.target, state)
+            rounds += 1
+        written += len(state.tokens) - len(ids)
+    kit.close()
+    return written / rounds - 1
+
+
+@pytest.mark.parametrize("entry", tried(*READERS))
+def test_a_head_accepts_a_sixth_less_without_what_it_reads(entry):
+    loaded, method = load(entry.target, "none"), catalogue()[READERS[entry.kind]]
+    normal, blind = accepted(loaded, method), accepted(loaded, method, torch.zeros_like)
+    forget()
+    assert normal > 0.05 and blind <= USE * normal, f"{normal:.2f} tokens accepted per pass, {blind:.2f} with zeroed states"
