@@ -24,7 +24,8 @@ from .payload import method_of, prompt_of, sampling_of
 LENGTH_KNOBS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft length, in this order
 LENGTHS, TEMPERATURES = (1, 2, 4, 8), (0.0, 0.5, 1.0)
 MOST_LENGTHS, MOST_TEMPERATURES, TURNS, LONGEST, WARM = 8, 6, 2, 128, 8
-COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup", "predicted_speedup", "block_efficiency", "acceptance_rate")
+COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup", "predicted_speedup",
+           "block_efficiency", "acceptance_rate")
 
 
 def heat_map(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:

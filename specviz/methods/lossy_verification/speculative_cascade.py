@@ -1,0 +1,37 @@
+"""Speculative cascades: drafted tokens are verified against a mixture of draft and target, which keeps the draft's token wherever the
+target finds it nearly as probable as its own best one (Narasimhan et al. 2405.19261).
+"""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+
+
+def build(kit, alpha: float, gamma: int) -> Parts:
+    from ...drafters.model.chain import DraftChain
+    from ...policies import Fixed
+    from ...verifiers.cascade import CascadeRejection
+
+    return Parts(DraftChain(kit.open("draft")), Fixed(gamma), CascadeRejection(alpha))
+
+
+METHOD = Method(
+    key="speculative_cascade",
+    title="Speculative cascade",
+    paper="Narasimhan et al. 2024, arXiv 2405.19261",
+    summary="Keeps a drafted token wherever the target gives it nearly as much probability as its own best token, and asks the target "
+            "everywhere else.",
+    exactness="approximate",
+    knobs=(
+        Knob("alpha", 0.3, 0.0, 1.0, "a token is kept when its probability is at least 1 - alpha times the best one's; 0 is exact at "
+             "temperature 0"),
+        Knob("gamma", 4, 1, 16, "tokens drafted a round"),
+    ),
+    needs=frozenset({"draft"}),
+    look="The drift: at each position, how far the mixture is from the target's distribution, in nats.",
+    wins="Where the draft is as good as the target on easy tokens: they are kept without a rejection.",
+    loses="The text is no longer the target's. With a large alpha the draft model decides wherever the target is undecided.",
+    differs="The token-wise rule of the paper, whose other rules compare the two models' confidence per position.",
+    compared="formula",
+    aliases=("SpecCascade", "cascade"),
+    build=build,
+)
