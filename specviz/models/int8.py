@@ -17,7 +17,7 @@ from .linear import Layout, PlainLinear
 from .torchscript import HalfProducts, scripted
 
 MOST = 127  # the largest integer magnitude
-FINE = 254  # the remainder, at most half a step, is rounded to integers from -127 to 127
+FINE = 128  # steps of the remainder in a coarse step; a power of two, so that its products are exact
 LEAST = 1e-30  # lower bound of a row's maximum, so that a row of zeros has a step
 WIDTH = (2**24 - 1) // MOST**2  # largest number of products whose sum float32 holds exactly
 
@@ -40,7 +40,7 @@ class Int8Kernel(nn.Module):
     def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
         super().__init__()
         self.bias, self.most, self.least, self.fine = bias, torch.tensor(float(MOST)), LEAST, fine
-        self.coarse_scale, self.fine_scale = torch.tensor(128.0), torch.tensor(float(FINE))
+        self.fine_scale, self.fine_step = torch.tensor(float(FINE)), 1.0 / FINE
 
     def times(self, x: Tensor) -> Tensor:
         """Round x [rows, in], from -127 to 127, to integers; return the sums of products times steps / 127."""
@@ -50,10 +50,9 @@ class Int8Kernel(nn.Module):
         largest, bias = x.abs().amax([-1], True).clamp_min_(self.least), self.bias
         x = x.mul(self.most.div(largest))
         if self.fine:
-            coarse = x.add(self.coarse_scale).round_().sub_(self.coarse_scale)
+            n, coarse = x.shape[0], x.round()
             y = self.times(torch.cat([coarse, x.sub_(coarse).mul_(self.fine_scale)]))
-            n = x.shape[0]
-            y = y.narrow(0, n, n).div(self.fine_scale).add_(y.narrow(0, 0, n)).mul_(largest)
+            y = torch.add(y.narrow(0, 0, n), y.narrow(0, n, n), alpha=self.fine_step).mul_(largest)  # the product is exact
         else:
             y = self.times(x).mul_(largest)
         return y if bias is None else y.add_(bias)

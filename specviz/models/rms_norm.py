@@ -18,3 +18,13 @@ class Norm:
         if self._by_length:  # x / sqrt(mean(x^2) + eps) = sqrt(width) x / hypot(|x|, sqrt(width eps))
             return x.div(torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)).mul_(self._scaled)
         return F.rms_norm(x, self._width, self.weight, self._eps)
+
+
+class UnitNorm:
+    """RMSNorm without weights, divided by sqrt(width): rows of length 1 or less. What it leaves out is folded into later matrices."""
+
+    def __init__(self, width: int, eps: float):
+        self._floor = torch.tensor((width * eps) ** 0.5)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.div(torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor))

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from .reduced_vocabulary import ReducedOutput, ScriptedReducedOutput
+from .rms_norm import UnitNorm
 from .torchscript import HalfProducts, scripted
 from .whole_vectors import rotate_, silu
 
@@ -87,7 +88,20 @@ class ByLength(nn.Module):
         return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor)).mul_(self.scaled)
 
 
+class ToUnitLength(nn.Module):
+    """UnitNorm as in models/rms_norm.py."""
+
+    def __init__(self, norm: UnitNorm):
+        super().__init__()
+        self.floor = norm._floor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor))
+
+
 def norm_of(norm: Any) -> nn.Module:
+    if isinstance(norm, UnitNorm):
+        return ToUnitLength(norm)
     return ByLength(norm) if hasattr(norm, "_floor") else nn.Identity()
 
 

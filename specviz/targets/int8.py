@@ -18,6 +18,7 @@ from ..models.exact_attention import HEAD_DIM, SLOTS, ExactAttention
 from ..models.int8 import Int8Layout
 from ..models.linear import Layout
 from ..models.llama import why_not as why_not_fast
+from ..models.rms_norm import UnitNorm
 from ..models.rotation import Basis, FinalStates, Rotate
 from ..models.weights import Weights
 from .fast import FastModel
@@ -43,8 +44,8 @@ class Int8Model(FastModel):
     def _load(self, weights: Weights) -> None:
         super()._load(weights)
         self._table = self._basis.rotate(self.embedding).half()
-        self._output_norm, self._output = self._norm(torch.ones_like(self.norm_final.weight)), self.head
-        self._final = FinalStates(self._basis, self.norm_final.weight)
+        self._output_norm, self._output = UnitNorm(self.hidden, self.eps), self.head
+        self._final = FinalStates(self._basis, self.norm_final.weight * self.hidden**0.5)
         self.head = lambda states: self._output(self._rotate_final(states))
         self._to_basis = Rotate(self._basis.matrix)
 
@@ -52,27 +53,27 @@ class Int8Model(FastModel):
         return Int8Layout()
 
     def _output_layer(self, linear: Layout, weight: Tensor) -> Any:
-        return linear(self._basis.rotate(weight * self.norm_final.weight))
+        return linear(self._basis.rotate(weight * self.norm_final.weight * self.hidden**0.5))
 
     def _rotate_final(self, states: Tensor) -> Tensor:
         """Return final states of the checkpoint's basis as the output layer takes them: without the norm's weight, rotated."""
-        weight = self.norm_final.weight
+        weight = self.norm_final.weight * self.hidden**0.5
         return self._to_basis(torch.where(weight == 0, 0.0, states.to(self.dtype) / weight))
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
         """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets the largest length a value
-        can have: that of its row of weights times that of a normed state."""
+        can have: that of its row of weights, times that of a normed state, 1."""
         parts = super()._read(weights, at)
         for norm, name in (("norm_in", "qkv"), ("norm_mlp", "gate_up")):
             matrix, bias = parts[name]
-            parts[name] = self._basis.rotate(matrix * parts[norm].weight), bias
-            parts[norm] = self._norm(torch.ones_like(parts[norm].weight))
+            parts[name] = self._basis.rotate(matrix * parts[norm].weight * self.hidden**0.5), bias
+            parts[norm] = UnitNorm(self.hidden, self.eps)
         for name, fine in (("out", False), ("down", True)):
             matrix, bias = parts[name]
             bias = bias if bias is None else self._basis.rotate(bias[None])[0]
             parts[name] = self._basis.rotate(matrix.t()).t().contiguous(), bias, fine
         matrix, bias = (part if part is None else part[-self.kv_heads * self.head_dim:] for part in parts["qkv"])
-        longest = matrix.norm(dim=1) * self.hidden ** 0.5 + (0 if bias is None else bias.abs())
+        longest = matrix.norm(dim=1) + (0 if bias is None else bias.abs())
         return parts | {"exact": ExactAttention(float(longest.max()), self.heads, self.head_dim)}
 
     # --- bases -----------------------------------------------------------------------------------------------------
