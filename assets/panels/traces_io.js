@@ -241,6 +241,25 @@
       q.set("page", env.where().layout === "race" ? "race" : "watch");
       return (at < 0 ? url : url.slice(0, at)) + "#" + q;
     }
+    function fillIn(url) {
+      link.input.value = url;
+      try {
+        const u = new URL(url);
+        u.searchParams.set("embed", "1");
+        frame.input.value =
+          `<iframe src="${String(u).replace(/"/g, "%22")}" width="100%" height="560" ` +
+          'style="border:0" title="specviz"></iframe>';
+      } catch {
+        frame.input.value = "";
+      }
+    }
+    /* A small run of one's own travels inside the link and the frame: they show it without a press of Run. */
+    async function carry(url) {
+      const got = await Promise.resolve(env.ctx.linkWithRun?.()).catch(() => null);
+      if (!got || typeof got.link !== "string" || link.input.value !== url) return;
+      const z = new URLSearchParams(got.link.split("#")[1] || "").get("z");
+      if (z) fillIn(url + "&z=" + encodeURIComponent(z));
+    }
     return {
       root,
       update() {
@@ -251,24 +270,16 @@
         if (!what.contains(body[0])) what.replaceChildren(el("div", { class: "pn-view" }, body));
         const url = address(),
           w = env.where();
-        link.input.value = url;
-        try {
-          const u = new URL(url);
-          u.searchParams.set("embed", "1");
-          frame.input.value =
-            `<iframe src="${String(u).replace(/"/g, "%22")}" width="100%" height="560" ` +
-            'style="border:0" title="specviz"></iframe>';
-        } catch {
-          frame.input.value = "";
-        }
+        fillIn(url);
+        carry(url);
         setText(
           place,
           "It opens round " +
             Math.max(1, (w.round ?? 0) + 1) +
             (w.node !== null && w.node !== undefined ? " with its token selected" : "") +
             ". " +
-            "A shipped recording opens at once; a run of your own is given by its prompt, methods and seed, and " +
-            "is run again by whoever opens the link and presses Run.",
+            "A shipped recording opens at once, and so does a run of your own that is small enough to travel inside the link. " +
+            "A larger one is made again by whoever opens the link and presses Run; to send the run itself, send the file.",
         );
       },
       destroy() {},

@@ -248,3 +248,22 @@ def test_the_live_page_is_as_the_trace_at_phone_width(visit, backend):
     page.wait_for_function(FITS)
     follow = page.evaluate("[...document.querySelectorAll('#chatbar button')].map((b) => b.getBoundingClientRect()).filter((r) => r.width && (r.left < 0 || r.right > innerWidth)).length")
     assert follow == 0
+
+
+def test_a_frame_of_ones_own_run_shows_that_run_without_pressing_run(visit, server, backend):
+    page = visit(url=server.url)
+    open_fields(page)
+    page.fill("#length input", "24")
+    run(page, "tell of the fox")
+    told = int(page.get_attribute("#board .sv", "data-records"))
+    page.click("#tab-traces")
+    page.wait_for_selector("#host-traces .pn-rail, #host-traces [role=tab], #host-traces .svp")
+    page.evaluate("document.dispatchEvent(new CustomEvent('specviz:show', { detail: { kind: 'traces', view: 'take' } }))")
+    page.wait_for_function("[...document.querySelectorAll('#host-traces input, #host-traces textarea')].some((f) => f.value.includes('<iframe') && f.value.includes('&z='))")
+    frame = page.evaluate("[...document.querySelectorAll('#host-traces input, #host-traces textarea')].map((f) => f.value).find((v) => v.includes('<iframe'))")
+    address = frame.split('src="')[1].split('"')[0]
+    other = visit(url=address)
+    other.wait_for_function("document.querySelector('#board .sv').svBoard.trace().some((r) => r.prompt && r.prompt.text === 'tell of the fox')")
+    assert len(backend.runs) == 1 and other.evaluate("document.body.classList.contains('pg-embed')")
+    assert 20 < int(other.get_attribute("#board .sv", "data-records")) <= told
+    assert other.evaluate("document.querySelector('#board .sv').dataset.state") in ("done", "stopped")

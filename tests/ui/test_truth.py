@@ -220,7 +220,7 @@ def test_a_small_run_travels_inside_its_link(visit, server, backend):
     page.click("#share")
     page.wait_for_function(SHARED)
     link = page.evaluate("navigator.clipboard.readText()")
-    assert "&z=" in link and len(link) <= 8000
+    assert "&z=" in link and len(link) <= 32_000
     text = page.evaluate("document.querySelector('#board .lane .stage .text').textContent")
     other = visit(url=link)
     other.wait_for_function("document.querySelector('#board .notice').textContent.includes('The run of this link')")

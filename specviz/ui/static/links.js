@@ -14,7 +14,7 @@
 
   /* {page, trace, run, after, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts,
      system, target, draft, predicted}}; run: a visitor's own, to be made again; after: it followed other turns, which no link
-     carries; packed: its trace, where that was small enough (see pack.js). A prompt that is too long is left whole: the server
+     carries; packed: its trace, where that was small enough (see pack_trace.js). A prompt that is too long is left whole: the server
      says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
@@ -38,7 +38,7 @@
     if (knobs) set.knobs = knobs;
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
-    const packed = /^[\w-]{1,8000}$/.test(q.get("z") || "") ? q.get("z") : "";
+    const packed = /^[\w-]{1,32000}$/.test(q.get("z") || "") ? q.get("z") : "";
     const [run, after] = ["run", "after"].map((name) => q.get(name) === "1");
     return { page: q.get("page") || "", trace, run, after, packed, place: String(place), set };
   }
@@ -208,6 +208,7 @@
     };
   };
 
+  const LETTERS = 32_000; /* of a link that carries its run; readLink takes 40,000 */
   const THIS = "it opens this prompt, these methods and this round";
   /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides which random numbers
      fall, and some draft by the clock. */
@@ -217,7 +218,7 @@
       : temperature > 0
         ? "same seed; a method that goes by the clock may draw other tokens"
         : "same seed, same tokens";
-  const AGAIN = (alike) => `it makes this run again: press Run there; ${alike}; then this round opens`;
+  const AGAIN = (alike) => `it makes this run again: press Run there; ${alike}; then this round opens; for the run itself save the trace and send the file`;
   const WITHIN = (alike) => `it carries this run in itself and opens this round; press Run makes it again: ${alike}`;
 
   /* What stands on the board: its records, their headers, and whether it is a run of one's own: made here, or from a file. */
@@ -244,10 +245,13 @@
     const { records, heads, own } = standing(),
       link = page.link(now);
     if (!own) return { link, text: THIS };
-    const packed = await page.pack(records, 8000 - link.length - 3),
+    const packed = await page.pack(records, LETTERS - link.length - 3),
       alike = page.alike(heads[0].deterministic ? 0 : heads[0].sampling?.temperature, followed(heads));
     return packed ? { link: link + "&z=" + packed, text: WITHIN(alike) } : { link, text: AGAIN(alike) };
   }
+
+  /* {link, text} of what stands on the board, with the run inside where it is one's own and small enough. */
+  page.linkWithRun = () => linkOf({});
 
   page.share = async (...values) => {
     const now = named(values);

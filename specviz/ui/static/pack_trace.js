@@ -3,16 +3,19 @@
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
   const MOST = 4_000_000; /* bytes that a link may unfold to */
-  const DISTRIBUTIONS = ["top", "top_p", "resid"];
+  const DISTRIBUTIONS = ["top", "top_p", "resid", "top_softmax"];
 
-  /* The records without what only the inspector's tables need: the best tokens of each distribution, and the lenses. */
+  /* The records without what only the inspector's tables need: the best tokens of each distribution, and the lenses. Fractions keep
+     seven digits. */
   function thin(records) {
     const bare = (x) =>
       Array.isArray(x)
         ? x.map(bare)
         : x && typeof x === "object"
           ? Object.fromEntries(Object.entries(x).flatMap(([k, v]) => (DISTRIBUTIONS.includes(k) ? [] : [[k, bare(v)]])))
-          : x;
+          : typeof x === "number" && !Number.isInteger(x)
+            ? Number(x.toPrecision(7))
+            : x;
     const few = records.filter((r) => r.type !== "lens").map((r) => (r.type === "header" ? r : bare(r))),
       used = new Set();
     for (const r of few) {

@@ -173,6 +173,7 @@
         bind();
       },
       link: () => page.link(),
+      linkWithRun: () => page.linkWithRun(),
     });
   }
 
