@@ -36,7 +36,7 @@ class Loaded:
         return self.kind(self.toy.net, self.context)
 
     def kit(self):
-        return SimpleNamespace(vocab=self.toy.vocab, target=self.open_target(), open=lambda role: TinyTarget(self.toy.small, self.context))
+        return SimpleNamespace(vocab=self.toy.vocab, target=self.open_target(), open=lambda role, required=False: TinyTarget(self.toy.small, self.context))
 
     def why_not(self, method):
         return None

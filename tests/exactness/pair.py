@@ -16,7 +16,7 @@ class Pair:
         self.model, self.draft, self.vocab, self.texts, self.target = model, draft, vocab, texts, model.open()
         self.predicted = tuple(texts[-1])
 
-    def open(self, role):
+    def open(self, role, required=False):
         if role == "other_draft":
             return TinyTarget(bridges.other_net(TinyNet(self.vocab, 7)), self.target.context)
         assert role in DRAFTS, f"there is no model for the role {role!r} here"

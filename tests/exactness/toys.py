@@ -46,7 +46,7 @@ class Kit:
         self.opened.append(TinyTarget(net, self.context))
         return self.opened[-1]
 
-    def open(self, role: str) -> TinyTarget:
+    def open(self, role: str, required: bool = False) -> TinyTarget:
         if role == "other_draft":
             return self.open_net(bridges.other_net(self.small))
         assert role in DRAFTS, f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"

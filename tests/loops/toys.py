@@ -74,7 +74,7 @@ class Tables:
     def __post_init__(self):
         self.target = ProbabilityRows(self.large, self.vocab)
 
-    def open(self, role):
+    def open(self, role, required=False):
         self.opened.append(ProbabilityRows(self.small, self.vocab))
         return self.opened[-1]
 

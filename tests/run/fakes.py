@@ -67,7 +67,7 @@ class FakeKit:
         self.target = TinyTarget(loaded.net, loaded.context)
         self.opened, self.predicted = [self.target], ()
 
-    def open(self, role):
+    def open(self, role, required=False):
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
         return self.opened[-1]
 
