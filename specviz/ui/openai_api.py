@@ -6,7 +6,6 @@ the page. Fields have vLLM's names and semantics; an unknown field is refused by
 """
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import os
@@ -332,30 +331,4 @@ def configured_keys() -> tuple[str, ...]:
     return tuple(os.environ.get("SPECVIZ_API_KEYS", "").replace(",", " ").split())
 
 
-def serve_api(backend: Backend, host: str, port: int, keys: tuple[str, ...], started: Callable[[], None] = lambda: None) -> None:
-    """Serve the endpoint alone, with the page's guard in front of it, until a signal ends it."""
-    import uvicorn
-
-    from .http_guard import HttpGuard
-    from .http_timeouts import with_timeouts
-
-    api = OpenAIApi(backend, RunQueue(), Loader(backend), keys)
-    config = uvicorn.Config(HttpGuard(api, {}, {}, api=api), host, port, log_level="warning", forwarded_allow_ips="none")
-    config.load()
-    config.http_protocol_class = with_timeouts(config.http_protocol_class)
-    server = uvicorn.Server(config)
-
-    async def serve() -> None:
-        async def announce() -> None:
-            while not server.started:
-                await asyncio.sleep(0.01)
-            started()
-
-        task = asyncio.ensure_future(announce())
-        await server.serve()
-        task.cancel()
-
-    asyncio.run(serve())
-
-
-__all__ = ["OpenAIApi", "configured_keys", "serve_api"]
+__all__ = ["OpenAIApi", "configured_keys"]
