@@ -1,9 +1,11 @@
 """The house's own rules: every module in a room, every room in a layer, files that can be read in one go, plain JavaScript."""
 from __future__ import annotations
 
+import ast
 import graphlib
 import re
-import statistics
+import subprocess
+import sys
 import tomllib
 
 import grimp
@@ -11,7 +13,12 @@ from specviz import ASSETS, ROOT
 
 MODULES = sorted((ROOT / "specviz").rglob("*.py"))
 SCRIPTS = sorted([*ASSETS.glob("viewer/**/*.js"), *ASSETS.glob("panels/**/*.js"), *(ROOT / "specviz" / "ui" / "static").glob("*.js")])
-LONGEST, MEDIAN, WIDEST = 300, 120, 130
+WIDEST = 130  # columns of a script
+LINES, COMPLEXITY = 50, 12  # of a function
+LONGEST_SCRIPT = 400  # lines, formatted by prettier
+# Words of ours that the field does not use. What is left has a reason: the trace's check of kind "told" is part of its format.
+PRIVATE = ("law", "laws", "heat", "dice", "told", "kin", "dear", "lawful", "likeliest", "foresee", "foreseen", "company")
+MOST_PRIVATE = 5
 RUNS_TEXT = r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function)"
 
 
@@ -41,15 +48,32 @@ def test_tests_mirror_the_rooms():
     assert rooms <= tested and tested - rooms <= {"attack", "exactness", "panels", "viewer"}
 
 
-def test_no_module_is_long_and_half_of_them_are_short():
-    found = lengths(MODULES)
-    assert not {name: lines for name, lines in found.items() if lines > LONGEST}
-    assert statistics.median(found.values()) <= MEDIAN
+def test_no_function_is_long_or_complex():
+    long = {}
+    for file in MODULES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno >= LINES:
+                long[f"{file.relative_to(ROOT)}: {node.name}"] = node.end_lineno - node.lineno + 1
+    assert not long
+    found = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", "--select", "C901", "--output-format", "concise",
+                            "--config", f"lint.mccabe.max-complexity={COMPLEXITY}", str(ROOT / "specviz")], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_words_are_the_field_s():
+    folders = [ROOT / "specviz", ASSETS / "viewer", ASSETS / "panels", ROOT / "docs"]
+    files = [file for folder in folders for ending in ("py", "js", "css", "yaml", "md", "html") for file in folder.rglob(f"*.{ending}")
+             if "log" not in file.relative_to(folder).parts]
+    assert len(files) > 300
+    word = re.compile(rf"\b({'|'.join(PRIVATE)})\b", re.I)
+    found = [f"{file.relative_to(ROOT)}:{number}: {match[0]}" for file in files
+             for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1) for match in word.finditer(line)]
+    assert len(found) <= MOST_PRIVATE, "\n".join(found)
 
 
 def test_javascript_is_short_narrow_and_never_runs_text():
     assert len(SCRIPTS) > 50
-    assert not {name: lines for name, lines in lengths(SCRIPTS).items() if lines > LONGEST}
+    assert not {name: lines for name, lines in lengths(SCRIPTS).items() if lines > LONGEST_SCRIPT}
     for file in SCRIPTS:
         text = file.read_text(encoding="utf-8")
         wide = [n for n, line in enumerate(text.splitlines(), 1) if len(line) > WIDEST]
