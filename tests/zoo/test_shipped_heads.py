@@ -141,7 +141,7 @@ PROMPTS = ("Tell me a story about a fox and a river.",
            "Rewrite this text with Anna instead of Tom: Tom went to the park. Tom saw a dog and Tom ran home.")
 READERS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark", "blockwise": "blockwise", "chimera": "chimera",
            "clover": "clover", "falcon": "falcon", "hydra": "hydra", "jakiro": "jakiro",
-           "mtp": "mtp"}  # kinds that read hidden states, and a method of each; FSPAD and MLPSpeculator fall short
+           "mtp": "mtp", "medusa": "medusa", "peagle": "peagle", "redrafter": "redrafter"}  # kinds that read hidden states, and a method of each; FSPAD and MLPSpeculator fall short
 USE = 0.85  # with what it reads zeroed, a head keeps at most this share of its accepted tokens
 
 
