@@ -13,6 +13,7 @@ from .messages import Refused
 REQUESTS = 2400  # a minute; a page with a run in flight sends about two a second
 EVENTS = 64  # unanswered or unread; a page has one or two, and a classroom shares an address
 KEPT_BYTES = 16 * 2**20  # of unread answers
+PAGE_IDLE = 600.0  # seconds without an event before the empty queue of a page is dropped; its next event makes a new one
 ADDRESSES = 4096  # remembered at one time
 
 
@@ -32,8 +33,8 @@ class AddressBudget:
         self.states: Any = None
         self.requests, self.events, self.kept_bytes = requests, events, kept_bytes
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
-        self._unread: dict[str, tuple[int, float]] = {}  # session -> messages at the last check, since when they only grow
-        self._idle: set[str] = set()  # sessions without events and messages at the last check
+        self._unread: dict[str, tuple[Any, float]] = {}  # session -> its oldest unread message, and since when it is that
+        self._idle: dict[str, float] = {}  # sessions without events and messages, and since when
         self._single: set[str] = set()  # sessions that a call for programs made for itself
 
     def request(self, address: str) -> None:
@@ -64,22 +65,22 @@ class AddressBudget:
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session
         unread = {}
         for session, messages in list(sessions.items()):
-            count = messages.qsize()
-            before, since = self._unread.get(session, (0, now))
-            since = since if 0 < before <= count else now
-            if count and now - since > PATIENCE:
+            first = next(iter(messages._queue), None)
+            before, since = self._unread.get(session, (None, now))
+            since = since if first is before else now  # another first message: somebody reads
+            if first is not None and now - since > PATIENCE:
                 while not messages.empty():
                     messages.get_nowait()
                 if not self._answering(session):
                     self._forget(session)
-            elif count:
-                unread[session] = count, since
+            elif first is not None:
+                unread[session] = first, since
         self._unread = unread
-        idle = {session for session in list(sessions.keys()) if not self.queue.pending_event_ids_session.get(session)
-                and sessions[session].empty()}
-        for session in idle & self._idle:
-            self._forget(session)
-        self._idle = idle - self._idle
+        self._idle = {session: self._idle.get(session, now) for session, messages in list(sessions.items())
+                      if messages.empty() and not self.queue.pending_event_ids_session.get(session)}
+        for session, since in self._idle.items():
+            if now - since > (0 if session in self._single else PAGE_IDLE):
+                self._forget(session)
 
     def _forget(self, session: str) -> None:
         """Drop an idle session's queue, and its component states where it was made for one call."""

@@ -116,6 +116,11 @@ def test_an_address_has_so_many_open_events_and_bytes_and_they_end_with_patience
     budget.drop_unread()
     assert not queue.pending_messages_per_session and not queue.pending_event_ids_session
     budget.event("a")
+    queue.pending_messages_per_session["page"] = read = Messages()
+    for now[0] in range(20, 60):  # read while there is always a message that waits
+        read[:] = [SimpleNamespace(output={})]
+        budget.drop_unread()
+    assert "page" in queue.pending_messages_per_session and read
 
 
 def test_answers_that_nobody_fetches_are_dropped(server, backend, monkeypatch):
