@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .split import parts_of
-from .weights import ModelError
+from .errors import ModelError
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

@@ -11,7 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from .weights import ModelError
+from .errors import ModelError
 
 LARGEST = 10 * 2**20  # bytes: the largest file that git hosts accept without LFS
 PART = 8_000_000  # bytes

@@ -15,13 +15,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from . import mx
+from .errors import ModelError
+from .gguf_names import GGUFTensors
+from .gguf_reader import GGUFFile, gguf_in
 
 DERIVED = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|attention\.(masked_)?bias|position_ids)$")  # stored, computed anyway
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-class ModelError(ValueError):
-    """A checkpoint cannot be used; the message is one sentence for a person."""
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
@@ -55,11 +54,8 @@ class Weights:
         self._read: set[str] = set()
         self.count = 0
 
-    def _find_gguf(self) -> Any:
-        """The tensors of the folder's GGUF file (GGUFTensors); None where there is none, or safetensors next to it."""
-        from .gguf_names import GGUFTensors
-        from .gguf_reader import GGUFFile, gguf_in
-
+    def _find_gguf(self) -> GGUFTensors | None:
+        """The tensors of the folder's GGUF file ; None where there is none, or safetensors next to it."""
         if any(self._folder.glob("*.safetensors*")):
             return None
         found = gguf_in(self._folder)
