@@ -27,7 +27,12 @@
             "div",
             { class: f.strong ? "strong" : "" },
             el("dt", null, f.label),
-            el("dd", null, el("span", { class: "v" + (doubt && f.timed ? " doubtful" : "") }, f.value), f.unit ? el("small", null, f.unit) : null),
+            el(
+              "dd",
+              null,
+              el("span", { class: "v" + (doubt && f.timed ? " doubtful" : "") }, f.value),
+              f.unit ? el("small", null, f.unit) : null,
+            ),
             f.note ? el("dd", { class: "s" }, f.note) : null,
           ),
         ),
