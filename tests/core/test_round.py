@@ -21,7 +21,7 @@ PROMPT = [1, 2, 0, 3]
 
 
 class Says(Drafter):
-    """Proposes what it is told, whatever the budget; remembers budgets and outcomes."""
+    """Proposes given trees, whatever the budget; records budgets and outcomes."""
 
     def __init__(self, *proposals: DraftTree):
         self.proposals, self.budgets, self.outcomes = list(proposals), [], []
@@ -148,8 +148,8 @@ def test_kept_rows_predicted_what_was_committed():
     outcome = play(parts, target, state)
     assert outcome.committed == tuple(right[:4]) and outcome.kept == (0, 1, 3, 5)
     assert [int(outcome.scores.logits[r].argmax()) for r in outcome.kept] == list(outcome.committed)
-    (seen, told), = drafter.outcomes
-    assert seen == state.tokens == PROMPT + right[:4] and told is outcome and parts.policy.outcomes == [outcome]
+    (seen, learned), = drafter.outcomes
+    assert seen == state.tokens == PROMPT + right[:4] and learned is outcome and parts.policy.outcomes == [outcome]
 
 
 def test_seconds_are_phases_that_fill_the_round():

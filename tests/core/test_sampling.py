@@ -1,4 +1,4 @@
-"""The law a token is drawn from, and the dice."""
+"""The distribution a token is drawn from, and the random streams."""
 from __future__ import annotations
 
 import math
@@ -15,7 +15,7 @@ logits = st.lists(st.sampled_from([-40.0, -3.0, -1.5, 0.0, 0.25, 0.5, 1.0, 2.0, 
 
 
 def plain(x: list[float], temperature: float, top_k: int, top_p: float) -> list[float]:
-    """The law in plain Python: scale, keep the top k (with ties), keep the nucleus (ties by index), renormalise."""
+    """The distribution in plain Python: scale, keep the top k (with ties), keep the nucleus (ties by index), renormalise."""
     if temperature == 0:
         return [float(i == x.index(max(x))) for i in range(len(x))]
     x = [v / temperature for v in x]

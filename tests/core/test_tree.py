@@ -1,4 +1,4 @@
-"""The draft tree: structure, the law of each node, cuts."""
+"""The draft tree: structure, the distribution of each node, cuts."""
 from __future__ import annotations
 
 import pytest

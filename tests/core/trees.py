@@ -12,7 +12,7 @@ VOCAB = 5
 
 
 def grow(seed: int, nodes: int = 12, probes: bool = True) -> DraftTree:
-    """A lawful tree: per node up to two draws and some chosen children, drawn before chosen; probes may hang anywhere."""
+    """A valid tree: per node up to two draws and some chosen children, drawn before chosen; probes may hang anywhere."""
     rng = random.Random(seed)
     builder, todo = TreeBuilder(), [-1]
     while todo and len(builder) < nodes:

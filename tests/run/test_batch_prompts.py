@@ -20,9 +20,9 @@ OTHERS = ("the sea is", "write a story", "and the cat")
 def test_a_lane_writes_the_same_in_company(method, temperature):
     loaded, probs = FakeLoaded(), Sampling(temperature, seed=3)
     alone = collect(Session(loaded, method, None, probs).run("the cat sat", 12))
-    told = [*Session(loaded, method, None, probs, batch_prompts=OTHERS).run("the cat sat", 12)]
-    assert collect(iter(told)).token_ids == alone.token_ids
-    notes = [event.data for event in told if isinstance(event, Noted) and event.kind == "class"]
+    events = [*Session(loaded, method, None, probs, batch_prompts=OTHERS).run("the cat sat", 12)]
+    assert collect(iter(events)).token_ids == alone.token_ids
+    notes = [event.data for event in events if isinstance(event, Noted) and event.kind == "class"]
     assert [n["written"][0] for n in notes][-1] == 12 and all(len(n["written"]) == len(n["rows"]) == 4 for n in notes)
     assert notes[0]["prompts"] == ["the cat sat", *OTHERS] and all(n["rows"][0] > 0 for n in notes)
     assert [n["seconds"] for n in notes] == sorted(n["seconds"] for n in notes)
@@ -44,8 +44,8 @@ def test_what_cannot_share_a_pass_takes_one_prompt_at_a_time():
 
 
 def test_a_race_of_classes_ends_with_its_first_prompt():
-    told = list(race([Session(FakeLoaded(), key, batch_prompts=OTHERS) for key in ("speculative", "autoregressive")], "the cat sat", 6))
-    assert {lane for lane, event in told if isinstance(event, Noted) and event.kind == "class"} == {0, 1}
+    events = list(race([Session(FakeLoaded(), key, batch_prompts=OTHERS) for key in ("speculative", "autoregressive")], "the cat sat", 6))
+    assert {lane for lane, event in events if isinstance(event, Noted) and event.kind == "class"} == {0, 1}
 
 
 def test_a_class_takes_a_prompt_of_each_task_in_turn():

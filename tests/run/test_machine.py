@@ -39,7 +39,7 @@ def passes(seconds, rows=1):
 
 
 def kinds(watched, events, lane=0):
-    return [told.kind for event in events for told in watched.see(lane, event)]
+    return [check.kind for event in events for check in watched.see(lane, event)]
 
 
 def test_passes_at_their_usual_cost_are_not_told(steady):
@@ -66,12 +66,12 @@ def test_a_machine_that_is_slow_from_the_start_is_told_with_the_header(monkeypat
     monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, next(cost)))
     loaded = FakeLoaded()
     assert Machine(loaded).begun() == []
-    assert [told.kind for told in Machine(loaded).begun()] == ["busy"] and loaded.pass_seconds == 0.01
+    assert [check.kind for check in Machine(loaded).begun()] == ["busy"] and loaded.pass_seconds == 0.01
 
 
 def test_threads_are_chosen_anew_when_passes_turn_slow(monkeypatch):
-    told = iter([(2, 0.01), (1, 0.012)])
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: next(told))
+    check = iter([(2, 0.01), (1, 0.012)])
+    monkeypatch.setattr(machine, "fit_threads", lambda measure: next(check))
     monkeypatch.setattr(machine, "REST", -1.0)
     watched = Machine(FakeLoaded())
     assert kinds(watched, passes([0.04] * 3)) == ["threads"] and watched.threads == 1

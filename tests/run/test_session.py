@@ -321,9 +321,9 @@ def test_the_lane_with_the_least_time_goes_next():
             self.over = not self.left
             yield self.spent
 
-    told = list(_take_turns([Lane([3, 3, 3]), Lane([1, 1, 1, 1, 1]), Lane([10])]))
-    assert told[:3] == [(0, "started"), (1, "started"), (2, "started")]
-    assert told[3:] == [(0, 3), (1, 1), (2, 10), (1, 2), (1, 3), (0, 6), (1, 4), (1, 5), (0, 9)]
+    events = list(_take_turns([Lane([3, 3, 3]), Lane([1, 1, 1, 1, 1]), Lane([10])]))
+    assert events[:3] == [(0, "started"), (1, "started"), (2, "started")]
+    assert events[3:] == [(0, 3), (1, 1), (2, 10), (1, 2), (1, 3), (0, 6), (1, 4), (1, 5), (0, 9)]
 
 
 def test_a_lane_that_fails_leaves_the_others_alone():
@@ -360,18 +360,18 @@ def test_notes_belong_to_their_round():
     rounds = [[type(e).__name__ for e in events if getattr(e, "round", None) == r] for r in range(4)]
     assert rounds == [["Drafted", "Verified", "Judged", "Committed", "TextEmitted"] + ["Noted"] * (r + 1) for r in range(4)]
     order = [e.round for e in events if hasattr(e, "round")]
-    assert order == sorted(order)  # told with their round, before another lane's turn
+    assert order == sorted(order)  # emitted with their round, before another lane's turn
 
 
 def test_repeats_are_told_at_the_end_of_each_lane():
     loaded = FakeLoaded()
-    told = list(race([Session(loaded, key) for key in ("speculative", "autoregressive")], PROMPT, 12, repeats=3))
-    again = [lane for lane, event in told if event is None]
+    events = list(race([Session(loaded, key) for key in ("speculative", "autoregressive")], PROMPT, 12, repeats=3))
+    again = [lane for lane, event in events if event is None]
     assert sorted(again) == [0, 0, 1, 1]
-    ends = {lane: event for lane, event in told if isinstance(event, Finished)}
+    ends = {lane: event for lane, event in events if isinstance(event, Finished)}
     for end in ends.values():
         assert [r["tokens"] for r in end.totals["repeats"]] == [12, 12] and all(r["seconds"] > 0 for r in end.totals["repeats"])
-    assert [event for _, event in told[-2:]] == list(ends.values())
+    assert [event for _, event in events[-2:]] == list(ends.values())
     assert all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
     with pytest.raises(SessionError, match="repeats must be"):
         race([Session(loaded, "autoregressive")], PROMPT, 4, repeats=99)
@@ -379,12 +379,12 @@ def test_repeats_are_told_at_the_end_of_each_lane():
 
 def test_repeats_end_with_the_race_they_repeat():
     cancel = threading.Event()
-    told = []
+    events = []
     for _, event in race([Session(FakeLoaded(), "autoregressive")], PROMPT, 12, repeats=5, cancel=cancel):
-        told.append(event)
+        events.append(event)
         if event is None:
             cancel.set()
-    assert told.count(None) == 1 and told[-1].totals["repeats"] == []
+    assert events.count(None) == 1 and events[-1].totals["repeats"] == []
 
 
 def test_a_predicted_text_reaches_the_method_and_changes_no_token(monkeypatch):

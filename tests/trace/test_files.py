@@ -26,7 +26,7 @@ PROMPT = "the cat <|end|> \U0001f600"
 
 @lru_cache
 def recorded():
-    """Two lanes, sampled, with laws saved, a note, a stop string; and a third that failed."""
+    """Two lanes, sampled, with distributions saved, a note, a stop string; and a third that failed."""
     loaded = FakeLoaded()
     keys = ["speculative", "draft_tree"]
     recorders = [Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) for lane in range(3)]
@@ -57,22 +57,22 @@ def test_a_recording_is_valid_and_comes_back(tmp_path):
 def test_every_token_has_its_bytes_before_it_is_named():
     loaded = FakeLoaded()
     for lane in range(3):
-        told = {}
+        known = {}
         for record in (r for r in recorded() if r["lane"] == lane):
             if record["type"] == "vocab":
-                assert not told.keys() & {int(i) for i in record["tokens"]}  # once a lane
-                told |= {int(i): base64.b64decode(b) for i, b in record["tokens"].items()}
+                assert not known.keys() & {int(i) for i in record["tokens"]}  # once a lane
+                known |= {int(i): base64.b64decode(b) for i, b in record["tokens"].items()}
                 assert set(record["special"]) == {int(i) for i in record["tokens"]} & loaded.token_bytes.special
             for node in record.get("nodes", ()):
-                assert node["tok"] in told and all(i in told for i, _ in node.get("top", ()))
+                assert node["tok"] in known and all(i in known for i, _ in node.get("top", ()))
             for name in ("top_p", "resid"):
-                assert all(i in told for i, _ in record.get(name, ()))
+                assert all(i in known for i, _ in record.get(name, ()))
             if record["type"] == "commit":
-                assert record["tail"]["tok"] in told
+                assert record["tail"]["tok"] in known
             if record["type"] == "lens":
-                assert {7, 9, 260, 11} <= told.keys()
-        assert set(Trace(recorded()).header(lane)["prompt"]["ids"]) <= told.keys()
-        assert all(told[i] == loaded.token_bytes(i) for i in told)
+                assert {7, 9, 260, 11} <= known.keys()
+        assert set(Trace(recorded()).header(lane)["prompt"]["ids"]) <= known.keys()
+        assert all(known[i] == loaded.token_bytes(i) for i in known)
 
 
 def test_counts_called_tokens_are_not_token_ids():

@@ -66,7 +66,7 @@ def test_draws_without_replacement_follow_the_sequential_law():
             left -= float(probs[x])
         want[seq] = prob
     assert distance(got, want) < 1e-12
-    assert probs.tolist() == [0.5, 0.3, 0.0, 0.2]  # the caller's law is not written to
+    assert probs.tolist() == [0.5, 0.3, 0.0, 0.2]  # the caller's distribution is not written to
 
 
 def test_draws_stop_where_the_law_ends():

@@ -96,8 +96,8 @@ def test_a_refusal_by_typical_acceptance_draws_from_the_targets_law():
     chain, scores = DraftTree.chain([2]), Scores(probs.log().repeat(2, 1))
     for last, want in (("distribution", {0: 0.7, 1: 0.26, 2: 0.04}), ("typical", {0: 0.7 / 0.96, 1: 0.26 / 0.96}), ("argmax", {0: 1.0})):
         got = probs_of(lambda rng, rule=Typical(last=last): rule.verify(chain, scores, State([0], ONE, rng)).token)
-        told = Typical(last=last).verify(chain, scores, State([0], ONE, RandomStreams(0))).probs
-        assert distance(got, want) < 1e-12 and distance(dict(enumerate(told.tolist())), want) < 1e-12
+        probs_after = Typical(last=last).verify(chain, scores, State([0], ONE, RandomStreams(0))).probs
+        assert distance(got, want) < 1e-12 and distance(dict(enumerate(probs_after.tolist())), want) < 1e-12
     flat = torch.full((40,), 1 / 40, dtype=torch.float64)
     assert float(Typical(0.09, 1.0, "typical").after(flat).sum()) == 1, "where no token is likely enough there is still one"
 

@@ -1,4 +1,4 @@
-"""Several candidates a place: SpecHub, K-SEQ, greedy multi-draft, stochastic beams. Laws by enumeration, golden numbers."""
+"""Several candidates a place: SpecHub, K-SEQ, greedy multi-draft, stochastic beams. Distributions by enumeration, golden numbers."""
 import math
 
 import pytest
@@ -19,7 +19,7 @@ ONE = Sampling(1.0)
 
 
 def shaped(draft, vocab, widths, children):
-    """propose(state): a product tree grown with the law ``draft`` of what follows the root."""
+    """propose(state): a product tree grown from the distribution ``draft`` after the root."""
     def propose(state):
         model = Rows(lambda tokens: draft(tokens[1:]), vocab)
         model.sync(state.tokens)
@@ -101,7 +101,7 @@ def test_spectr_drafts_once_when_greedy_and_follows_its_laws():
     lambda model, state: DraftPaths(model).propose(state, Budget(gamma=3, width=8)),
     lambda model, state: grow_shape(model, product((8, 1, 1)), state, independent_children)], ids=["paths", "a shape"])
 def test_what_stands_below_twins_is_of_one_draw_however_rows_are_rounded(make):
-    """The rows of a batch differ in their last digits; a third of the places was judged as draws of several laws because of that."""
+    """The rows of a batch differ in their last digits; a third of the places was judged as draws from several distributions because of that."""
     draft, count = table(3, 2), [0]
 
     def probs(tokens):
@@ -196,7 +196,7 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 3))])
 def test_stochastic_beams_keep_the_law_whatever_the_lottery_says(verifier, seed):
-    """The bulk uniforms are fixed by the seed; the law must be right for each."""
+    """The bulk uniforms are fixed by the seed; the distribution must be right for each."""
     target, draft = table(3, 1), table(3, 2)
     probs, _, _ = round_probs(drafted(StochasticBeam, draft, 3, Budget(gamma=2, width=2)), verifier, target, 3, seed)
     assert distance(probs, target_probs(target, 3, 3)) < 1e-12

@@ -1,4 +1,4 @@
-"""What a device foresees is what the walk meets: the same verdicts by the same dice, on trees of every kind of draw."""
+"""Token rejection precomputed on a device equals the walk on the host: same verdicts from the same uniforms, on trees of all kinds."""
 from __future__ import annotations
 
 import random
@@ -48,4 +48,4 @@ def test_a_walk_over_what_was_foreseen_is_the_walk(seed):
         assert a.accept == pytest.approx(b.accept, abs=1e-6) and torch.allclose(a.probs, b.probs, atol=1e-6)
         assert a.residual is b.residual is None or torch.allclose(a.residual, b.residual, atol=1e-6)
     assert torch.allclose(want.probs, got.probs, atol=1e-6)
-    assert ours.rng.ahead("verify", 1) == theirs.rng.ahead("verify", 1), "as many dice were rolled"
+    assert ours.rng.ahead("verify", 1) == theirs.rng.ahead("verify", 1), "as many uniforms were used"

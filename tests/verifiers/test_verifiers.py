@@ -1,4 +1,4 @@
-"""Verifiers alone: exact law by enumeration, golden numbers of the literature, and what they refuse."""
+"""Verifiers alone: exact distribution by enumeration, golden numbers of the literature, and what they refuse."""
 import pytest
 import torch
 from ..methods.toys import distance, probs_of, round_probs, table, target_probs
@@ -12,7 +12,7 @@ ONE = Sampling(1.0)
 
 
 def draw_tree(probs, widths, how, state):
-    """A product tree with children drawn from ``law`` by label; ("chosen": the best tokens)."""
+    """A product tree with children drawn from ``probs`` by label; ("chosen": the best tokens)."""
     build, level = TreeBuilder(), [-1]
     for width in widths:
         below = []
@@ -88,7 +88,7 @@ def test_block_is_not_contiguous():
 
 
 def formula(distributions, tokens, rows):
-    """Accepted-length law of block verification as its paper writes it, for one drafted chain."""
+    """Accepted-length distribution of block verification as its paper writes it, for one drafted chain."""
     n, r = len(tokens), [1.0]
     for i, x in enumerate(tokens):
         r.append(min(1.0, r[-1] * float(rows[i][x] / distributions[i][x])))
