@@ -76,9 +76,9 @@
     "numbers.q": "draft q = {q}",
     "numbers.accept": "kept below {a}",
     "numbers.draw": "draw u = {u}",
-    "numbers.own": "The model\u2019s own probabilities:",
+    "numbers.own": "softmax:",
     "numbers.softmax": "{token} {p}",
-    "numbers.near": "its choice was {times} times as likely as the guess",
+    "numbers.near": "{times}\u00d7 as likely as the guess",
     "softmax.note":
       "Softmax: the model\u2019s own probabilities, as they are at temperature 1. At temperature 0 only the largest counts.",
 

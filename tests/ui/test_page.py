@@ -401,7 +401,7 @@ def test_knobs_come_from_the_catalogue(page, backend):
     assert dict(ask.lanes)["chain"] == {"gamma": 7, "shape": "even", "warm": False}
     assert ask.system == "Be brief." and ask.messages()[0] == {"role": "system", "content": "Be brief."}
     page.keyboard.press("Escape")
-    page.click("#settings .toggle-button")
+    page.click("#open-settings")
     page.click(".pg-chips [data-key=chain]")
     page.wait_for_selector("#knob-chain-gamma", state="detached")
     pick(page, "chain")
