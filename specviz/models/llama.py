@@ -107,6 +107,7 @@ class Llama:
     compiled: all blocks in a row, writer: tokens one after the other (models/torchscript_llama.py), where there are such.
     """
 
+    uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
     writer: Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor]] | None = None
 

@@ -3,6 +3,7 @@ layer (docs/log/speed.md).
 
 The operations and their order are the same, so the bits are the same. float32 on a CPU only.
 """
+import logging
 from typing import Any, List, Optional, Tuple
 
 import torch
@@ -220,15 +221,15 @@ class Writer(nn.Module):
 
 
 def script(model: Any, width: int) -> None:
-    """Give each block of a model the compiled halves, and the model all of them in a row, where they can be had and say what the
-    others say. width: of what is projected."""
+    """Compile the halves of each block, all blocks in a row, and the token loop, and use what gives the bits of the plain code.
+    width: of the projection's input. ``model.uncompiled`` and the log say why something is not used."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
         made = [(scripted(Attend(model, block)), None if block.down is None else scripted(Transform(model, block)))
                 for block in model.blocks]
         if not _agrees(model, width, *made[0]):
-            return
+            return _fall_back(model, "a compiled block gives other bits")
         for block, halves in zip(model.blocks, made):
             block.attend, block.transform = halves
         whole = torch.jit.freeze(scripted(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
@@ -236,8 +237,14 @@ def script(model: Any, width: int) -> None:
             model.scripted = whole
             writer = torch.jit.freeze(scripted(Writer(model)), optimize_numerics=False)
             model.writer = writer if _writes_the_same(model, writer) else None
-    except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError):  # another torch, or a layer that is stored otherwise
-        return
+    except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError) as error:  # another torch, or another kind of layer
+        _fall_back(model, f"{type(error).__name__}: {str(error).strip()[:200]}")
+
+
+def _fall_back(model: Any, reason: str) -> None:
+    """Record why a part of the model runs without TorchScript."""
+    model.uncompiled = reason
+    logging.getLogger(__name__).info("%s runs in part without TorchScript: %s", getattr(model, "name", "a model"), reason)
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ from specviz.models.heads import Body
 from specviz.models.learning import LearningLlama
 from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from specviz.targets.fast import FastModel
+from specviz.targets.int8 import Int8Model
 
 from ..targets.tiny import FAST, checkpoint
 from .test_eagle3 import D, VOCAB, published
@@ -137,3 +138,19 @@ def test_blocks_in_a_row_that_say_something_else_are_not_used(folder, monkeypatc
     monkeypatch.setattr(scripted, "Layers", Forgetful)
     model = FastModel(checkpoint(folder, "llama"))
     assert model.scripted is None and model.blocks[0].attend is not None
+
+
+@pytest.mark.parametrize("model", [FastModel, Int8Model])
+@pytest.mark.parametrize("kind", FAST)
+def test_nothing_falls_back_to_plain_code_silently(folder, kind, model):
+    made = model(checkpoint(folder, kind))
+    assert made.uncompiled is None and made.scripted is not None and made.writer is not None
+
+
+def test_a_fallback_records_its_reason(folder, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no TorchScript here")
+
+    monkeypatch.setattr(torch.jit, "freeze", broken)
+    made = FastModel(checkpoint(folder, "llama"))
+    assert made.uncompiled == "RuntimeError: no TorchScript here" and made.scripted is None
