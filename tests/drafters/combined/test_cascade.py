@@ -38,7 +38,7 @@ def test_the_first_tokens_are_drawn_and_the_tail_goes_on_behind_them():
 def test_a_tail_must_follow_any_text():
     fixed = Counts()
     fixed.restartable = False
-    with pytest.raises(ValueError, match="not verified"):
+    with pytest.raises(ValueError, match="unverified text"):
         Cascade(Counts(), fixed, 2)
 
 
