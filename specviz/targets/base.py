@@ -142,7 +142,8 @@ class CachedTarget:
             logits = self._logits.add(lo, logits)
             hidden_states = {name: self._hidden_states[name].add(lo, states) for name, states in hidden_states.items()}
         else:
-            self._logits, self._hidden_states = AppendableRows(logits), {name: AppendableRows(states) for name, states in hidden_states.items()}
+            self._logits = AppendableRows(logits)
+            self._hidden_states = {name: AppendableRows(states) for name, states in hidden_states.items()}
         self._tree, self._rows = tree, len(tree) + 1
         return Scores(logits, hidden_states, len(self.cached_tokens))
 
