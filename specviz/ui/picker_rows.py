@@ -67,7 +67,9 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
                            "needs": words_of(card.needs),
                            "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
     founders = {family.founder for family in all_families().values()}
-    return sorted(out, key=lambda row: (row["baseline"], _place(row["family"]), row["key"] not in founders, -(row["speed"] or [0])[0]))
+    last = next((row["family"] for row in out if row["baseline"]), "")  # the family of plain decoding
+    return sorted(out, key=lambda row: (row["family"] == last, _place(row["family"]), row["baseline"], row["key"] not in founders,
+                                        -(row["speed"] or [0])[0]))
 
 
 def _place(family: str) -> tuple[int, str]:
