@@ -167,7 +167,6 @@
       const found = v.round && v.phase >= 3 && !SV.serverFacts.is(v.lane) ? SV.why.explain(v.lane, v.round, v.sel, v.phase) : null,
         line = found ? SV.why.numbers(v.lane, v.round, found.node) : [],
         key = found ? [who(v.lane), v.round.i, found.node, found.cls, v.phase].join() : "";
-      this.reason.hidden = !found;
       if (key === this.keys.reason) return;
       this.keys.reason = key;
       this.reason.replaceChildren(

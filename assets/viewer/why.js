@@ -136,15 +136,6 @@
         ids.flatMap((id, i) => [i ? " " : "", ...SV.messages.parts(id, values)]),
       ),
     );
-    const line = v.phase >= 3 ? numbers(v.lane, v.round, found.node) : [];
-    if (line.length)
-      box.append(
-        el(
-          "p",
-          { class: "numbers mono" },
-          line.map(([id, x]) => el("span", { "data-message": id }, SV.messages.say(id, x))),
-        ),
-      );
     return box;
   }
 
