@@ -37,4 +37,4 @@ def in_page(files: list[Path], fixture: dict, drive) -> None:
         return page.evaluate(RUN, json.dumps(fixture))
 
     count, wrong = drive(use)
-    assert count > 0 and wrong == []
+    assert count > 0 and not wrong, "\n".join(wrong)
