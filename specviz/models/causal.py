@@ -65,11 +65,11 @@ class CausalNet(Fused):
     def __init__(self, whole: Causal):
         super().__init__(list(whole.model.layers), whole.config)
         self.name, self.vocab, self.config = whole.name, whole.vocab, whole.config
-        self.embedding, self.output = whole.model.embed_tokens.weight.detach(), whole.output.detach()
+        self.embedding, self.output_weight = whole.model.embed_tokens.weight.detach(), whole.output.detach()
         self.norm_final = Norm(whole.model.norm.weight.detach(), self.eps)
 
     def head(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.output)
+        return F.linear(states, self.output_weight)
 
 
 class LowRank(nn.Module):
