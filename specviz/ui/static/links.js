@@ -161,11 +161,18 @@
     return page.take(...values);
   };
 
-  /* A lane whose method comes more than once, with the knobs in which it is not as usual. */
-  function apart({ method, knobs }) {
-    const usual = Object.fromEntries(page.cardOf(method.key).knobs.map((knob) => [knob.name, knob.default])),
-      own = Object.entries(plain(knobs) ? knobs : {}).filter(([name, value]) => value !== usual[name]);
-    return own.length ? { method: method.key, knobs: Object.fromEntries(own) } : method.key;
+  /* The knobs of a lane that are not at their defaults. */
+  function changed({ method, knobs }) {
+    const usual = Object.fromEntries(page.cardOf(method.key).knobs.map((knob) => [knob.name, knob.default]));
+    return Object.fromEntries(
+      Object.entries(plain(knobs) ? knobs : {}).filter(([name, value]) => value !== usual[name]),
+    );
+  }
+
+  /* A lane whose method comes more than once, with its changed knobs. */
+  function apart(head) {
+    const knobs = changed(head);
+    return Object.keys(knobs).length ? { method: head.method.key, knobs } : head.method.key;
   }
 
   /* How often each lane was run, and how many prompts it decoded at once, as the records tell it. */
@@ -194,7 +201,12 @@
     return {
       prompt: prompt?.text || "",
       methods: methods.map((h) => (twice(h) ? apart(h) : h.method.key)),
-      knobs: Object.fromEntries(methods.filter((h) => plain(h.knobs) && !twice(h)).map((h) => [h.method.key, h.knobs])),
+      knobs: Object.fromEntries(
+        methods
+          .filter((h) => !twice(h))
+          .map((h) => [h.method.key, changed(h)])
+          .filter(([, knobs]) => Object.keys(knobs).length),
+      ),
       temperature: sampling?.temperature,
       top_p: sampling?.top_p,
       seed: sampling?.seed,
