@@ -139,7 +139,7 @@ def test_what_is_copied_from_earlier_answers_is_told():
 
 
 def test_a_copy_of_a_memory_is_a_copy():
-    memory = Memory(room=20)
+    memory = Memory(capacity=20)
     memory.add([1, 2, 3])
     memory.table("t", dict)[1] = [2]
     frozen = memory.frozen()

@@ -200,7 +200,7 @@ def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypat
     # a toy in the place of the tiny pair, whose target is all but certain of each token: there the argmax is no mistake
     monkeypatch.setattr(cli, "_loaded", lambda args: Loaded(share=0.3, sharp=1.2))
     monkeypatch.setattr(whole_answers, "encode", lambda loaded, prompt: [1, 2, 0, 3, 1, 2])
-    monkeypatch.setattr(certify, "one_bucket", lambda loaded: "plain")
+    monkeypatch.setattr(certify, "fix_bucket", lambda loaded: "plain")
     for name in ("greedy", "distribution"):
         monkeypatch.setattr(certify, name, lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
     status, out, _ = command("verify", "--method", "speculative", "--knob", "gamma=1", "--json")

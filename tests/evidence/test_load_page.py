@@ -90,7 +90,7 @@ def test_what_a_measurement_stores_the_command_shows_and_writes(at_home, tmp_pat
 
 
 @pytest.mark.parametrize("words, says", [
-    (["--write", "docs/load.md"], "say of what with --table"), (["--table", "nowhere.json"], "holds no report"),
+    (["--write", "docs/load.md"], "--table"), (["--table", "nowhere.json"], "holds no report"),
 ])
 def test_a_mistake_is_one_line(capsys, words, says):
     assert commands.main(["load", *words]) != 0

@@ -135,12 +135,13 @@ def test_a_place_lies_in_the_mass_of_its_token():
     loaded = Loaded(vocab=5)
     target, tokens = loaded.open_target(), [2, 0, 4, 1]
     places = whole.places_of(target, [1, 3], tokens, Sampling(1.0))
-    for at, (token, (place, ratio)) in enumerate(zip(tokens, places)):
+    for at, (token, (probs_there, place, ratio)) in enumerate(zip(tokens, places)):
         fresh = TinyTarget(loaded.toy.net, 96)
         fresh.sync([1, 3, *tokens[:at]])
         probs = fresh.score(whole.DraftTree()).logits[0].softmax(-1)
         before = float(probs[probs > probs[token]].sum())
         assert before <= place <= before + float(probs[token]) + 1e-9 and ratio is None
+        torch.testing.assert_close(probs_there, probs.double(), atol=1e-6, rtol=0)
 
 
 # --- the tests of uniformity -------------------------------------------------------------------------------------------

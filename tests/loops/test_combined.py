@@ -110,7 +110,7 @@ def test_real_networks_write_what_they_would_write_token_by_token(tmp_path):
     class Kit:
         target, vocab = models[0].open(), models[0].vocab
 
-        def open(self, role):
+        def open(self, role, required=False):
             return models[1].open()
 
     for key in KEYS:

@@ -355,7 +355,7 @@ def test_the_quiz_says_what_decides_at_the_temperature_of_the_trace(visit) -> No
         got = page.evaluate("""() => { const { yes, no } = SpecVizPanels.quiz.questions(SpecVizPanels.traceLanes.lanes(api.trace()));
             return [...yes, ...no].map((q) => [q.node.how, Boolean(q.node.src), q.j.q, SpecVizPanels.quiz.beforeId(q), SpecVizPanels.quiz.afterId(q)]); }""")
         assert {x[3] for x in got} >= {"quiz.before.drawn", "quiz.before.copied"}
-        for how, copied, q, before, after in got:
+        for _how, copied, q, before, after in got:
             assert before == ("quiz.before.copied" if copied else "quiz.before.chosen" if q is None else "quiz.before.drawn") and after == "quiz.after.draw"
         assert page.get_attribute(".pn-quiz [data-message]", "data-message") in {x[3] for x in got}
 

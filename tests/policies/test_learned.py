@@ -79,5 +79,5 @@ def test_the_policy_sees_the_draft_models_state_that_each_token_was_drawn_from()
             fresh.sync([*start, *tree.tokens[:depth]])
             state = fresh.score(DraftTree()).hidden_states["final"][0]
             assert torch.allclose(step.hidden, state, atol=1e-10)
-    with pytest.raises(ValueError, match="states of 9 numbers, and those of this one have 8"):
+    with pytest.raises(ValueError, match="9.* 8"):
         StateChain(model, 9)

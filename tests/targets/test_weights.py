@@ -131,9 +131,9 @@ assert "transformers" not in sys.modules
 
 
 def test_what_our_forward_cannot_run_is_said_from_the_config_alone():
-    llama = {"model_type": "llama", "max_position_embeddings": 100}
+    llama, qwen = ({"model_type": kind, "max_position_embeddings": 100} for kind in ("mistral", "qwen2"))
     assert why_not(llama) is None
-    assert why_not({**llama, "sliding_window": 100}) is None and why_not({**llama, "sliding_window": 8, "use_sliding_window": False}) is None
+    assert why_not({**llama, "sliding_window": 100}) is None and why_not({**qwen, "sliding_window": 8, "use_sliding_window": False}) is None
     assert "sliding window" in why_not({**llama, "sliding_window": 8})
     assert "activation 'gelu'" in why_not({**llama, "hidden_act": "gelu"})
     for rope in ({"rope_parameters": {"rope_type": "yarn"}}, {"rope_scaling": {"type": "yarn", "factor": 2}}):

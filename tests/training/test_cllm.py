@@ -97,7 +97,7 @@ def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, tra
         causal.load(place, replace(target, folder=None))
     told = json.loads((place / "config.json").read_text())
     (place / "config.json").write_text(json.dumps({key: value for key, value in told.items() if key != "r"}))
-    with pytest.raises(ModelError, match="does not say of which rank"):
+    with pytest.raises(ModelError, match="lacks the rank"):
         causal.load(place, target)
 
 

@@ -13,7 +13,7 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lane_answers
 from specviz.ui.limits import BASELINE, RunRequest, RunQueue
 from specviz.ui.start_content import start_content, recorded_board
-from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, pack, status_of
+from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, pack
 
 from .fake import FakeBackend
 

@@ -204,7 +204,7 @@ def test_a_joined_tokens_chance_that_the_first_one_keeps_is_caught(monkeypatch):
     bridge, world, their = toys.bridge(3), World(3, 0), World(toys.theirs(3).size, 50)
     for wrong in (False, True):
         if wrong:
-            monkeypatch.setattr(bridge_chains, "Outlook", KeepsTheFirst)
+            monkeypatch.setattr(bridge_chains, "TwoTokenProposal", KeepsTheFirst)
         probs, _, _ = round_probs(proposed(StringRejection, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
         off = distance(probs, target_probs(lambda rows: world.target(tuple(rows)), 3, 1))
         assert (off > 1e-3) if wrong else (off < 1e-12)
