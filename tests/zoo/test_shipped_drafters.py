@@ -41,7 +41,7 @@ def test_what_ships_drafts(target):
     forget()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [name for name in TARGETS if not name.endswith("-float")])
 def test_whatever_is_offered_runs(target):
     """Also what needs a datastore: one that was made for other weights, or that is only known on the machine where it was made, stops
     a run that the page has offered."""
