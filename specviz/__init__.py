@@ -6,9 +6,10 @@ Names are imported when first used, so that ``import specviz`` costs nothing.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 _HERE = Path(__file__).resolve().parent
 # The folder of models.yaml and assets/: the checkout, or specviz/data where the package is installed (setup.py).

@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import ast
-import re
-
 import json
+import re
 import shlex
 
 import pytest

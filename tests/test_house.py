@@ -9,6 +9,7 @@ import sys
 import tomllib
 
 import grimp
+
 from specviz import ASSETS, ROOT
 
 MODULES = sorted((ROOT / "specviz").rglob("*.py"))

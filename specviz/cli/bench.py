@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .errors import INTERRUPTED, UsageError
 from .option_lists import method_keys, split_list
@@ -80,8 +81,8 @@ def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 
 
 def _table(args: argparse.Namespace) -> int:
-    from ..evidence.bench_page import page
     from ..evidence.bench_ledger import Ledger
+    from ..evidence.bench_page import page
 
     ledger = Ledger(args.table, there=True)
     shown = page(ledger, args.target, args.draft)

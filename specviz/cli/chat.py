@@ -6,7 +6,8 @@ import argparse
 import json
 import sys
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .errors import UsageError
 

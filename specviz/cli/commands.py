@@ -10,16 +10,17 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from . import bench, chat, context_costs, doctor, export, load_test, models, run_server, serve, serve_vllm, space
-from .open_page import open_page
 from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
+from .open_page import open_page
+from .option_lists import method_keys
 from .output_files import check_output, write_output
 from .run_output import read_text_argument
-from .option_lists import method_keys
 
 
 class Parser(argparse.ArgumentParser):
@@ -159,8 +160,8 @@ def list_methods(args: argparse.Namespace) -> int:
         print(note_kinds.write(ROOT / "docs" / "TRACE.md"))
         return 0
     from ..methods import catalogue
-    from .terminal import table
     from ..zoo import survey
+    from .terminal import table
 
     if args.fidelity:
         from ..evidence.fidelity import page
@@ -189,7 +190,7 @@ def run_method(args: argparse.Namespace) -> int:
     from ..run.result import Result, RunFailed
     from ..run.session import Session, find_method
     from ..trace.files import place_of
-    from .run_output import CancelOnSignal, summary, stream_run
+    from .run_output import CancelOnSignal, stream_run, summary
 
     method, sampling, knobs = find_method(args.method), _sampling_of(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded

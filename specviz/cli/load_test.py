@@ -5,8 +5,9 @@ import argparse
 import json
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from .errors import INTERRUPTED, UsageError
 from .option_lists import split_list
@@ -38,8 +39,8 @@ def run_load_test(args: argparse.Namespace) -> int:
     from ..evidence.load_test import COLUMNS, METHODS, load_test
     from ..run.request import read_sampling
     from ..zoo import load as load_models
-    from .terminal import table
     from .run_output import CancelOnSignal
+    from .terminal import table
 
     lists = {name: split_list(getattr(args, name), f"--{name}") for name in ("methods", "users", "rate", "tasks")}
     if args.out:

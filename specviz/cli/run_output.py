@@ -5,14 +5,15 @@ import argparse
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 
 def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:
     """Yield the events, print them and record them; the trace is saved whatever happens."""
-    from ..trace.recorder import Recorder
     from ..trace.files import Trace
+    from ..trace.recorder import Recorder
     from .terminal import Writer, colours, legend
 
     writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, tuple(args.stop))

@@ -7,15 +7,14 @@ import sys
 import threading
 from typing import Any
 
-
 DEADLINE = 600.0  # seconds for a server's answer where none is given: a server may send a little for ever
 
 
 def run_server(args: argparse.Namespace) -> int:
     from ..run.request import read_messages, read_sampling, read_seconds, read_whole
     from ..run.result import RunFailed
-    from ..servers.merge_lanes import merge_lanes
     from ..servers.configured import find_server
+    from ..servers.merge_lanes import merge_lanes
     from ..servers.stream import Stream
     from ..trace.events import Checked, Failed, TextEmitted
     from ..trace.files import Trace, place_of

@@ -7,16 +7,34 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .lazy_scalars import LazyScalar, token_tensor, numbers, plain, read, select_rows, to_device
+    from .draft_steps import DraftSteps, ForwardPass, UnbatchedCall, run_alone
+    from .lazy_scalars import LazyScalar, numbers, plain, read, select_rows, to_device, token_tensor
     from .logits_processors import BadWords, Context, LogitBias, LogitsProcessor, MinTokens, Penalties, Processors, TokenMask
     from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method, Trained
-    from .parts import (Budget, Decision, Drafter, Early, IncompatibleVerifier, JointPolicy, Outcome, Parts, Policy, Scores, Step,
-                        StopBelowProbability, Target, Verdict, Verifier, compatible_verifiers, has_nan, never_stop)
+    from .parts import (
+        Budget,
+        Decision,
+        Drafter,
+        Early,
+        IncompatibleVerifier,
+        JointPolicy,
+        Outcome,
+        Parts,
+        Policy,
+        Scores,
+        Step,
+        StopBelowProbability,
+        Target,
+        Verdict,
+        Verifier,
+        compatible_verifiers,
+        has_nan,
+        never_stop,
+    )
     from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
-    from .sampling import InvalidDistribution, RandomStreams, SingleStream, Sampling, argmax_tokens, check_distributions
+    from .sampling import InvalidDistribution, RandomStreams, Sampling, SingleStream, argmax_tokens, check_distributions
     from .state import Clock, Costs, FixedCosts, State, common
-    from .draft_steps import UnbatchedCall, ForwardPass, DraftSteps, run_alone
-    from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder, DeviceTopology
+    from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DeviceTopology, DraftTree, Entry, Origin, TreeBuilder
 
 _MODULES = ("method", "budget", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round",
             "logits_processors")  # light ones first

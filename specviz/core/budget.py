@@ -1,8 +1,9 @@
 """The budget of a round, and functions that stop drafting early."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
     from torch import Tensor

@@ -1,8 +1,9 @@
 """Forward passes that a drafter asks for while it drafts, so that a batched loop can merge those of many requests."""
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Callable, Generator
+from typing import Any
 
 from .tree import DraftTree
 

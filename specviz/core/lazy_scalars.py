@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from functools import total_ordering
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

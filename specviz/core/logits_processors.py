@@ -7,8 +7,9 @@ min-p, top-k and top-p follow in ``Sampling.probs``).
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor

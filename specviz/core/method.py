@@ -3,8 +3,9 @@ the benchmark and the tests find everything they need here."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable, Protocol
+from typing import Any, Protocol
 
 from .note_kind import Note
 from .note_kinds import register_notes
@@ -151,6 +152,7 @@ class Method:
     aliases: tuple[str, ...] = ()
     trains: tuple[Trained, ...] = ()
     bound: bool = False  # an upper bound on speed, never offered as a method that pays
+    unchecked: str = ""  # it may write tokens that no processed logits allowed, so response_format is refused: the end of a sentence
     notes: dict[str, Note] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):

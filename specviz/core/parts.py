@@ -4,8 +4,9 @@ No code branches on the class of a part: a target lists its ``capabilities``, a 
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .budget import Budget, Step, StopBelowProbability, never_stop  # noqa: F401 - imported from here, too
 from .draft_labels import CHOSEN
@@ -260,7 +261,7 @@ class Parts:
     drafter: Drafter
     policy: Policy
     verifier: Verifier
-    loop: Callable[["Parts", Target, State], Iterator[Any]] | None = None
+    loop: Callable[[Parts, Target, State], Iterator[Any]] | None = None
     helpers: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,8 +1,9 @@
 """One round: plan, propose, clip, score, verify, cut, commit, observe. Drafter, target, policy and verifier meet only here."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -10,7 +11,6 @@ from .lazy_scalars import clear_pending, plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
 from .tree import DraftTree
-
 
 BROKEN = "the target's logits are not numbers: its weights are broken"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .lazy_scalars import LazyScalar, numbers, to_device, raise_if
+from .lazy_scalars import LazyScalar, numbers, raise_if, to_device
 
 SLACK = 1e-2  # tolerated error of a distribution's sum: float32 sums of a hundred thousand numbers, and half precision
 

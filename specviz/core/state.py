@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Sequence
+from typing import Any
 
 from . import note_kinds as notes
-from .sampling import RandomStreams, SingleStream, Sampling
+from .sampling import RandomStreams, Sampling, SingleStream
 
 
 def common(a: Sequence[Any], b: Sequence[Any]) -> int:

@@ -11,9 +11,10 @@ import json
 import secrets
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Iterable, Iterator
+from typing import Any
 
 from ..run.request import SessionError
 from ..trace.file_writer import check_place

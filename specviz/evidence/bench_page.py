@@ -19,8 +19,8 @@ from ..core import Method
 from ..methods import catalogue
 from ..run.request import SessionError
 from ..trace.metrics import walltime_speedup
+from .bench_ledger import BenchSession, Ledger, Requested, Run, progress_of
 from .benchmark import quartiles
-from .bench_ledger import Requested, Ledger, Run, BenchSession, progress_of
 from .looping import GRAM, TIMES
 from .resumable_bench import GROUP_SIZE
 

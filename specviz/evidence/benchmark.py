@@ -7,18 +7,18 @@ One short warm-up run per method is discarded.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, quantiles
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 from ..core import Sampling
-
-from ..trace.metrics import Totals, walltime_speedup
 from ..methods import catalogue
 from ..run.request import SessionError, read_whole
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
+from ..trace.metrics import Totals, walltime_speedup
 from .looping import loops
 from .prompt_suites import Item, choose, located, read_suites
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..trace.events import Committed, Drafted, Judged
-from ..models.cuda_graph_capture import BUCKETS
 from ..core import DraftTree, Method, Sampling, State, Target
-from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 from ..loops import speculate
 from ..methods import catalogue
+from ..models.cuda_graph_capture import BUCKETS
+from ..trace.events import Committed, Drafted, Judged
 from ..zoo.text import encode_chat
+from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 
 PROMPTS = (
     "Tell me a short story.",

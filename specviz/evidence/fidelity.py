@@ -1,7 +1,8 @@
 """Write docs/fidelity.md: how each method relates to its paper, generated from the cards."""
 from __future__ import annotations
 
-from typing import Any, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 from ..core import AS_PUBLISHED, Method
 

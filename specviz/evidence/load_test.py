@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timezone
-from typing import Any, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from ..core import Sampling
 from ..methods import catalogue
 from ..run.batch_prompts import why_not_batchable
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
-from .simulated_server import TimedRequest, Served, Server
 from .prompt_suites import Item, choose, read_suite
+from .simulated_server import Served, Server, TimedRequest
 
 METHODS = ("autoregressive", "speculative", "smartspec", "tetris")
 COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_token", "token_time", "latency", "batch", "drafted",
@@ -66,7 +67,7 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
     asks = requests_of(next(iter(sessions.values())), choose([*read_suite(suite)], tasks), count, length)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
            "max_new_tokens": length, "slots": slots, "temperature": sampling.temperature, "seed": sampling.seed,
-           "began": datetime.now(timezone.utc).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
+           "began": datetime.now(UTC).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
            "tasks": list(tasks), "methods": list(sessions), "deterministic": deterministic,
            "users": [load for kind, load in loads if kind == "users"], "rates": [load for kind, load in loads if kind == "rate"],
            "packed": "batch" in loaded.capabilities, "skipped": skipped}

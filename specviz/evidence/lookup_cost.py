@@ -11,20 +11,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..core import Budget, Drafter, DraftTree, State
-from ..drafters.lookup.counted_suffixes import CountedSuffixes
 from ..drafters.lookup.copying import GramCopy, NgramDraft, SuffixCopy
+from ..drafters.lookup.counted_suffixes import CountedSuffixes
+from ..drafters.lookup.datastore import StoreTree
 from ..drafters.lookup.prompt_lookup import PromptLookup
 from ..indexes.earlier_answers import Memory
 from ..indexes.nearest import Dense, Frame, library, make_graph
-from ..drafters.lookup.datastore import StoreTree
 from ..indexes.store import Store
 from ..indexes.suffix_array import SuffixArray
 from ..zoo.device import environment

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Sequence
+from collections.abc import Sequence
 
 GRAM, TIMES = 12, 3  # an answer loops if some n-gram of this size occurs this often
 

@@ -11,15 +11,16 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
-from typing import Any, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from ..core import Sampling
 from ..run.request import SessionError, read_number, read_whole
 from ..run.result import Result, RunFailed
+from .bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup, comparable, done, progress_of
 from .benchmark import WARM_TOKENS, Plan, Runner, prepare
-from .bench_ledger import Requested, Ledger, RunGroup, Run, BenchSession, comparable, done, progress_of
 from .looping import loops
 from .prompt_suites import Item
 
@@ -47,7 +48,7 @@ def run_session(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any 
                 "deterministic": deterministic}
     asked = Requested(tuple(plan.runners), tuple((item.number, item.task) for item in plan.items), repeats, plan.suite, tuple(tasks),
                   plan.skipped)
-    bench_session = BenchSession(datetime.now(timezone.utc).isoformat(timespec="seconds"), settings, loaded.facts["env"], asked)
+    bench_session = BenchSession(datetime.now(UTC).isoformat(timespec="seconds"), settings, loaded.facts["env"], asked)
     interrupted = measure_missing(ledger, bench_session, plan, repeats, length, sampling, seconds, quiet)
     at = progress_of(comparable(ledger.sessions, settings, loaded.facts["env"]), asked)
     left = f", about {at.hours * (at.of - at.runs) / at.runs:.1f} hours more" if at.runs else ""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 FILE = "training.json"
 FIGURES = {"acceptance_rate_greedy": "temperature 0", "acceptance_rate_sampled": "temperature 1"}

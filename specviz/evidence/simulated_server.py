@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, quantiles
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 from ..core import Clock, State
 from ..loops.batched import Batch, Request
 from ..run.session import Session
-
 
 PARTS = 4  # of a measurement, whose speeds say how far it wavers
 

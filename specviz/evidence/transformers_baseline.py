@@ -14,12 +14,11 @@ from typing import Any
 import torch
 
 from ..core import Sampling
-
-from ..trace.metrics import Totals
-from ..zoo.registry import ZooError
 from ..run.request import sentence
 from ..run.result import Result
 from ..run.session import Session
+from ..trace.metrics import Totals
+from ..zoo.registry import ZooError
 
 LOOKUP_TOKENS = 10  # transformers' documentation uses this
 

@@ -19,9 +19,10 @@ The answers are written at settings with a high temperature, too, and ``power`` 
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

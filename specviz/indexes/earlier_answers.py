@@ -6,8 +6,9 @@ cannot bias the output, because they do not depend on future random numbers.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Hashable, Sequence
 from copy import deepcopy
-from typing import Any, Callable, Hashable, Sequence
+from typing import Any
 
 CAPACITY = 8_000  # tokens; an automaton over two halves of this size takes about 10 MB
 TABLES = 16

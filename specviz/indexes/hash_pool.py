@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Sequence
+from collections.abc import Sequence
 
 EMPTY = -1
 FACTOR, BITS = 6364136223846793005, (1 << 64) - 1  # of a linear congruential generator, modulo 2**64

@@ -4,7 +4,7 @@ The arrays may be memory-mapped; nothing is copied.
 from __future__ import annotations
 
 import heapq
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 

@@ -7,7 +7,7 @@ et al. 2502.08923), ``Grams`` those of several lengths (prompt lookup).
 """
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from ..core import common
 

@@ -4,8 +4,9 @@
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from .tasks import sample_prompts
 

@@ -4,12 +4,13 @@ Each mistake is the correct part with one line changed. The broken methods exist
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Callable, Iterator
+from typing import Any
 
-from ..evidence.certificate import PROMPTS, greedy
-from ..core import IID, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Decision, Verdict
+from ..core import IID, Decision, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Verdict
 from ..drafters.model.chain import DraftChain
+from ..evidence.certificate import PROMPTS, greedy
 from ..loops import speculate
 from ..policies import Fixed
 from ..run.request import SessionError, read_whole

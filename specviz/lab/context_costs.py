@@ -6,9 +6,10 @@ the same line. Tokens per round are those of a run at the longest context.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ from ..methods import catalogue
 from ..trace.events import Noted
 from ..trace.metrics import Totals
 from ..zoo.text import encode_plain
-from .pass_costs import time_pass, machine
+from .pass_costs import machine, time_pass
 from .tasks import sample_prompts
 
 LENGTHS = (64, 256, 512, 1024, 1536, 2048)  # context lengths, up to the target's limit

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
-from ..evidence.certificate import DEPTH, PROMPTS, NextTokenDistribution, encode, first_tokens
 from ..core import Method, Sampling
+from ..evidence.certificate import DEPTH, PROMPTS, NextTokenDistribution, encode, first_tokens
 from ..evidence.statistics import Cells, chi_square, p_value
 from ..evidence.whole_answers import CHANCE, TokenPlaces, answer_writer
 from ..run.request import SessionError, read_whole

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import random
+from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from ..core import Knob, Method, Sampling
 from ..methods import catalogue

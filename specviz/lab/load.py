@@ -1,7 +1,8 @@
 """Load test: plain decoding and batched methods on the same arrivals, load by load."""
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..evidence.load_test import METHODS, measuring
 from ..run.request import SessionError, read_whole

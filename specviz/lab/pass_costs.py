@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any, Callable, Iterator
+from typing import Any
 
 import torch
 

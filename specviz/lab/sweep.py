@@ -3,16 +3,16 @@ affects all of them."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from ..core import Method
-
-from ..trace.metrics import Totals
 from ..methods import catalogue
 from ..run.request import SessionError, read_whole
 from ..run.result import collect
 from ..run.session import Session
+from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
 
 MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8

@@ -6,13 +6,29 @@ output does not depend on the batch. ``batch_of_one`` is the same loop for a sin
 """
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any
 
-from ..core import (Budget, Clock, DraftTree, ForwardPass, JointPolicy, Outcome, Parts, Proposal, Scores, State, Target, clip, conclude,
-                    open_run, within)
+from ..core import (
+    Budget,
+    Clock,
+    DraftTree,
+    ForwardPass,
+    JointPolicy,
+    Outcome,
+    Parts,
+    Proposal,
+    Scores,
+    State,
+    Target,
+    clip,
+    conclude,
+    open_run,
+    within,
+)
 from ..trace.events import Event, Prefilled, round_events
-from .speculate import start_run, emit_rounds
+from .speculate import emit_rounds, start_run
 
 OWN_LAYERS = frozenset({"early", "skip", "fuzzy"})
 

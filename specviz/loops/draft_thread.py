@@ -2,9 +2,10 @@
 compute in parallel."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from typing import Any, Callable
+from typing import Any
 
 import torch
 

@@ -4,11 +4,11 @@ Otherwise a method with ten target passes before a round would appear to generat
 """
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from ..trace.events import Event, Verified, round_events
 from ..core import Parts, State, Target, play
-from .speculate import start_run, emit_rounds
+from ..trace.events import Event, Verified, round_events
+from .speculate import emit_rounds, start_run
 
 
 def count_drafting_passes(parts: Parts, target: Target, state: State) -> Iterator[Event]:

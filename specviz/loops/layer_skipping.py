@@ -5,11 +5,11 @@ fewer and fewer. A token has keys and values only in the layers it ran through, 
 """
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ..trace.events import Event, round_events
 from ..core import Parts, State, Target, play
-from .speculate import start_run, emit_rounds
+from ..trace.events import Event, round_events
+from .speculate import emit_rounds, start_run
 
 Skipped = Callable[[int], frozenset[int]]  # tokens generated so far -> skipped sublayers (2i, 2i + 1: those of layer i)
 

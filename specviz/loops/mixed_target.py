@@ -6,15 +6,15 @@ al. 2311.08981). The output follows the combined distribution exactly, whatever 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from ..core import DraftTree, Outcome, Parts, Scores, State, Target, Verdict, play
 from ..trace.events import Event, round_events
-from .speculate import start_run, emit_rounds
+from .speculate import emit_rounds, start_run
 
 Mix = Callable[[Tensor, Scores], Tensor]  # logits [rows, vocab] of the target, Scores of the small model -> logits [rows, vocab]
 Router = Callable[[Tensor], Tensor]  # distributions [rows, vocab] of the small model -> [rows], whether the target is used

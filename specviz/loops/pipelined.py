@@ -13,14 +13,14 @@ an ordinary round.)
 """
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Iterable, Iterator
 
 from ..core import BrokenModel, DraftTree, Outcome, Parts, State, Target, TreeBuilder, has_nan
-from ..trace.events import Event, round_events
 from ..core.round import BROKEN, learn
+from ..trace.events import Event, round_events
 from .draft_thread import DraftThread
-from .speculate import start_run, emit_rounds
+from .speculate import emit_rounds, start_run
 
 
 class Pipelined:

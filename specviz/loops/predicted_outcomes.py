@@ -10,8 +10,9 @@ of the verification, and is used only after exactly that outcome, where an ordin
 """
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Iterable, Iterator
+from typing import Any
 
 from ..core import Budget, DraftTree, Outcome, Parts, Scores, State, Target
 from ..core.round import Proposal, clip, conclude, within

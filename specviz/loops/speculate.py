@@ -5,11 +5,11 @@ event is built or consumed.
 """
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from typing import Generator, Iterable, Iterator
 
-from ..trace.events import Event, Prefilled, round_events
 from ..core import Parts, Scores, State, Target, open_run, play
+from ..trace.events import Event, Prefilled, round_events
 
 
 def start_run(parts: Parts, target: Target, state: State) -> Generator[Event, None, Scores]:

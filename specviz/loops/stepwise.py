@@ -2,11 +2,11 @@
 (SpecReason, Pan et al. 2504.07891). An accepted step is kept unchanged, so the output is not the target's."""
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..trace.events import Event, round_events
 from ..core import Parts, State, Target, play
-from .speculate import start_run, emit_rounds
+from ..trace.events import Event, round_events
+from .speculate import emit_rounds, start_run
 
 
 class Stepwise:

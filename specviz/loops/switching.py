@@ -5,11 +5,11 @@ model has no target pass, so block efficiency is the number of tokens per target
 """
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from ..trace.events import Committed, Drafted, Event, Judged, Noted, Verified, ModelProbs, best
 from ..core import Outcome, Parts, State, Target, play
-from .speculate import start_run, emit_rounds
+from ..trace.events import Committed, Drafted, Event, Judged, ModelProbs, Noted, Verified, best
+from .speculate import emit_rounds, start_run
 
 
 def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:

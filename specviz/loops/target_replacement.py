@@ -1,7 +1,7 @@
 """Run the ordinary loop on a fine-tuned copy of the target instead of the target (CLLM, Kou et al. 2403.00835)."""
 from __future__ import annotations
 
-from typing import Iterator
+from collections.abc import Iterator
 
 from ..core import Parts, State, Target
 from ..trace.events import Event

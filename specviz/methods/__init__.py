@@ -1,12 +1,12 @@
 """The catalogue of methods, found by importing the folders: one folder per family, one module or package per method."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Iterator
 
 from ..core import Family, Method, Trained
 from ..core.note_kind import Note

@@ -5,7 +5,8 @@ On a CPU the same functions run without capture, so the tests there cover the ca
 """
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -13,8 +13,9 @@ the embedding of the token that it had read, tells how many tokens of an EAGLE c
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

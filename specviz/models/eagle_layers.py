@@ -6,8 +6,9 @@ and slots (models/llama.py); its keys and values in one run are a ``RowCache`` (
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,8 @@ from .int8 import Int8Layout
 from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
 from .rms_norm import Norm
-from .torchscript_llama import script
 from .static_rows import StaticRowBufferPool
+from .torchscript_llama import script
 from .weights import ModelError
 
 SMALL = 2**16  # weights below which no way of storing them is worth measuring

@@ -1,5 +1,65 @@
-"""The error of an unusable checkpoint."""
+"""The error of an unusable checkpoint, and what of a file's content its sentence may show."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+VALUE, WORD, SENTENCE = 80, 160, 600  # most characters of a file's value, of a word (a path), of a sentence
+
+
+def shown(value: Any, most: int = VALUE) -> str:
+    """A value of a file as part of a sentence: at most ``most`` characters, without control or direction characters."""
+    text = value if isinstance(value, str) else str(value)
+    return printable(text if len(text) <= most else text[:most - 1] + "\u2026")
+
+
+def printable(text: str) -> str:
+    """Escape what is not printable: control and direction characters, lone surrogates. A line end becomes a space."""
+    text = text.replace("\n", " ")
+    return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def tidy(sentence: Any) -> str:
+    """A sentence of bounded length that prints as one line; a very long word keeps its two ends."""
+    text = printable(str(sentence)[:8 * SENTENCE])
+    text = " ".join(word if len(word) <= WORD else f"{word[:VALUE - 40]}\u2026{word[-30:]}" for word in text.split(" "))
+    return text if len(text) <= SENTENCE else text[:SENTENCE - 1] + "\u2026"
+
+
+def without_values(sentence: str, found: Any) -> str:
+    """Cut every value of a file (``found``: what its JSON holds) that a sentence quotes at length, such as one of another library."""
+    values, rest = set(), [found]
+    while rest and len(values) < 10_000:
+        one = rest.pop()
+        if isinstance(one, (dict, list)):
+            rest += [*one, *one.values()] if isinstance(one, dict) else one
+        try:
+            text = str(one)
+        except RecursionError:
+            continue
+        if len(text) > VALUE or not text.isprintable():
+            values |= {text, repr(one)[1:-1]}
+    for text in sorted(values, key=len, reverse=True):
+        if len(text) > VALUE:
+            sentence = sentence.replace(text, shown(text))
+    return sentence
+
+
+def about_files(folder: Path, error: BaseException | str) -> str:
+    """The first line of an error about a folder, with the values of the folder's JSON files cut."""
+    words = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    found = []
+    for name in ("config.json", "tokenizer_config.json", "generation_config.json", "model.safetensors.index.json"):
+        try:
+            found.append(json.loads((folder / name).read_text(encoding="utf-8")))
+        except (OSError, ValueError, RecursionError):  # it is not there, or the error is about that
+            continue
+    return tidy(without_values(words, found))
 
 
 class ModelError(ValueError):
     """A checkpoint cannot be used; the message is one sentence for a person."""
+
+    def __init__(self, sentence: Any = ""):
+        super().__init__(tidy(sentence))

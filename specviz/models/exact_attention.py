@@ -14,7 +14,6 @@ All other operations are elementwise, so they have no summation order; exp2 runs
 import math
 import time
 from functools import lru_cache
-from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +48,7 @@ class ExactAttention(nn.Module):
         heads.add_(grid).sub_(grid)
         values.clamp_(-self.most, self.most).add_(self.of_values).sub_(self.of_values)
 
-    def attention(self, q: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]) -> Tensor:
+    def attention(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Return softmax(q k^T / sqrt(head_dim) + mask) v of rounded inputs: q [heads, rows, head_dim], keys and values [heads, slots,
         head_dim], mask [rows, slots] of 0 and -inf; [heads, rows, head_dim]."""
         keys = keys.transpose(1, 2)

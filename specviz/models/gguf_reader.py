@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .split import parts_of
 from .errors import ModelError
+from .split import parts_of
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

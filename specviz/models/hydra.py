@@ -11,9 +11,10 @@ dropout slots, and may do without output matrices (the target's serve) and witho
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F

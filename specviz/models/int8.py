@@ -6,9 +6,9 @@ is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/spe
 eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
 """
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Callable, Iterator, Optional
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +35,9 @@ class Int8Kernel(nn.Module):
     weights.
     """
 
-    bias: Optional[Tensor]
+    bias: Tensor | None
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
         super().__init__()
         self.bias, self.most, self.least, self.fine = bias, torch.tensor(float(MOST)), LEAST, fine
         self.fine_scale, self.fine_step = torch.tensor(float(FINE)), 1.0 / FINE
@@ -64,7 +64,7 @@ class Int8Kernel(nn.Module):
 class ByteProducts(Int8Kernel):
     """By the processor's products of bytes."""
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
         super().__init__(numbers, steps, bias, fine)
         with warnings.catch_warnings(), _fbgemm():
             warnings.simplefilter("ignore")  # torch points to a successor that has no such product
@@ -79,7 +79,7 @@ class ByteProducts(Int8Kernel):
 class FloatProducts(Int8Kernel):
     """By products of floats, over so few columns at a time that their sums are exact, too."""
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Optional[Tensor], fine: bool = False):
+    def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
         super().__init__(numbers, steps, bias, fine)
         if numbers.shape[1] > 2 * WIDTH:
             raise NotImplementedError(f"{numbers.shape[1]} products in a row are more than two sums hold")

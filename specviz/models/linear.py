@@ -8,9 +8,9 @@ layout is used only if its results agree with ``F.linear``.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Callable, Iterator
 
 import torch
 from torch import Tensor

@@ -8,22 +8,23 @@ product.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .checkpoint_sizes import check_config, check_weights
+from .config_defaults import check_parts, context_of, uses_window, with_defaults
 from .cuda_attention import disable_cudnn_attention
 from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
 from .torchscript_llama import script
-from .checkpoint_sizes import check_config, check_weights
-from .config_defaults import check_parts, context_of, uses_window, with_defaults
 from .weights import ModelError, Weights, read_json
 from .whole_vectors import rotate_, silu
 

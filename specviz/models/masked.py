@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import causal
 from ..core import token_tensor
+from . import causal
 from .eagle import like
-from .row_cache import RowCache
 from .heads import Body, HeadWeights, config_of, fill, why_not
 from .llama import FAMILY
+from .row_cache import RowCache
 from .weights import ModelError
 
 

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from .eagle_layers import Fused
 from .cuda_graph_capture import BUCKETS
+from .eagle_layers import Fused
 from .static_rows import StaticRowBuffer, holds
 from .static_rows import run as run_static
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..core import LazyScalar, token_tensor
+from .cuda_graph_capture import WIDTH, CudaGraphs, copy_without_sync, mask_of, visibility_bias
 from .llama import Llama
-from .cuda_graph_capture import WIDTH, CudaGraphs, mask_of, visibility_bias, copy_without_sync
 
 
 class Inputs:

@@ -4,13 +4,14 @@ static_llama.py for drafters. Text rows lie in order, followed by a scratch, so 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .cuda_graph_capture import BUCKETS, WIDTH, CudaGraphs, bucket_of, mask_of, visibility_bias, copy_without_sync
+from .cuda_graph_capture import BUCKETS, WIDTH, CudaGraphs, bucket_of, copy_without_sync, mask_of, visibility_bias
 
 SPARE = 4  # buffers kept for the next runs
 SMALLEST = 256  # slots; larger buffers double

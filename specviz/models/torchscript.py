@@ -3,7 +3,8 @@
 The gain is largest for operations on packed weights, which Python wraps again on every call (docs/log/speed.md).
 """
 import warnings
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

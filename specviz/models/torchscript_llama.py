@@ -4,7 +4,7 @@ layer (docs/log/speed.md).
 The operations and their order are the same, so the bits are the same. float32 on a CPU only.
 """
 import logging
-from typing import Any, List, Optional, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from .whole_vectors import rotate_, silu
 class Plain(nn.Module):
     """Linear layer with weights as stored; subclasses use other layouts."""
 
-    bias: Optional[Tensor]
+    bias: Tensor | None
 
     def __init__(self, layer: Any):
         super().__init__()
@@ -116,8 +116,8 @@ class Attend(nn.Module):
         self.normed, self.exact = block.norm_q is not None, block.exact
         self.norm_q, self.norm_k = norm_of(block.norm_q), norm_of(block.norm_k)
 
-    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor],
-                reads: Optional[Tensor] = None) -> Tensor:
+    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None,
+                reads: Tensor | None = None) -> Tensor:
         n, heads, kv, width = x.shape[0], self.heads, self.kv, self.width
         qkv = self.qkv(self.norm(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if self.normed:
@@ -154,14 +154,14 @@ class Transform(nn.Module):
 class Layers(nn.Module):
     """``Llama.through``: blocks first..end, and the states that enter those of ``wanted`` (in order)."""
 
-    def __init__(self, blocks: List[Any]):
+    def __init__(self, blocks: list[Any]):
         super().__init__()
         self.attend = nn.ModuleList([block.attend for block in blocks])
         self.transform = nn.ModuleList([nn.Identity() if block.down is None else block.transform for block in blocks])
 
-    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], first: int, end: int,
-                wanted: List[int]) -> Tuple[Tensor, List[Tensor]]:
-        found: List[Tensor] = []
+    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None, first: int, end: int,
+                wanted: list[int]) -> tuple[Tensor, list[Tensor]]:
+        found: list[Tensor] = []
         for i, (attend, transform) in enumerate(zip(self.attend, self.transform)):
             if first <= i and i < end:
                 if i in wanted:
@@ -178,17 +178,17 @@ class Writer(nn.Module):
         self.embedding, norm, head, self.final_states = model.ends()
         self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(norm), linear(head), model.layers
 
-    def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Optional[Tensor], count: int, temperature: float,
-                uniforms: Tensor, least: Optional[float]) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor, List[float]]:
+    def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
+                uniforms: Tensor, least: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
         """Return tokens [count], logits, distributions [count, vocab] (temperature above 0 only) and states [count, hidden] after rows
         ids [n] at slots at..at+n. mask: of these rows; turn: rotations of every position; uniforms [count]: float64 random numbers.
         With ``least`` also return each token's probability, and stop after the first token below it."""
-        tokens: List[Tensor] = []
-        logits: List[Tensor] = []
-        distributions: List[Tensor] = []
-        states: List[Tensor] = []
-        token_probs: List[float] = []
-        none: List[int] = []
+        tokens: list[Tensor] = []
+        logits: list[Tensor] = []
+        distributions: list[Tensor] = []
+        states: list[Tensor] = []
+        token_probs: list[float] = []
+        none: list[int] = []
         n = ids.shape[0]
         for i in range(count):
             x = F.embedding(ids, self.embedding).to(torch.float32)

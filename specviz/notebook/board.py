@@ -3,7 +3,8 @@ needed and a saved notebook still plays the run."""
 from __future__ import annotations
 
 import time
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ..trace.files import Trace
 from ..trace.page import show

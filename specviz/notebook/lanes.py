@@ -1,7 +1,8 @@
 """Run methods side by side on one prompt and record them."""
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ..core import Sampling
 from ..methods import catalogue

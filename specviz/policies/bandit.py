@@ -6,8 +6,8 @@ second, relative to the best round so far, or its number of tokens, which is wha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Sequence
 
 import torch
 

@@ -12,7 +12,7 @@ verified in the previous round. Both stopping rules are additions to the paper.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from ..core import Budget, DraftTree, JointPolicy, State, Step
 from .batch_lengths import note_rows

@@ -4,9 +4,10 @@ et al. 2405.07542), a length per request without padding. ``note_rows`` is share
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from ..core import StopBelowProbability, Budget, DraftTree, JointPolicy, Outcome, State
+from ..core import Budget, DraftTree, JointPolicy, Outcome, State, StopBelowProbability
 
 
 def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:

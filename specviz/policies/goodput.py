@@ -9,13 +9,13 @@ and length 0 switches speculation off.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Sequence
 
 from ..core import Budget, DraftTree, JointPolicy, Outcome, State
+from .batch_lengths import note_rows
 from .cost_ratio import MEMORY, PRIOR, tokens
 from .linear_cost import LinearCost
-from .batch_lengths import note_rows
 
 OPENING = (1, 0, 0.5, 1)  # draft length of the first rounds, as a share of ``first``: a linear fit needs several points
 FEW = 4  # one request in FEW drafts in these rounds, because measuring costs a draft prefill; not in the paper

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 PLACES = 24  # most recent measurement points used by the fit
 EAGER, EVERY = 16, 8  # refit after each of the first EAGER measurements, later after every EVERY

@@ -2,7 +2,7 @@
 large model is used at a position. A router maps distributions [rows, vocab] to booleans [rows]."""
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor

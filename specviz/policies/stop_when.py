@@ -3,10 +3,9 @@
 Also defines the reasoning steps (sentence, line, paragraph) of the step-wise methods."""
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from ..core import Budget, Policy, State, Step
-
 
 MARKS = {"sentence": (b".", b"!", b"?", b"\n"), "line": (b"\n",), "paragraph": (b"\n\n",)}
 WIDEST = 2  # bytes of the longest mark, which may span that many tokens

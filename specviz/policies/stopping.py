@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..core import StopBelowProbability, Budget, Outcome, Policy, State, Step
+from ..core import Budget, Outcome, Policy, State, Step, StopBelowProbability
 
 MEMORY = 256  # most recent drafted tokens used to fit the threshold
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-
 from ..loops.batched import SharedBatch, why_not_batched
 
 NAMED = 48  # characters of a prompt that name it

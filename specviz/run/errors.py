@@ -7,7 +7,11 @@ from ..core import BrokenModel, InvalidDistribution, Method
 
 
 class SessionError(ValueError):
-    """A request that cannot be run; the message is one sentence for a person."""
+    """A request that cannot be run; the message is one sentence for a person. code: its identifier, where it has one."""
+
+    def __init__(self, words: str = "", code: str = ""):
+        super().__init__(words)
+        self.code = code
 
 
 def sentence(error: BaseException | str) -> str:

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 from ..core import Method
 from ..methods import catalogue

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Iterator
+from typing import Any
 
 from ..core import Method, Sampling
 from ..indexes.earlier_answers import Memory

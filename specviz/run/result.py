@@ -1,10 +1,11 @@
 """The result of a run, folded from its events: text, finish reason and figures."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Iterable
+from typing import Any
 
-from ..trace.events import Committed, Event, Failed, Finished, TextEmitted, Started
+from ..trace.events import Committed, Event, Failed, Finished, Started, TextEmitted
 from ..trace.metrics import Totals
 
 

@@ -2,21 +2,33 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 from ..core import Costs, FixedCosts, Method, Sampling, State
 from ..indexes.earlier_answers import Memory
 from ..methods import catalogue
 from ..trace.events import Event
+from ..zoo.registry import ZooError
+from ..zoo.text import encode_chat, encode_plain
 from .batch_prompts import why_not_batchable
 from .prefix_cache import PrefixCache
 from .processors import ProcessorFactory, stop_tokens
-from .request import (GenerationRequest, SessionError, read_cancel, read_given, read_messages, read_predicted, read_request,
-                      read_seconds, read_stops, read_whole, sentence)
+from .request import (
+    GenerationRequest,
+    SessionError,
+    read_cancel,
+    read_given,
+    read_messages,
+    read_predicted,
+    read_request,
+    read_seconds,
+    read_stops,
+    read_whole,
+    sentence,
+)
 from .single_run import Run
-from ..zoo.registry import ZooError
-from ..zoo.text import encode_chat, encode_plain
 
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
 LEAST_STEP = 0.05  # minimum cost of a draft step in deterministic runs, as a share of a target pass
@@ -55,6 +67,9 @@ class Session:
         alone = why_not_batchable(self) if batch_prompts else None
         if alone:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.")
+        if self.request.response_format and self.method.unchecked:
+            raise SessionError(f"{self.method.title} {self.method.unchecked}: it does not go with response_format.",
+                               "request.response_format_unchecked")
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
             raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.")
         self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None

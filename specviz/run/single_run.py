@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timezone
-from typing import Any, Iterator
+from datetime import UTC, datetime
+from typing import Any
 
 import torch
 
@@ -182,7 +183,7 @@ class Run:
         *earlier, last = self.messages
         return {
             "schema": "specviz-trace/1", "run_id": self.run_id, "mode": "live", "clock": "engine",
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")},
             "knobs": session.knobs,
             "prompt": {"text": last["content"], "ids": self.ids,

@@ -6,8 +6,9 @@ mask takes microseconds, and a matcher can roll back, so one matcher visits all 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 import torch

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from typing import Any, Generator, Iterator, Mapping
+from typing import Any
 
 from ..trace.events import Event
 from .stream import Stream

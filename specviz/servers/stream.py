@@ -4,12 +4,13 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime, timezone
-from typing import Any, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from ..core.note_kinds import check
-from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, TextEmitted, Started
+from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, Started, TextEmitted
 from ..zoo.registry import Server
 from .dialects import ENGINES, FAMILY, KEY, Message
 from .events import messages
@@ -185,7 +186,7 @@ class Stream:
         server, (*earlier, last) = self.server, self.conversation
         return {
             "schema": "specviz-trace/1", "run_id": self.run_id, "mode": self.mode, "clock": "client",
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "method": {"key": KEY + server.name, "title": server.name, "family": FAMILY, "exactness": "", "paper": "",
                        "summary": f"{self.engine.title} on a server of its own, seen from outside."},
             "knobs": {}, "prompt": {"text": last["content"], "ids": [],

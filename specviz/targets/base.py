@@ -7,8 +7,8 @@ rewind, catch-up, commit of an accepted path) is implemented here, once.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import Sequence
 
 import torch
 from torch import Tensor

@@ -7,7 +7,7 @@ finished in the last call; it returns the content of the slots after these, and 
 """
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor

@@ -4,22 +4,23 @@ Weights are loaded once (FastModel); every FastTarget opened from them has its o
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Callable, NamedTuple, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores
 from ..models.llama import Llama
-from .packed_pass import score_packed
+from .cache_selection import CacheSelection
 from .early_exit import EarlyExit, Work
-from .partial_cache import PartialCache
+from .layer_views import GroupedLayers, SkippedLayers
 from .learning import LlamaLearner
 from .llama import LlamaTarget
-from .cache_selection import CacheSelection
+from .packed_pass import score_packed
+from .partial_cache import PartialCache
 from .rows import AppendableRows, Rows
-from .layer_views import GroupedLayers, SkippedLayers
 
 
 class WrittenTokens(NamedTuple):

@@ -16,8 +16,8 @@ from torch import Tensor
 from ..core import DraftTree, Verdict
 from ..models.config_defaults import context_of
 from ..models.cuda_attention import disable_cudnn_attention
-from ..models.quantised import quantised
 from ..models.pretrained import WINDOWED, blocks_of, cache_word, load_causal, window_of
+from ..models.quantised import quantised
 from ..models.rotary_limits import fixed_rotary_length
 from ..models.weights import ModelError
 from .hf_targets import CheckpointedTarget, HFTarget, UncachedTarget

@@ -6,8 +6,9 @@ before each verification, adopted when everything was accepted, and else replaye
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

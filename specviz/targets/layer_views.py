@@ -1,16 +1,16 @@
 """Views of a target for self-speculation: the same weights and committed rows with skipped or grouped layers."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import Sequence
 
 import torch
 from torch import Tensor
 
 from ..core import Scores, common
+from .layer_groups import groups_of
 from .llama import LlamaTarget
 from .rows import Rows
-from .layer_groups import groups_of
 
 
 class SkippedLayers(LlamaTarget):

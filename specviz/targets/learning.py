@@ -1,8 +1,8 @@
 """Online learning: a target over a private, trainable copy of its weights."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import Sequence
 
 import torch
 from torch import Tensor

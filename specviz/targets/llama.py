@@ -4,13 +4,13 @@ The cache is allocated on first use and grows in steps. Base class of targets (f
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Sequence
 
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, LazyScalar, token_tensor, to_device
+from ..core import DraftTree, LazyScalar, to_device, token_tensor
 from ..models.llama import Llama
 from .base import CachedTarget
 from .rows import LARGE, Rows, Shape

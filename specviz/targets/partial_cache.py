@@ -1,18 +1,18 @@
 """Self-speculation with a smaller KV cache: the target's weights over a selected or quantised part of its cache (cache_selection.py)."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Sequence
 
 import torch
 from torch import Tensor
 
 from ..core import Scores, common
 from .base import CachedTarget
-from .llama import LlamaTarget
 from .cache_selection import CacheSelection
-from .rows import Rows
 from .layer_views import SkippedLayers
+from .llama import LlamaTarget
+from .rows import Rows
 
 
 class PartialCache(SkippedLayers):

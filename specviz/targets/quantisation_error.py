@@ -1,7 +1,8 @@
 """How far a quantised forward pass is from the float one on the same texts: KL divergence and agreement of the argmax."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ..core import DraftTree
 

@@ -6,7 +6,8 @@ rewind restores the latest one that agrees with the text and runs what is missin
 """
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -5,7 +5,7 @@ rewrites the map entries of the scratch and copies no rows; the commit of a chai
 """
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 
 class SlotMap:

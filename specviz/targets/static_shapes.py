@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -5,16 +5,16 @@ net, which sets how good a draft of that other net it is. For tests and for teac
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Sequence
 
 import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores, common
 from .base import CachedTarget, Rows
-from .learning import Learner
 from .cache_selection import CacheSelection
+from .learning import Learner
 
 Layer = dict[str, Tensor]
 

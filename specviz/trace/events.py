@@ -4,10 +4,11 @@ Each event converts itself to records of the trace (docs/TRACE.md); a view folds
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Iterator
+from typing import Any
 
-from ..core.parts import Outcome, Decision
+from ..core.parts import Decision, Outcome
 from ..core.state import State
 from .model_probs import ModelProbs, Top, best, grammar_note
 

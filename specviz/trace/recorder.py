@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from .events import Event
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 Check = Callable[[Any, str], None]
 BIG = 2**53  # what a JavaScript number holds exactly

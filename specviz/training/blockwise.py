@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ..methods.trained_heads.blockwise import network as blockwise
 from ..trees import product
-from . import ranks
-from . import parallel_heads
+from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 

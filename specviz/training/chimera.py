@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..methods.trained_heads.chimera import network as chimera
-from . import ranks
-from . import parallel_heads
+from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 

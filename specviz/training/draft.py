@@ -24,8 +24,8 @@ from .files import FRONT, export, relinked, write_json, write_text
 from .grow import grown
 from .job import Job, TrainingError, fingerprint
 from .reduced_draft import ReducedHead
-from .runner import Progress, Runner
 from .repeated_spans import of_text, repeated
+from .runner import Progress, Runner
 
 
 def run(job: Job, name: str = "draft", about: str = "") -> Path:

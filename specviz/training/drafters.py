@@ -15,12 +15,11 @@ from typing import Any
 
 import yaml
 
-from .. import zoo
+from .. import ROOT, zoo
+from ..core import Method, Sampling
 from ..evidence.benchmark import Cell, Ours, measure, quartiles
 from ..evidence.prompt_suites import Item
-from ..core import Method, Sampling
 from ..methods import catalogue, trained_parts
-from .. import ROOT
 from ..run.session import Session
 from ..zoo.registry import MADE
 from . import data

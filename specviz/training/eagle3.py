@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from ..models import eagle3
 from . import attention, chains, losses
-from .masked_block import AuxStateFeatures
 from .features import Batch
 from .job import Job
+from .masked_block import AuxStateFeatures
 from .runner import Runner
 
 

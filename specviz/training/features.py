@@ -19,8 +19,8 @@ from ..models.heads import Body
 from . import generate
 from .draft import Batches
 from .job import Job, TrainingError, fingerprint
-from .state_cache import StateCache
 from .runner import half_is_faster
+from .state_cache import StateCache
 
 
 @dataclass(frozen=True)

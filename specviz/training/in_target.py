@@ -18,9 +18,9 @@ from ..models import in_target
 from ..models.pretrained import blocks_of
 from ..trees import product
 from . import chains, losses, ranks
-from .masked_block import drawn
 from .features import Batch, Features
 from .job import Job
+from .masked_block import drawn
 from .runner import Runner
 
 

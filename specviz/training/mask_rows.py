@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .masked_block import drawn
 from .features import Batch
+from .masked_block import drawn
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import chains, losses
-from . import mask_rows
+from . import chains, losses, mask_rows
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features

@@ -24,8 +24,8 @@ from .draft import collate
 from .features import Batch, Features
 from .generate import Answer
 from .job import Job
-from .state_cache import StateCache
 from .runner import Runner
+from .state_cache import StateCache
 
 
 class AuxStateFeatures(Features):

@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..methods.trained_heads.medusa import network as heads_medusa
-from . import ranks
-from . import parallel_heads
+from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 

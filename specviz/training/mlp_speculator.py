@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ..methods.trained_heads.mlp_speculator import network as mlp_speculator
 from ..trees import product
-from . import ranks
-from . import parallel_heads
+from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 

@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from ..models import masked as models
 from ..models.heads import config_of
-from . import chains
-from . import mask_rows
+from . import chains, mask_rows
 from .features import Batch, Features
 from .job import Job
 from .mask_training import MaskTrainer

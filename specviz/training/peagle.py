@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..methods.trained_heads.peagle import network as models
-from . import chains
-from . import mask_rows
-from .masked_block import AuxStateFeatures
+from . import chains, mask_rows
 from .features import Batch
 from .job import Job
 from .mask_training import MaskTrainer
+from .masked_block import AuxStateFeatures
 from .runner import Runner
 
 

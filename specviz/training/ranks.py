@@ -80,7 +80,7 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
             node, taken = -1, 0
             while taken < depth and place + taken < length:
                 at[taken][1] += 1
-                node = below.get((node, rows[taken][place + taken]), None)
+                node = below.get((node, rows[taken][place + taken]))
                 if node is None:
                     break
                 at[taken][0] += 1

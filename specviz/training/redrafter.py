@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from ..methods.trained_heads.redrafter import network as redrafter
 from ..trees import product
-from . import ranks
-from . import parallel_heads
+from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 

@@ -18,11 +18,11 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from tqdm import tqdm
 
-from .warm_start import begin
 from .curve import draw
 from .files import write_tensors, write_text
 from .job import Job, TrainingError
 from .optimise import Optimisers, rate
+from .warm_start import begin
 
 KEPT = 60.0  # seconds of training that a kill may cost
 LONGEST_STEP = 60.0  # seconds; what is over was a suspended process or a sleeping machine, not training

@@ -21,8 +21,8 @@ from .draft import at
 from .files import export
 from .grow import grown
 from .job import TARGET, Job, TrainingError
-from .runner import Runner
 from .repeated_spans import of_text, random_span, repeated
+from .runner import Runner
 
 
 def run(job: Job) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Target, DeviceTopology, numbers
+from ..core import DeviceTopology, DraftTree, Target, numbers
 
 
 class DeviceTree:

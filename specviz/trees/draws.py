@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, token_tensor, argmax_tokens, numbers, read
+from ..core import State, TreeBuilder, argmax_tokens, numbers, read, token_tensor
 
 _CHUNKS = 64
 

@@ -5,7 +5,7 @@ parents[i], whose logits are rows[i]; best place of the shape first, fewer where
 """
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 from torch import Tensor
 

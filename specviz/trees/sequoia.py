@@ -5,7 +5,7 @@ whose root has b children is worth T[m, l, b] = max over y of T[y, l, b-1] + acc
 """
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 

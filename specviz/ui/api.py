@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, AsyncIterator
+from typing import Any
 
 import gradio as gr
 
@@ -12,8 +13,8 @@ from ..lab.compare import compare, lanes_of
 from .backend import Backend
 from .cards import card_data
 from .chat import lane_answers, same_text
-from .lab_questions import LabQuestions
 from .http_guard import visitor
+from .lab_questions import LabQuestions
 from .limits import BASELINE, RunQueue, read_request
 from .loading import Loader
 from .messages import Refused

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Iterator, Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from .limits import RunRequest
 

@@ -17,6 +17,7 @@ from .start_content import StartContent
 from .stream import pack
 from .theme import PANELS, STATIC
 
+
 def script(name: str) -> str:
     """A file of the page's own JavaScript."""
     return (STATIC / name).read_text(encoding="utf-8")

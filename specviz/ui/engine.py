@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from .. import lab
 from ..servers.messages import ServerError
@@ -194,10 +195,10 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
          mode: str = "live") -> Iterator[list[Record] | dict[str, str]]:
     """Run all lanes; yield the records of one event at a time, and a status while lanes are measured once more."""
     from ..core import Sampling
-    from ..trace.recorder import Recorder
     from ..indexes.earlier_answers import Memory
     from ..run import Session, race
     from ..run.machine import Machine
+    from ..trace.recorder import Recorder
 
     machine = Machine(loaded)
     sampling = Sampling(asked.temperature, 0, asked.top_p, asked.seed)

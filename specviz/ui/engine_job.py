@@ -8,7 +8,8 @@ import logging
 import queue
 import threading
 import time
-from typing import Any, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 from .log_lines import log_failure
 from .messages import Refused, text

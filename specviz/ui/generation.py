@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import codecs
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Iterator
+from typing import Any
 
 Chunk = dict[str, Any]
 TOP = 5  # best tokens of each distribution that are kept in the trace

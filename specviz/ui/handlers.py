@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, AsyncIterator, Callable, Sequence
+from typing import Any
 
 import gradio as gr
 

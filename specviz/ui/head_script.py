@@ -2,7 +2,8 @@
 that the client takes when it is read (static/limit_animation_frames.js)."""
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 HEAD = b"<head>"
 

@@ -14,8 +14,9 @@ import os
 import re
 import socket
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
@@ -208,7 +209,7 @@ class _BoundedBody:
             return await self._receive()
         try:
             message = await asyncio.wait_for(self._receive(), BODY_SECONDS)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise Refused("http.slow", seconds=BODY_SECONDS) from None
         self._count += len(message.get("body", b""))
         self._whole = not message.get("more_body")

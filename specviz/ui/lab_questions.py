@@ -7,8 +7,9 @@ or {"state": "error", "text", "code"}.
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
-from typing import Any, AsyncIterator
+from typing import Any
 
 import gradio as gr
 

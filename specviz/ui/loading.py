@@ -8,8 +8,8 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from typing import AsyncIterator
 
 from .backend import Backend
 from .log_lines import log_failure

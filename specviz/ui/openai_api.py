@@ -12,8 +12,9 @@ import os
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any, AsyncIterator, Callable
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request

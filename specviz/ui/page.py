@@ -14,9 +14,9 @@ from . import board, controls, picker_rows
 from .api import Api
 from .backend import Backend
 from .chat import Chat
-from .http_guard import HttpGuard
-from .head_script import HeadScript
 from .handlers import Handlers, lanes_picked
+from .head_script import HeadScript
+from .http_guard import HttpGuard
 from .http_timeouts import with_timeouts
 from .log_lines import log_failure
 from .messages import text

@@ -13,7 +13,8 @@ from typing import Any
 from .. import ASSETS
 from ..core.method import Family, Method
 from ..core.needs import words_of
-from ..methods import families as all_families, trained_parts
+from ..methods import families as all_families
+from ..methods import trained_parts
 from ..servers.dialects import FAMILY
 from .cards import card_data, families
 from .limits import BASELINE, split_model_key

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Generator
+from collections.abc import Generator
+from typing import Any
 
 from ..core.method import Method
-from ..servers.dialects import ENGINES, FAMILY, KEY
 from ..servers.configured import servers
+from ..servers.dialects import ENGINES, FAMILY, KEY
 from ..servers.messages import ServerError
 from ..zoo.registry import ZooError
 from .limits import RunRequest

@@ -13,9 +13,10 @@ import os
 import threading
 import uuid
 from collections import deque
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, AsyncIterator, Iterator
+from typing import Any
 
 from .backend import Backend, Record
 from .engine_job import BEAT, EngineJob, Reader, ReaderGone

@@ -6,12 +6,12 @@ rolled back, with all that was written after it. The target's own token replaces
 """
 from __future__ import annotations
 
-from typing import Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict
+from ..core import Decision, DraftTree, Scores, State, Verdict
 from .drift import divergence
 from .token_rejection import TokenRejection
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict
+from ..core import Decision, DraftTree, Scores, State, Verdict
 from .token_rejection import TokenRejection
 
 BEST = 3  # top tokens over which the target's entropy is summed

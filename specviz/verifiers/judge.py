@@ -4,13 +4,14 @@ The rule is lossy; what it gives up is noted as drift.
 """
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Callable
 
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict
+from ..core import Decision, DraftTree, Scores, State, Verdict
 from .token_rejection import TokenRejection
 
 
@@ -37,7 +38,8 @@ class JudgeDecoding(TokenRejection):
             hit = None
             for child in children:
                 decision = self.fair(tree, child, p, row, state)
-                if decision.verdict != "accepted" and token_probs[child] > self.least:
+                allowed = float(row[tree.tokens[child]]) > -math.inf  # a mask of the request is no matter of taste
+                if decision.verdict != "accepted" and token_probs[child] > self.least and allowed:
                     belief = row.float().log_softmax(-1)
                     drift.append(float(belief.max() - belief[tree.tokens[child]]))
                     forgiven.append(len(decisions))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, State, Decision
+from ..core import CHOSEN, IID, Decision, DraftTree, State
 from .acceptance_rates import together
 from .multi_step import MultiStep
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict
+from ..core import Decision, DraftTree, Scores, State, Verdict
 from .acceptance_rates import note_gap, recursive
 from .token_rejection import TokenRejection, follow_best
 

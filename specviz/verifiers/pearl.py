@@ -6,7 +6,7 @@ Each token is judged by ordinary rejection sampling, so the output follows the t
 """
 from __future__ import annotations
 
-from ..core import DraftTree, Scores, State, IncompatibleVerifier, Verdict
+from ..core import DraftTree, IncompatibleVerifier, Scores, State, Verdict
 from .token_rejection import TokenRejection
 
 

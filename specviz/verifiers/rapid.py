@@ -7,12 +7,12 @@ target's distribution; with weight 0 it is ordinary speculative decoding and exa
 """
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict
+from ..core import Decision, DraftTree, Scores, State, Verdict
 from .drift import divergence
 from .token_rejection import TokenRejection
 

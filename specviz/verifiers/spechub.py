@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, DraftTree, Scores, State, Decision, IncompatibleVerifier, Verdict
+from ..core import CHOSEN, IID, Decision, DraftTree, IncompatibleVerifier, Scores, State, Verdict
 from ..trees import HUB
 from .token_rejection import TokenRejection, follow_best
 

@@ -7,12 +7,13 @@ Reward-guided decoding (Liao et al. 2501.19324) asks a reward model instead, and
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, State, Decision, Verdict, token_tensor
+from ..core import Decision, DraftTree, Scores, State, Verdict, token_tensor
 from .token_rejection import TokenRejection
 
 
@@ -68,6 +69,8 @@ class RewardGrade(StepGrade):
     def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
         with torch.inference_mode():
             found = float(self.reward(scores.hidden_states["final"][1:len(likely) + 1]))
+        if not float(likely.min()) > 0:  # a mask of the request forbids a token of the step
+            return found, 0.0
         return found, found if self.coin else float(found >= self.least)
 
     def scale(self) -> dict[str, Any]:

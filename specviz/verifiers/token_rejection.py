@@ -8,13 +8,13 @@ set to 0. After the last refusal the correction is drawn from what is left of p;
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Callable
 
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Decision, Verdict, Verifier
+from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, DraftTree, Scores, State, Verdict, Verifier
 from .acceptance_rates import note_gap, recursive
 from .device_walk import PrecomputedWalk, can_precompute
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Scores, State, Decision, Verdict, Verifier
+from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, DraftTree, Scores, State, Verdict, Verifier
 from .token_rejection import follow_best
 
 

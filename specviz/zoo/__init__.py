@@ -1,7 +1,7 @@
 """The zoo: load models by name. models.yaml, tokenizers, the choice of a forward, and which models fit together."""
 from .. import lazy_names
 
-_WHERE = {name: "pair" for name in ("Loaded", "load", "survey")} | {"Kit": "kit", "forget": "weight_cache", "ZooError": "registry"}
+_WHERE = dict.fromkeys(("Loaded", "load", "survey"), "pair") | {"Kit": "kit", "forget": "weight_cache", "ZooError": "registry"}
 
 __all__ = list(_WHERE)
 __getattr__ = lazy_names(__name__, _WHERE)

@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from ..methods import head_kinds
 from ..models.checkpoint_sizes import check_config
+from ..models.errors import about_files, shown
 from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read
@@ -134,16 +136,17 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
     if not isinstance(kind, (str, type(None))):
         raise ZooError(f"config.json of {folder.name} names no model_type.")
     if kind in head_kinds() or config.get("speculators_model_type"):
-        raise ZooError(f"{folder.name} is a {kind} head, a part of a model: name the model it sits on, and the head in models.yaml.")
+        raise ZooError(f"{folder.name} is a {shown(kind)} head, a part of a model: name the model it sits on, and the head in models.yaml.")
     for name, kinds in table.items():
         if name not in FORWARDS:
-            raise ZooError(f"models.yaml names a forward {name!r}; there are {', '.join(FORWARDS)}.")
+            raise ZooError(f"models.yaml names a forward {shown(name)!r}; there are {', '.join(FORWARDS)}.")
         if only in ("", name) and ("*" in kinds or kind in kinds):
             try:
                 check_config(config, folder.name)
                 why = FORWARDS[name].refuses(config) or ""
             except ModelError as error:
-                raise ZooError(f"{folder.name} cannot be run: {str(error).rstrip('.')}.") from None
+                raise ZooError(f"{folder.name} cannot be run: {about_files(folder, error).rstrip('.')}.") from None
             if not why:
                 return FORWARDS[name]
-    raise ZooError(f"{folder.name} cannot be run: {why.rstrip('.') or f'nothing here runs a model of type {kind!r}'}.")
+    why = about_files(folder, why).rstrip(".") if why else f"nothing here runs a model of type {shown(kind)!r}"
+    raise ZooError(f"{folder.name} cannot be run: {why}.")

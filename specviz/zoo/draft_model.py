@@ -6,8 +6,9 @@ draft that fails is a useless draft, not an error. The runner asks ``ready`` bet
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

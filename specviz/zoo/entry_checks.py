@@ -1,8 +1,9 @@
 """Check the entries of models.yaml: their fields without network, the configurations of hub models with it."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from ..methods import draft_kinds, head_kinds
 from ..models.quantised import PACKAGES

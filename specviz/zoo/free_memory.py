@@ -4,8 +4,8 @@ from __future__ import annotations
 import torch
 
 from ..models import checkpoint_sizes as sizes
-from .registry import Entry, ZooError
 from .machine_memory import GB, bytes_needed
+from .registry import Entry, ZooError
 
 
 def needed_bytes(entry: Entry, device: torch.device) -> float | None:

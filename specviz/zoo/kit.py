@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from . import other_vocabulary as others
 from ..core import Target
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.earlier_answers import Memory
 from ..indexes.store import Store, StoreError, vocabulary_mark
-from .weight_cache import load_once
+from . import other_vocabulary as others
 from .draft_model import DraftModel
 from .registry import ZooError, register
 from .requirements import sentence
 from .trained_heads import body_of, needed, network_of
+from .weight_cache import load_once
 
 
 @dataclass

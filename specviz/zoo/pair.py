@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from . import other_vocabulary as others, trained_drafts
 from ..core import Method, Target
-from ..indexes.store import vocabulary_mark
 from ..core.needs import missing
+from ..indexes.store import vocabulary_mark
+from . import other_vocabulary as others
+from . import trained_drafts
 from .backends import Forward, choose, chosen_for
-from .trained_heads import Heads, heads_of, sizes
 from .device import environment, read_device, use_cores
-from .weight_cache import load_once
-from .kit import Kit
 from .free_memory import require_memory
+from .kit import Kit
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, stored, why_not
 from .text import TokenBytes
 from .tokenizer import different_tokens, end_tokens, open_tokenizer, quick_mark, read, same_vocabulary
+from .trained_heads import Heads, heads_of, sizes
+from .weight_cache import load_once
 
 
 @dataclass

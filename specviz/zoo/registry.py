@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any
 import yaml
 
 from .. import ROOT
-from .index_package import FetchError, cached, fetch, has_weights
 from ..methods import trained_parts
+from ..models.errors import shown, tidy
 from .found_weights import found_weights
+from .index_package import FetchError, cached, fetch, has_weights
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -29,6 +31,9 @@ PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]{0,99}==[\w.]{1,40}")
 INSTALLED = Path(__file__).resolve().parent.parent / "data"  # assets of an installed package
 GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
 MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
+FORWARDS = ("fast", "static", "int8", "tree_scan", "hf")  # names of zoo/backends.py, which needs torch
+QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of models/quantised.py
+LONGEST = 1000  # characters of a field of models.yaml
 SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
 SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
@@ -41,6 +46,9 @@ def pinned(name: str) -> bool:
 
 class ZooError(ValueError):
     """A model is not available; the message is one sentence for a person."""
+
+    def __init__(self, sentence: Any = ""):
+        super().__init__(tidy(sentence))
 
 
 @dataclass(frozen=True)
@@ -196,6 +204,8 @@ def register(path: str | Path | None = None) -> Register:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it is no text"
         raise ZooError(f"{path.name}, line {mark.line + 1 if mark else 1}: {problem}.") from None
+    except RecursionError:
+        raise ZooError(f"{path.name} is nested too deeply.") from None
     reader = _Reader(path)
     top = reader.mapping(root, "the file", {"default", "backends", "models", "stores", "servers"})
     entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
@@ -210,7 +220,7 @@ def register(path: str | Path | None = None) -> Register:
     named += [(target, top["stores"]) for places in stores.values() for target in places if target]
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
-            reader.refuse(node, f"there is no model {name!r}")
+            reader.refuse(node, f"there is no model {shown(name)!r}")
     return Register(entries, _installed(default, entries), backends, stores, servers, default)
 
 
@@ -248,6 +258,25 @@ def with_found_weights(entries: dict[str, Entry]) -> dict[str, Entry]:
     return entries | {name: entry for name, entry in found.items() if name not in entries}
 
 
+def _size(value: str) -> bool:
+    try:
+        return 0 < float(value) < 10_000
+    except ValueError:
+        return False
+
+
+def _one_of(*values: str) -> tuple[str, Callable[[str], bool]]:
+    return f"one of {', '.join(values)}", values.__contains__
+
+
+NAME = 100  # most characters of a model's name
+PLAIN_TEXT = (f"a printable text of at most {LONGEST:,} characters", lambda value: value.isprintable() and len(value) <= LONGEST)
+KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {  # what a field holds; any other holds PLAIN_TEXT
+    "memory": ("a number of GB above 0", _size), "gated": ("yes or left out", "yes".__eq__), "device_map": ("auto or left out", "auto".__eq__),
+    "quantise": _one_of(*QUANTISED), "backend": _one_of(*FORWARDS),
+    "key": ("the name of an environment variable", re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII).fullmatch)}
+
+
 class _Reader:
     """Turn YAML nodes into plain data; every refusal names the line."""
 
@@ -258,6 +287,13 @@ class _Reader:
         line = node.start_mark.line + 1 if node is not None else 1
         raise ZooError(f"{self.path.name}, line {line}: {what}.")
 
+    def check(self, node: Any, name: str, fields: dict[str, str]) -> None:
+        """Refuse a field whose value is not of its kind (KINDS)."""
+        for key, value in fields.items():
+            kind, fits = KINDS.get(key, PLAIN_TEXT)
+            if not (PLAIN_TEXT[1](value) and fits(value)):
+                self.refuse(node, f"{key} of {name} must be {kind}, not {shown(value)!r}")
+
     def mapping(self, node: Any, what: str, known: set[str] | None = None) -> dict[str, Any]:
         if not isinstance(node, yaml.MappingNode):
             self.refuse(node, f"{what} must be a list of names with values")
@@ -265,9 +301,11 @@ class _Reader:
         for key, value in node.value:
             name = self.word(key, "a name")
             if name in out:
-                self.refuse(key, f"{name} is there twice")
+                self.refuse(key, f"{shown(name)} is there twice")
+            if not PLAIN_TEXT[1](name) or len(name) > NAME:
+                self.refuse(key, f"a name must be {PLAIN_TEXT[0]} of at most {NAME} characters, not {shown(name)!r}")
             if known is not None and name not in known:
-                self.refuse(key, f"{name!r} is not one of {', '.join(sorted(known))}")
+                self.refuse(key, f"{shown(name)!r} is not one of {', '.join(sorted(known))}")
             out[name] = value
         return out
 
@@ -289,6 +327,7 @@ class _Reader:
     def server(self, name: str, node: Any) -> Server:
         fields = {key: self.word(value, key) for key, value in
                 self.mapping(node, name, {"engine", "url", "model", "about", "key"}).items()}
+        self.check(node, name, fields)
         if fields.get("engine") not in SERVER_ENGINES or "url" not in fields:
             self.refuse(node, f"{name} needs a url and an engine, one of {', '.join(SERVER_ENGINES)}")
         if not SERVER_NAME.fullmatch(name):
@@ -299,6 +338,7 @@ class _Reader:
         known = {"path", "hub", "revision", "gguf", "package", "draft", "middle", "role", "for", "kind", "backend", "about", "nature",
                  "scripts", "licence", "size", "memory", "gated", "device_map", "quantise"}
         fields = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
+        self.check(node, name, fields)
         if ("path" in fields) == ("hub" in fields):
             self.refuse(node, f"{name} needs either a path or a hub id")
         if "hub" in fields and not (HUB_ID.fullmatch(fields["hub"]) and COMMIT.fullmatch(fields.get("revision", ""))):

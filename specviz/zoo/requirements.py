@@ -1,14 +1,15 @@
 """Check that a method can run on the loaded models; one sentence names what is missing."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Callable
 
-from . import other_vocabulary as others, trained_drafts
 from ..core import Method
 from ..core.needs import missing
 from ..indexes.store import HOW, HOW_TO, Store, StoreError
+from . import other_vocabulary as others
+from . import trained_drafts
 from .trained_heads import needed
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import secrets
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 Message = dict[str, str]  # {"role", "content"}
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..models.errors import about_files
 from ..models.pretrained import ask_nothing
 from .registry import ZooError
 
@@ -37,8 +38,7 @@ def open_tokenizer(folder: Path) -> Any:
         ask_nothing()
         return Tokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each kind of tokenizer breaks in its own way
-        words = (str(error).splitlines() or [""])[0][:200]
-        raise ZooError(f"{folder.name} has no tokenizer that can be read ({words or type(error).__name__}).") from None
+        raise ZooError(f"{folder.name} has no tokenizer that can be read ({about_files(folder, error)[:200]}).") from None
 
 
 def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..methods import draft_kinds
+from ..models.errors import shown
 from .registry import Register, ZooError
 
 ROLE = "draft:"
@@ -18,7 +19,8 @@ def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
     Raises ZooError for a kind that is not known."""
     for entry in book.entries.values():
         if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
-            raise ZooError(f"models.yaml calls {entry.name} a draft of kind {entry.kind!r}; there are {', '.join(draft_kinds())}.")
+            raise ZooError(f"models.yaml calls {shown(entry.name)} a draft of kind {shown(entry.kind)!r}; "
+                           f"there are {', '.join(draft_kinds())}.")
     found: dict[str, Path] = {}
     for entry in book.made_for(name, folder):
         if entry.role == "draft" and entry.kind and entry.path and (entry.path / "config.json").is_file():

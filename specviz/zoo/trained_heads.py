@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..methods import head_kinds
+from ..models.errors import about_files, shown
 from ..models.heads import Body, why_not
 from ..models.int8 import has_byte_products
 from .free_memory import require_memory
@@ -47,7 +48,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
     problems: dict[str, str] = {}
     for entry in book.entries.values():
         if entry.role == "head" and entry.kind not in head_kinds():
-            raise ZooError(f"models.yaml calls {entry.name} a head of kind {entry.kind!r}; there are {', '.join(head_kinds())}.")
+            raise ZooError(f"models.yaml calls {shown(entry.name)} a head of kind {shown(entry.kind)!r}; there are {', '.join(head_kinds())}.")
     for entry in book.made_for(name, folder):
         if entry.role != "head" or entry.kind in folders or entry.path and not entry.path.is_dir():
             continue
@@ -59,6 +60,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
                 require_memory(entry, on)
             place = entry.folder()
             problem = why_not(place, name, hidden, vocab, entry.kind)
+            problem = problem and about_files(place, problem)
         except ZooError as error:
             problem = str(error)
         if problem:

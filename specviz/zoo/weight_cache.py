@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
+from ..models.errors import about_files
 from ..models.linear import without_timing
 from .registry import ZooError
 
@@ -30,7 +32,7 @@ def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
             except Exception as error:  # a folder from elsewhere can break in any way
-                words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+                words = about_files(folder, error).rstrip(".")
                 raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
         return _loaded[key]
 

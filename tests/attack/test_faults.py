@@ -11,7 +11,7 @@ import torch
 
 from specviz import zoo
 from specviz.cli import commands as cli
-from specviz.core import InvalidDistribution, RandomStreams, FixedCosts, Sampling
+from specviz.core import FixedCosts, InvalidDistribution, RandomStreams, Sampling
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
 from specviz.models import linear

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from specviz.ui import engine_job as job
 from specviz.core.method import Method
+from specviz.ui import engine_job as job
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
-from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, RunRequest, Refused, RunQueue, Visitor, read_request
+from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, Refused, RunQueue, RunRequest, Visitor, read_request
 from specviz.ui.loading import Loader
 from specviz.ui.stream import LiveRun
 
@@ -147,7 +147,7 @@ def test_runs_that_are_begun_and_never_watched_are_let_go():
     from types import SimpleNamespace
 
     from specviz.ui.chat import Chat
-    from specviz.ui.page import FINISH_OUTPUTS, BEGIN_OUTPUTS
+    from specviz.ui.page import BEGIN_OUTPUTS, FINISH_OUTPUTS
 
     hands = Handlers(FakeBackend())
     hands.ui |= {name: name for name in {*BEGIN_OUTPUTS, *FINISH_OUTPUTS, "board"}}

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 import pytest
 
 from specviz.cli import commands as cli
-from specviz.trace.events import Committed, TextEmitted
-from specviz.trace.files import Trace
-from specviz.methods import catalogue
 from specviz.cli.messages import LONGEST, TEXTS
 from specviz.cli.terminal import Writer, harmless, table
+from specviz.methods import catalogue
+from specviz.trace.events import Committed, TextEmitted
+from specviz.trace.files import Trace
 from specviz.zoo.text import TokenBytes
 
-from ..message_codes import codes
 from ..evidence.test_certificate import Loaded
+from ..message_codes import codes
 from ..run.fakes import byte_level
 
 
@@ -187,7 +187,8 @@ def test_verify_on_the_real_engine(command, monkeypatch):
 
 def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypatch):
     """The argmax instead of a draw: the first tokens of the default settings do not show it."""
-    from specviz.evidence import certificate as certify, whole_answers
+    from specviz.evidence import certificate as certify
+    from specviz.evidence import whole_answers
     from specviz.verifiers import TokenRejection
 
     right = TokenRejection.verify

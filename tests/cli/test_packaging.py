@@ -20,7 +20,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from specviz import ROOT as HERE, VERSION
+from specviz import ROOT as HERE
+from specviz import VERSION
 from specviz.zoo.registry import register
 
 

@@ -13,7 +13,6 @@ from specviz.core.note_kinds import check, table, write
 from specviz.methods import note_kinds
 from specviz.trace.recorder import finite
 
-
 NOTES = note_kinds()
 
 

@@ -6,8 +6,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import (BrokenModel, Budget, Drafter, DraftTree, Entry, Parts, Policy, Sampling, State, Decision, IncompatibleVerifier,
-                          Verdict, Verifier, clip, open_run, play)
+from specviz.core import (
+    BrokenModel,
+    Budget,
+    Decision,
+    Drafter,
+    DraftTree,
+    Entry,
+    IncompatibleVerifier,
+    Parts,
+    Policy,
+    Sampling,
+    State,
+    Verdict,
+    Verifier,
+    clip,
+    open_run,
+    play,
+)
 from specviz.core.round import _cut_at_stop
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import RandomStreams, SingleStream, Sampling, argmax_tokens
+from specviz.core import RandomStreams, Sampling, SingleStream, argmax_tokens
 
 quick = settings(max_examples=80, deadline=None, derandomize=True)
 logits = st.lists(st.sampled_from([-40.0, -3.0, -1.5, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=7)  # ties are common

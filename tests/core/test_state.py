@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import Clock, Costs, RandomStreams, SingleStream, Sampling, State
+from specviz.core import Clock, Costs, RandomStreams, Sampling, SingleStream, State
 
 
 class Hands:

@@ -5,14 +5,13 @@ import re
 
 import pytest
 
-from specviz.evidence.bench_page import ABSENT, page, plain, winners
 from specviz.evidence.bench_figures import figures, lines
-from specviz.evidence.bench_page import by_method
-from specviz.evidence.bench_ledger import Requested, Ledger, RunGroup, Run, BenchSession
+from specviz.evidence.bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup
+from specviz.evidence.bench_page import ABSENT, by_method, page, plain, winners
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
-from specviz.ui.picker_rows import measured, rows
 from specviz.ui.cards import cards
+from specviz.ui.picker_rows import measured, rows
 
 BASE = "autoregressive"
 MACHINE = {"machine": "Some (R) Processor, 2 cores", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "python": "3"}

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from specviz import ROOT as HERE
 from specviz import load
+from specviz.core import Sampling
 from specviz.evidence.benchmark import MEAN, answered, bench, measure, quartiles, rows
 from specviz.evidence.prompt_suites import Item, choose, read_suite
-from specviz.core import Sampling
-from specviz.trace.metrics import Totals
-from specviz import ROOT as HERE
 from specviz.run.request import SessionError
 from specviz.run.result import Result, collect
 from specviz.run.session import Session
+from specviz.trace.metrics import Totals
 
 TASKS = ["story", "edit", "chat", "math", "code", "prose"]
 
@@ -132,7 +132,7 @@ def test_prompts_that_do_not_fit_are_left_out_and_counted(at_home, tmp_path):
 
 def test_our_own_suite():
     items = read_suite()
-    assert Counter(i.task for i in items) == {task: 6 for task in TASKS}
+    assert Counter(i.task for i in items) == dict.fromkeys(TASKS, 6)
     assert len({i.prompt for i in items}) == 36 and all(len(i.prompt) < 700 for i in items)
     assert (HERE / "assets" / "prompts" / "bench.yaml").is_file()
 

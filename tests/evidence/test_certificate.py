@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specviz.evidence import certificate as certify
 from specviz.core import Method, Sampling
+from specviz.evidence import certificate as certify
 from specviz.evidence.statistics import Acceptance, Cells, as_normal, chi_square, p_value
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget

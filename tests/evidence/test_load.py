@@ -9,9 +9,9 @@ import pytest
 from specviz import load
 from specviz.cli import commands
 from specviz.core import Sampling
-from specviz.evidence.prompt_suites import Item
 from specviz.evidence.load_test import arriving, compared, load_test, measuring, requests_of, where_it_stops
-from specviz.evidence.simulated_server import Answer, TimedRequest, Served, Server, middle
+from specviz.evidence.prompt_suites import Item
+from specviz.evidence.simulated_server import Answer, Served, Server, TimedRequest, middle
 from specviz.run.request import SessionError
 from specviz.run.result import collect
 from specviz.run.session import Session

@@ -10,10 +10,10 @@ import pytest
 
 from specviz import load
 from specviz.core import Sampling
+from specviz.evidence.bench_ledger import BenchSession, Ledger, Requested, comparable, progress_of
 from specviz.evidence.benchmark import Plan
-from specviz.evidence.bench_ledger import Requested, Ledger, BenchSession, comparable, progress_of
-from specviz.evidence.resumable_bench import GROUP_SIZE, run_groups, run_session, turns, measure_missing
 from specviz.evidence.prompt_suites import Item, read_suites
+from specviz.evidence.resumable_bench import GROUP_SIZE, measure_missing, run_groups, run_session, turns
 from specviz.run.request import SessionError
 from specviz.run.result import Result, RunFailed
 from specviz.trace.metrics import Totals

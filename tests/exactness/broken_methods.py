@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Drafter, Sampling, Decision, TreeBuilder, Verdict
-from specviz.drafters.model.chain import DraftChain
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, Drafter, Sampling, TreeBuilder, Verdict
 from specviz.drafters.combined.fusion import Several, join
+from specviz.drafters.model.chain import DraftChain
 from specviz.targets.tiny import TinyTarget
 from specviz.trees import Scorer
 from specviz.verifiers import BlockVerification, TokenRejection

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 import torch
 

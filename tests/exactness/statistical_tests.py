@@ -13,8 +13,7 @@ import torch
 from specviz.core import IID, Drafter, Method, Parts, Sampling
 from specviz.targets.fast import FastModel, FastTarget
 
-from . import test_architectures
-from . import test_distribution
+from . import test_architectures, test_distribution
 from .enumeration import distance, joint, probs_of_engine
 from .toys import LENT, PROMPT, begin, methods, small_knobs, toy_of
 

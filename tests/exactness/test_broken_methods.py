@@ -1,8 +1,8 @@
 """The checks catch what is wrong: each wrong variant on a toy where it is wrong, beside the right one on the same toy."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import pytest
 

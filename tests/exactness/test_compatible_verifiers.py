@@ -5,7 +5,18 @@ import itertools
 
 import pytest
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, IncompatibleVerifier, compatible_verifiers, open_run, play
+from specviz.core import (
+    CHOSEN,
+    IID,
+    WITHOUT_REPLACEMENT,
+    IncompatibleVerifier,
+    Parts,
+    Sampling,
+    State,
+    compatible_verifiers,
+    open_run,
+    play,
+)
 from specviz.methods.draft_tree.draft_tree import METHOD, build
 from specviz.policies import Fixed
 from specviz.trees import HUB

@@ -6,7 +6,21 @@ import pytest
 from specviz.core import Sampling
 
 from .enumeration import TooMany, distance, joint, probs_of_engine
-from .toys import DEEP, PROMPT, SMALL, TinyTarget, begin, cache_error, later, methods, named, provided, sample, small_knobs, toy_of
+from .toys import (
+    DEEP,
+    PROMPT,
+    SMALL,
+    TinyTarget,
+    begin,
+    cache_error,
+    later,
+    methods,
+    named,
+    provided,
+    sample,
+    small_knobs,
+    toy_of,
+)
 
 SAMPLE = sample()
 

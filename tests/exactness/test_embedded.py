@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.evidence import certificate as certify
 from specviz import load
 from specviz.core import Sampling
+from specviz.evidence import certificate as certify
 from specviz.evidence.statistics import Cells, as_normal, chi_square
 
 from .toys import methods, sample

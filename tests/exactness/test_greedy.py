@@ -7,7 +7,21 @@ import pytest
 
 from specviz.core import Sampling, State, open_run
 
-from .toys import PROMPT, TinyTarget, any_knobs, cache_error, greedy, kv_error, later, methods, player, provided, sample, small_knobs, toy_of
+from .toys import (
+    PROMPT,
+    TinyTarget,
+    any_knobs,
+    cache_error,
+    greedy,
+    kv_error,
+    later,
+    methods,
+    player,
+    provided,
+    sample,
+    small_knobs,
+    toy_of,
+)
 
 GREEDY = methods("exact", "greedy only")
 SAMPLE = sample()

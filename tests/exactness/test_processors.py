@@ -8,7 +8,19 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from specviz.core import (BadWords, Context, LogitBias, MinTokens, Parts, Penalties, Processors, Sampling, State, TokenMask, open_run)
+from specviz.core import (
+    BadWords,
+    Context,
+    LogitBias,
+    MinTokens,
+    Parts,
+    Penalties,
+    Processors,
+    Sampling,
+    State,
+    TokenMask,
+    open_run,
+)
 from specviz.drafters.model.chain import DraftChain
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection

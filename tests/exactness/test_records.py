@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.trace.events import Committed, Judged
 from specviz.core import Sampling, State
-from specviz.trace.metrics import Totals
 from specviz.loops import speculate
+from specviz.trace.events import Committed, Judged
+from specviz.trace.metrics import Totals
 
 from ..trace.records import retell
 from .toys import PROMPT, any_knobs, later, methods, provided, sample, toy

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import test_architectures, test_greedy
-from . import test_fast_distribution
-from . import test_distribution
+from . import test_architectures, test_distribution, test_fast_distribution, test_greedy
 from .statistical_tests import LEAST, WRONG, Boasts, architectures, caught, off, settings, spoiled, wrongs
 from .toys import later, methods, sample, small_knobs, toy_of
 

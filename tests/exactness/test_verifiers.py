@@ -6,11 +6,11 @@ import functools
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Sampling, Scores, State, IncompatibleVerifier
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, IncompatibleVerifier, Sampling, Scores, State
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
 from .enumeration import Script, distance, every
-from .rounds import Stationary, World, grow, probs_of_round, play_once, score, target_probs
+from .rounds import Stationary, World, grow, play_once, probs_of_round, score, target_probs
 from .toys import later, methods, small_knobs, toy
 
 I, W, C = IID, WITHOUT_REPLACEMENT, CHOSEN

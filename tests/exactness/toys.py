@@ -12,10 +12,9 @@ import torch
 from specviz.core import DraftTree, Knob, Method, Parts, Sampling, State, open_run, play
 from specviz.indexes.store import Store
 from specviz.indexes.suffix_array import PART, SuffixArray
-from specviz.methods import catalogue
+from specviz.methods import catalogue, draft_kinds
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training.dense_store import with_states
-from specviz.methods import draft_kinds
 
 from ..drafters.vocabulary import toys as bridges
 from ..models import tiny

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from specviz.core import Budget, Parts, State, Verdict, Verifier
-from specviz.indexes.earlier_answers import Memory
 from specviz.drafters.lookup.datastore import LongerMatch, StoreTree
+from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.store import Store, StoreError, vocabulary_mark
 from specviz.methods.lookup import rest, sam_store
 from specviz.policies import Fixed
 from specviz.training.datastore import main, make_store, save
 
-from ..drafters.lookup.toys import FREE, check_greedy, check_distribution, distance, greedy, joint, kit, probs_of, play_all
+from ..drafters.lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
 
 TEXTS = [[1, 2, 3, 4], [1, 2, 3, 5], [2, 3, 4, 1], [7], []]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from specviz.core import common
 from specviz.indexes.ngram_counts import NgramCounts
-from specviz.indexes.suffix_automaton import GramIndex, SuffixAutomaton
 from specviz.indexes.suffix_array import PART, SuffixArray
+from specviz.indexes.suffix_automaton import GramIndex, SuffixAutomaton
 
 MANY = settings(max_examples=300, deadline=None, derandomize=True)
 strings = st.integers(1, 4).flatmap(lambda v: st.lists(st.integers(0, v), max_size=24))

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from specviz.evidence import certificate as certify
 from specviz import lab
+from specviz.evidence import certificate as certify
 from specviz.lab import broken_methods as broken
-from specviz.lab import recordings as library
 from specviz.lab import distribution_test
+from specviz.lab import recordings as library
 from specviz.lab.compare import compare, lanes_of
 from specviz.lab.mistakes import MISTAKES
 from specviz.run.request import SessionError

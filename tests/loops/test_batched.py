@@ -11,7 +11,7 @@ import torch
 
 from specviz.core import Budget, Drafter, DraftTree, Sampling, State, common, open_run
 from specviz.loops.batched import Batch, why_not_batched
-from specviz.policies import Fixed, BatchTokenBudget
+from specviz.policies import BatchTokenBudget, Fixed
 from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair

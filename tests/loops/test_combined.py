@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State, open_run, play
+from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State, open_run, play
 from specviz.loops.mixed_target import MixedTarget, contrast, shifted
 from specviz.methods import catalogue
 from specviz.policies.routers import ROUTERS, always, near, unsure
@@ -17,7 +17,7 @@ from ..exactness.enumeration import distance, joint, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
 from ..methods.toys import Rows
 from ..targets.tiny import CONFIGS, network
-from .toys import Tables, decode, probs, notes, same_cache
+from .toys import Tables, decode, notes, probs, same_cache
 
 KEYS = ("contrastive_decoding", "proxy_decoding")
 

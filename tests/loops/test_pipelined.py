@@ -6,10 +6,7 @@ import threading
 import pytest
 import torch
 
-from specviz.core import Clock, Drafter, DraftTree, Parts, Sampling, State, IncompatibleVerifier, open_run
-
-from specviz.trace.metrics import Totals
-from specviz.trace.events import Committed, Drafted, Judged, Verified
+from specviz.core import Clock, Drafter, DraftTree, IncompatibleVerifier, Parts, Sampling, State, open_run
 from specviz.drafters.model.chain import DraftChain
 from specviz.loops import Pipelined
 from specviz.loops.draft_thread import DraftThread
@@ -17,12 +14,14 @@ from specviz.loops.pipelined import joined
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
+from specviz.trace.events import Committed, Drafted, Judged, Verified
+from specviz.trace.metrics import Totals
 from specviz.verifiers.pearl import PearlVerification
 
-from ..trace.records import retell
 from ..exactness.enumeration import distance, joint, probs_of, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
 from ..targets.tiny import CONFIGS, checkpoint, network
+from ..trace.records import retell
 from .toys import commits, cores, decode, notes, ticks
 
 CPU = torch.device("cpu")

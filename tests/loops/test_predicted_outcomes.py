@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+
 from specviz.core import DraftTree, Parts, Sampling, State
 from specviz.drafters.model.chain import DraftChain
 from specviz.loops.predicted_outcomes import PredictedOutcomes, likely_outcomes

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
+from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.methods import catalogue
-from specviz.verifiers.drift import divergence
 from specviz.verifiers.allowed_tokens import AllowedTokens, Rollback, TopBeta
+from specviz.verifiers.drift import divergence
 
 from ..exactness.toys import PROMPT, greedy, toy
 from ..methods.toys import distance, probs_of, round_probs

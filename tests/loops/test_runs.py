@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from specviz.evidence import certificate as certify
-from specviz.trace.events import Committed, Finished, Judged, TextEmitted, Started
 from specviz.core import Sampling
-from specviz.trace.recorder import Recorder
-from specviz.trace.files import Trace, check
+from specviz.evidence import certificate as certify
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
 from specviz.run.session import Session
+from specviz.trace.events import Committed, Finished, Judged, Started, TextEmitted
+from specviz.trace.files import Trace, check
+from specviz.trace.recorder import Recorder
 
 from ..exactness.toys import any_knobs
 from ..run import fakes

@@ -11,7 +11,7 @@ from specviz.trace.events import Judged
 from specviz.verifiers.step_grade import StepGrade
 
 from ..exactness.toys import PROMPT, greedy, toy
-from .toys import Tables, commits, decode, probs, notes, with_pieces
+from .toys import Tables, commits, decode, notes, probs, with_pieces
 
 
 def counting(vocab, sure, **other):

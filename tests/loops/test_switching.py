@@ -4,15 +4,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import Budget, RandomStreams, DraftTree, Outcome, Sampling, Scores, State, Verdict, open_run, play
-
-from specviz.trace.metrics import Totals
-from specviz.trace.events import Committed, Judged, Verified
+from specviz.core import Budget, DraftTree, Outcome, RandomStreams, Sampling, Scores, State, Verdict, open_run, play
 from specviz.methods import catalogue
 from specviz.policies.model_switch import EntropySwitch
+from specviz.trace.events import Committed, Judged, Verified
+from specviz.trace.metrics import Totals
 
 from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
-from .toys import Tables, commits, decode, probs, notes, same_cache
+from .toys import Tables, commits, decode, notes, probs, same_cache
 
 
 def reported(events):

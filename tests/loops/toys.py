@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 
 from specviz.core import Clock, Sampling, State
-from specviz.trace.events import Committed, Noted
 from specviz.loops import speculate
 from specviz.methods import catalogue
+from specviz.trace.events import Committed, Noted
 
 from ..exactness.toys import TinyTarget
 from ..methods.toys import Rows

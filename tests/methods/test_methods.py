@@ -1,10 +1,11 @@
 """Each method end to end on a tiny model: greedy equality, and its distribution where enumeration is cheap."""
 import pytest
-from .toys import distance, greedy, joint, kit, probs_of, run
 
 from specviz.core import EXACTNESS, Budget, Method, Sampling, State
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
+
+from .toys import distance, greedy, joint, kit, probs_of, run
 
 PROMPT = [1, 2, 0, 3, 1, 2]
 # every method that promises the target's text and runs on what the kit here has

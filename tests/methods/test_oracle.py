@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.core import Sampling, State, open_run, play
+from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.model.oracle import OracleChain
 from specviz.lab.compare import compare
 from specviz.methods import catalogue
-from specviz.core import Parts
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 

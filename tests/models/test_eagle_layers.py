@@ -7,8 +7,8 @@ import pytest
 import torch
 import transformers as tf
 
-from specviz.models import eagle
 from specviz.methods.trained_heads.kangaroo import network as kangaroo
+from specviz.models import eagle
 from specviz.models.heads import Body, why_not
 from specviz.models.weights import ModelError
 

@@ -6,8 +6,8 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, DraftTree, State
-from specviz.methods.trained_heads.glide.drafter import WIDTHS, CapeChain, GlideModel
 from specviz.methods.trained_heads.glide import network as glide
+from specviz.methods.trained_heads.glide.drafter import WIDTHS, CapeChain, GlideModel
 from specviz.models.heads import Body, key_shape
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget

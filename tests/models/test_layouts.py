@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from specviz.models import convert, hydra as heads_hydra
 from specviz.methods.trained_heads.medusa import network as heads_medusa
+from specviz.models import convert
+from specviz.models import hydra as heads_hydra
 from specviz.models.heads import Body, calibration
 from specviz.models.weights import ModelError
 

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, DraftTree, Sampling, State, Verdict, open_run
-from specviz.methods.trained_heads.m2r2.drafter import FastExit
 from specviz.methods.trained_heads.m2r2 import METHOD
 from specviz.methods.trained_heads.m2r2 import network as m2r2
+from specviz.methods.trained_heads.m2r2.drafter import FastExit
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from specviz.methods.trained_heads.mtp import network as mtp
 from specviz.models.weights import ModelError
 
-from .test_eagle3 import BODY, CONFIG, D, HD, HEADS, INNER, KV, VOCAB, norm, turned
+from .test_eagle3 import BODY, CONFIG, HD, HEADS, INNER, KV, VOCAB, D, norm, turned
 
 FORMS = ("qwen", "added", "speculators", "mimo", "deepseek")
 NAMES = {"qwen": ("mtp.fc", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.norm", "mtp.layers.0."),

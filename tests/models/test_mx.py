@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specviz.models import mx
 from specviz.methods.trained_heads.medusa import network as medusa
+from specviz.models import mx
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError, Weights
-from specviz.training.warm_start import begin
 from specviz.training.job import Job
+from specviz.training.warm_start import begin
 
 CPU = torch.device("cpu")
 

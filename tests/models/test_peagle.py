@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specviz.core import Budget, DraftTree, Outcome, Sampling, Scores, State, Verdict
-from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
 from specviz.methods.trained_heads.peagle import network as peagle
+from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
 from specviz.models.weights import ModelError
 
 from . import test_eagle3 as third
-from .test_eagle3 import BODY, CONFIG, D, HD, HEADS, KV, VOCAB, norm, turned
+from .test_eagle3 import BODY, CONFIG, HD, HEADS, KV, VOCAB, D, norm, turned
 
 MASK, GAMMA = 4, 4
 

@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
 from specviz.core import DraftTree
 from specviz.models.reduced_vocabulary import OUTSIDE
 from specviz.models.weights import ModelError

@@ -16,7 +16,7 @@ from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
 
 from ..targets.tiny import FAST, checkpoint
-from .test_eagle3 import D, VOCAB, published
+from .test_eagle3 import VOCAB, D, published
 
 LAYOUTS = {"plain": (PlainLinear, PlainLinear), "transposed": (TransposedLinear, TransposedLinear), "packed": (PackedLinear, PackedLinear),
            "half": (HalfLinear, HalfLinear), "two": (TransposedLinear, PlainLinear)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 import torch
 
 from specviz.methods import head_kinds
-from specviz.zoo.trained_heads import network_of
 from specviz.models.heads import Body, ready
 from specviz.training.job import Job
+from specviz.zoo.trained_heads import network_of
 
 PROVIDED = frozenset(f"head:{kind}" for kind in head_kinds())
 

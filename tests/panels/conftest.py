@@ -9,9 +9,9 @@ import pytest
 
 from specviz import ASSETS
 from specviz.evidence.scaling import FIGURES, report
-from specviz.ui.cards import card_data, cards
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
+from specviz.ui.cards import card_data, cards
 
 from ..browser import POOL
 from ..viewer import sample

@@ -9,7 +9,8 @@ from specviz.ui.board import panel_files
 from specviz.ui.theme import PANELS
 
 from ..viewer import sample
-from ..viewer.javascript import HERE as TOOLS, NODE, in_node, in_page
+from ..viewer.javascript import HERE as TOOLS
+from ..viewer.javascript import NODE, in_node, in_page
 
 CASES = [TOOLS / "tools.js", Path(__file__).parent / "cases.js"]
 SCRIPTS = [*(VIEWER / f"{name}.js" for name in scripts()), *(PANELS / f"{name}.js" for name in panel_files())]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
-from specviz.policies import Goodput, BatchDraftLength, RaggedDraftLengths, BatchTokenBudget
-from specviz.policies.batch_budget import token_probs, shares
+from specviz.policies import BatchDraftLength, BatchTokenBudget, Goodput, RaggedDraftLengths
+from specviz.policies.batch_budget import shares, token_probs
 from specviz.policies.linear_cost import LinearCost
 
 

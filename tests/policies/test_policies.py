@@ -5,9 +5,23 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specviz.core import Budget, Costs, RandomStreams, DraftTree, Outcome, Parts, Sampling, Scores, State, Step, Verdict, open_run, play
-from specviz.drafters.model.chain import DraftChain
+from specviz.core import (
+    Budget,
+    Costs,
+    DraftTree,
+    Outcome,
+    Parts,
+    RandomStreams,
+    Sampling,
+    Scores,
+    State,
+    Step,
+    Verdict,
+    open_run,
+    play,
+)
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
+from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.model.staged import StagedDrafter
 from specviz.methods import catalogue
 from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb

@@ -7,8 +7,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.zoo.text import TokenBytes
 from specviz.zoo.requirements import why_not
+from specviz.zoo.text import TokenBytes
 
 TEMPLATE = """{% for m in messages %}<|{{ m['role'] }}|>
 {{ m['content'] }}<|end|>

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Prefilled, TextEmitted, Started, Verified
 from specviz.core import Method, Sampling
-from specviz.trace.metrics import Totals
 from specviz.methods import catalogue
-from specviz.run.request import read_sampling
-from specviz.run.racing import _take_turns, race
 from specviz.run.cut_at_stop import cut_round
+from specviz.run.racing import _take_turns, race
+from specviz.run.request import read_sampling
 from specviz.run.session import Session, SessionError
+from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Prefilled, Started, TextEmitted, Verified
+from specviz.trace.metrics import Totals
 
 from .fakes import FakeKit, FakeLoaded
 

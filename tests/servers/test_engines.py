@@ -15,8 +15,8 @@ import pytest
 
 from specviz.core import Sampling
 from specviz.servers.configured import parse_server
-from specviz.servers.stream import Stream
 from specviz.servers.http_client import Bounds
+from specviz.servers.stream import Stream
 from specviz.trace.events import Checked, Finished, TextEmitted
 from specviz.zoo.registry import Server, register
 

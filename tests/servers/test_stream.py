@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from specviz.core import Sampling
+from specviz.servers.http_client import Bounds
 from specviz.servers.merge_lanes import merge_lanes
 from specviz.servers.stream import Stream
-from specviz.servers.http_client import Bounds
 from specviz.trace.events import Checked, Failed, Finished, Received
 from specviz.trace.files import Trace, check
 from specviz.trace.recorder import Recorder

@@ -9,9 +9,9 @@ import transformers
 
 from specviz.core import DraftTree
 from specviz.models import int8
-from specviz.targets.packed_pass import score_packed
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model, why_not
+from specviz.targets.packed_pass import score_packed
 
 from .rounds import random_tree
 from .tiny import CONTEXT, FAST, VOCAB, checkpoint

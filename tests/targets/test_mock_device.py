@@ -10,9 +10,9 @@ from specviz.methods import catalogue
 from specviz.targets.static_shapes import StaticModel
 
 from ..exactness.pair import Pair
+from .host_syncs import save_pair
 from .mock_device import CARD, Card
 from .tiny import VOCAB
-from .host_syncs import save_pair
 
 pytestmark = pytest.mark.far
 PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 10

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import DraftTree, State, open_run, play
 from specviz.methods.self_speculation import magicdec, quantspec, triforce
-from specviz.targets.cache_selection import SinksAndWindow, RelevantChunks, RoundedCache
+from specviz.targets.cache_selection import RelevantChunks, RoundedCache, SinksAndWindow
 
 from ..drafters.lookup.toys import check_greedy, greedy, layered, play_all
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from specviz.core import DraftTree, Verdict
 from specviz.models.weights import ModelError
 from specviz.targets.recurrent import SNAPSHOTS, RecurrentModel, RecurrentTarget

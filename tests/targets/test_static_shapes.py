@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from specviz.core import DraftTree, Verdict
 from specviz.models.cuda_graph_capture import BUCKETS
 from specviz.targets.fast import FastModel
-from specviz.targets.static_shapes import StaticModel
 from specviz.targets.slot_map import SlotMap
+from specviz.targets.static_shapes import StaticModel
 
 from .rounds import Reference, play_rounds, random_tree
 from .tiny import CONTEXT, FAST, VOCAB, checkpoint

@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from specviz.core import IID, WITHOUT_REPLACEMENT, Drafter, Parts, Policy, Sampling, State, TreeBuilder
-
-from specviz.trace.metrics import Totals, walltime_speedup
-from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Noted, Prefilled, Started, Verified, best
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Noted, Prefilled, Started, Verified, best
+from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.verifiers import TokenRejection
 
 from .records import retell

@@ -37,10 +37,9 @@ def test_a_disc_that_is_full_leaves_the_old_file(old, monkeypatch, step):
 
 @pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt(), SystemExit()])
 def test_a_block_that_fails_leaves_the_old_file(old, error):
-    with pytest.raises(type(error)):
-        with replacing(old) as temporary:
-            temporary.write_text("half")
-            raise error
+    with pytest.raises(type(error)), replacing(old) as temporary:
+        temporary.write_text("half")
+        raise error
     assert old.read_text() == "old" and len(list(old.parent.iterdir())) == 1
 
 

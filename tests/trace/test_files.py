@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specviz.trace.events import Failed, Noted
 from specviz.core import Sampling
+from specviz.run import Session, race
+from specviz.trace.events import Failed, Noted
+from specviz.trace.files import BIGGEST, Trace, TraceError
 from specviz.trace.recorder import Recorder, finite
 from specviz.trace.schema import SCHEMA
-from specviz.trace.files import BIGGEST, Trace, TraceError
-from specviz.run import Session, race
 
 from ..run.fakes import FakeLoaded
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from transformers import LlamaConfig
 
 from specviz.training.__main__ import main

@@ -8,7 +8,8 @@ from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.features import Features as FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.draft_length.adaeagle import METHOD
-from specviz.models import draft_length, eagle as eagle_models
+from specviz.models import draft_length
+from specviz.models import eagle as eagle_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import adaeagle, eagle

@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from specviz.training.warm_start import begin
 from specviz.training.job import Job, TrainingError
 from specviz.training.runner import Runner
+from specviz.training.warm_start import begin
 
 
 class Head(nn.Module):

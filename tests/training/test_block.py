@@ -9,8 +9,7 @@ from specviz.drafters.heads.masked_block import BlockChain
 from specviz.models import masked_block as network
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains
-from specviz.training import masked_block
+from specviz.training import chains, masked_block
 from specviz.training.features import Features
 from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer, LlamaConfig
 
 from specviz.core import DraftTree
+from specviz.methods import draft_kinds
 from specviz.models.exits import exits
 from specviz.targets.fast import FastModel
 from specviz.training import distillspec, draft, fastdraft, generate, s2d, tvdpp
@@ -17,7 +18,6 @@ from specviz.training.draft import DraftTrainer
 from specviz.training.files import write_tensors
 from specviz.training.generate import Answer, pack
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
-from specviz.methods import draft_kinds
 
 from ..zoo.checkpoints import write
 from .recipes import killed

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from specviz.core import Parts
+from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.falcon.drafter import BlockwiseTree
 from specviz.methods.trained_heads.fspad.drafter import FspadTree
 from specviz.methods.trained_heads.jakiro.drafter import JakiroTree
-from specviz.drafters.model.chain import DraftChain
 from specviz.models.eagle_layers import Attention
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from specviz.core import Parts, Sampling, State, open_run, play
-from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.model.chain import DraftChain
+from specviz.methods.trained_heads.kangaroo import network as kangaroo_models
 from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
 from specviz.models import eagle as eagle_models
-from specviz.methods.trained_heads.kangaroo import network as kangaroo_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import attention, chains, eagle, generate, kangaroo

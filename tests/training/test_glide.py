@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from specviz.core import Parts
-from specviz.methods.trained_heads.glide.drafter import Glide
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.glide import network as models
+from specviz.methods.trained_heads.glide.drafter import Glide
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, glide

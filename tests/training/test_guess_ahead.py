@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from specviz.methods.trained_heads.redrafter.drafter import BeamTree
 from specviz.drafters.heads.lattice import BlockLattice
-from specviz.methods.trained_heads.clover.drafter import CloverTree
-from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
-from specviz.methods.trained_heads.redrafter import network as redrafter_models
-from specviz.methods.trained_heads.clover import network as clover_models
-from specviz.methods.trained_heads.chimera import network as chimera_models
 from specviz.methods.trained_heads.blockwise import network as blockwise_models
+from specviz.methods.trained_heads.chimera import network as chimera_models
+from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
+from specviz.methods.trained_heads.clover import network as clover_models
+from specviz.methods.trained_heads.clover.drafter import CloverTree
+from specviz.methods.trained_heads.redrafter import network as redrafter_models
+from specviz.methods.trained_heads.redrafter.drafter import BeamTree
 from specviz.training import blockwise, chimera, clover, redrafter
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET

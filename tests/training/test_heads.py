@@ -13,15 +13,16 @@ import yaml
 from safetensors.torch import load_file
 
 from specviz import zoo
-from specviz.models import hydra as heads_hydra, mx
 from specviz.methods.trained_heads.medusa import network as heads_medusa
+from specviz.models import hydra as heads_hydra
+from specviz.models import mx
 from specviz.models.heads import Body
 from specviz.training import chains, drafters, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt
 from specviz.training.draft import collate
 from specviz.training.features import Features
-from specviz.training.generate import Answer, pack
 from specviz.training.files import write_tensors
+from specviz.training.generate import Answer, pack
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 from specviz.training.runner import Runner
 

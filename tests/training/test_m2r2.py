@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from specviz.core import Parts
-from specviz.methods.trained_heads.m2r2.drafter import FastExit
 from specviz.methods.trained_heads.m2r2 import network as models
+from specviz.methods.trained_heads.m2r2.drafter import FastExit
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, m2r2

@@ -8,11 +8,11 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
+from specviz.methods import head_kinds
 from specviz.training import answers, data, draft, generate, report, target
 from specviz.training.__main__ import available, main
 from specviz.training.files import write_tensors
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
-from specviz.methods import head_kinds
 
 from .conftest import SOME
 

@@ -4,11 +4,23 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from ..methods.toys import Rows, distance, probs_of
 
 from specviz.core import Sampling, State
-from specviz.trees import (RECYCLING, Shape, best, best_of_all, chosen_children, draw_one, draw_some, drawn_children, grow_shape,
-                           product, sparse)
+from specviz.trees import (
+    RECYCLING,
+    Shape,
+    best,
+    best_of_all,
+    chosen_children,
+    draw_one,
+    draw_some,
+    drawn_children,
+    grow_shape,
+    product,
+    sparse,
+)
+
+from ..methods.toys import Rows, distance, probs_of
 
 
 def test_the_recycling_template_is_the_papers():

@@ -6,6 +6,7 @@ request to anybody else.
 from __future__ import annotations
 
 import socket
+
 import pytest
 
 from specviz.ui import build_app, launch

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from specviz import zoo
-from specviz.zoo.registry import ZooError
 from specviz.ui.engine import Engine, any_model
 from specviz.ui.limits import Refused, model_key
+from specviz.zoo.registry import ZooError
 
 
 def test_a_model_is_loaded_in_a_thread_that_ends_with_it(monkeypatch):

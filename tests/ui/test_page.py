@@ -13,8 +13,8 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import lane_answers
 from specviz.ui.handlers import Handlers
 from specviz.ui.limits import RunRequest
-from specviz.ui.start_content import EXAMPLES, start_content
 from specviz.ui.picker_rows import measured
+from specviz.ui.start_content import EXAMPLES, start_content
 
 from .conftest import Server
 from .fake import CARDS, FakeBackend

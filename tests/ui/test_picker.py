@@ -5,8 +5,8 @@ import pytest
 
 from specviz.ui.cards import cards
 from specviz.ui.limits import BASELINE
-from specviz.ui.start_content import named, start_content
 from specviz.ui.picker_rows import measured
+from specviz.ui.start_content import named, start_content
 
 from .test_page import open_fields, run, shelf  # noqa: F401
 from .test_rows import rows

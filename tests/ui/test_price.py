@@ -7,11 +7,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from specviz.ui.head_script import HeadScript
-from specviz.ui.theme import STATIC
-from specviz.ui.stream import CORES, LONGEST_BEAT, LiveRun
 from specviz.ui.engine_job import BEAT
+from specviz.ui.head_script import HeadScript
 from specviz.ui.limits import RunQueue
+from specviz.ui.stream import CORES, LONGEST_BEAT, LiveRun
+from specviz.ui.theme import STATIC
 
 from .fake import FakeBackend
 from .test_page import begin, finish, state

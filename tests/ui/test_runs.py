@@ -10,7 +10,7 @@ import pytest
 
 from specviz.ui.chat import Chat
 from specviz.ui.handlers import Handlers
-from specviz.ui.page import FINISH_OUTPUTS, BEGIN_OUTPUTS
+from specviz.ui.page import BEGIN_OUTPUTS, FINISH_OUTPUTS
 
 from .fake import FakeBackend
 

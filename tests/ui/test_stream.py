@@ -11,8 +11,8 @@ import pytest
 
 from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lane_answers
-from specviz.ui.limits import BASELINE, RunRequest, RunQueue
-from specviz.ui.start_content import start_content, recorded_board
+from specviz.ui.limits import BASELINE, RunQueue, RunRequest
+from specviz.ui.start_content import recorded_board, start_content
 from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, pack
 
 from .fake import FakeBackend

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from specviz.ui.chat import Chat, lane_answers
-from specviz.ui.limits import BASELINE, RunRequest, Refused, split_model_key, is_fixed, read_request, model_key
+from specviz.ui.limits import BASELINE, Refused, RunRequest, is_fixed, model_key, read_request, split_model_key
 
 from .fake import FakeBackend
 from .test_page import SEQ, begin, finish, open_fields, pick, run, state

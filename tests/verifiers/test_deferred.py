@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
+from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.verifiers import TokenRejection
 from specviz.verifiers.deferred import DeferredAcceptance, doubt
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
+from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.verifiers import JudgeDecoding, TokenRejection
 from specviz.verifiers.step_grade import RewardGrade
 

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from specviz.core import RandomStreams, DraftTree, Sampling, Scores, State
+from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.methods import catalogue
 from specviz.verifiers import Lenient, TokenRejection, Typical
 from specviz.verifiers.drift import divergence

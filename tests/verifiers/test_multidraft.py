@@ -4,10 +4,9 @@ import math
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, Budget, RandomStreams, DraftTree, Sampling, Scores, State, TreeBuilder, IncompatibleVerifier
-from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam
-from specviz.drafters.model.multi_draft import next_gumbel
+from specviz.core import CHOSEN, IID, Budget, DraftTree, IncompatibleVerifier, RandomStreams, Sampling, Scores, State, TreeBuilder
 from specviz.drafters.combined.fusion import fuse
+from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam, next_gumbel
 from specviz.trees import HUB, drawn_children, grow_shape, hub_children, independent_children, product, top_and_one_children
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho

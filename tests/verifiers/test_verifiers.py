@@ -1,11 +1,23 @@
 """Verifiers alone: exact distribution by enumeration, golden numbers of the literature, and what they refuse."""
 import pytest
 import torch
-from ..methods.toys import distance, probs_of, round_probs, table, target_probs
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, RandomStreams, DraftTree, Sampling, Scores, State, TreeBuilder, IncompatibleVerifier
+from specviz.core import (
+    CHOSEN,
+    IID,
+    WITHOUT_REPLACEMENT,
+    DraftTree,
+    IncompatibleVerifier,
+    RandomStreams,
+    Sampling,
+    Scores,
+    State,
+    TreeBuilder,
+)
 from specviz.trees import draw_some
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
+
+from ..methods.toys import distance, probs_of, round_probs, table, target_probs
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
 ONE = Sampling(1.0)

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from specviz import ROOT
-from specviz.trace.page import gradio_parts, records_of, show, to_html, viewer_assets
-from specviz.trace.page import VIEWER as ASSETS, scripts
+from specviz.trace.page import VIEWER as ASSETS
+from specviz.trace.page import gradio_parts, records_of, scripts, show, to_html, viewer_assets
 
 from . import sample
 

@@ -11,8 +11,8 @@ import pytest
 
 from specviz import ROOT
 from specviz.trace.page import VIEWER
-from specviz.ui.cards import cards
 from specviz.ui import limits
+from specviz.ui.cards import cards
 from specviz.ui.limits import titles
 from specviz.ui.start_content import RECORDED
 from specviz.ui.theme import PANELS, STATIC

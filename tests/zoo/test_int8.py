@@ -17,8 +17,8 @@ from specviz.zoo import survey
 from specviz.zoo.backends import FORWARDS, chosen_for
 from specviz.zoo.registry import Entry, register
 
-from . import checkpoints
 from ..models import tiny
+from . import checkpoints
 
 TABLE = {"fast": ("llama",), "int8": ("llama",)}
 

@@ -22,7 +22,8 @@ from specviz.zoo.entry_checks import check, parameters
 from specviz.zoo.registry import Entry, register
 from specviz.zoo.tokenizer import open_tokenizer
 
-from .checkpoints import register as make_register, write
+from .checkpoints import register as make_register
+from .checkpoints import write
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GOOD = f"hub: org/name, revision: {COMMIT}, licence: MIT, about: A model., memory: 2"

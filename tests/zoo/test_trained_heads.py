@@ -8,20 +8,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specviz import load
-from specviz import zoo
-from specviz.methods import draft_kinds, head_kinds
-from specviz.methods import catalogue
-from specviz.models.linear import PlainLinear
 from specviz import ROOT as HERE
-from specviz.zoo.registry import ZooError, register
+from specviz import load, zoo
+from specviz.methods import catalogue, draft_kinds, head_kinds
+from specviz.models.linear import PlainLinear
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.zoo import survey
+from specviz.zoo.registry import ZooError, register
 
+from ..models import tiny
 from .checkpoints import register as tiny_pair
 from .checkpoints import write
-from ..models import tiny
 
 BY_KIND = {need[5:]: method for method in catalogue().values() for need in method.needs
            if need.startswith("head:") and "store:text" not in method.needs}  # this home has no datastore
@@ -106,7 +104,7 @@ def test_heads_that_are_not_there_or_broken(home):
 def test_a_missing_shard_is_named(home):
     folder = home / "heads/medusa"
     parts = load_file(folder / "model.safetensors")
-    names = {key: "model-00001-of-00002.safetensors" for key in parts}
+    names = dict.fromkeys(parts, "model-00001-of-00002.safetensors")
     save_file(parts, folder / "model-00001-of-00002.safetensors")
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"

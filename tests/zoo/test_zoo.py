@@ -9,20 +9,19 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from specviz import ROOT as HERE
 from specviz import load
 from specviz.core import DraftTree
-from specviz.zoo.device import physical_cores, read_device, use_cores
-from specviz.methods import catalogue
-from specviz import ROOT as HERE
-from specviz.training.job import Job
-from specviz.zoo.registry import register
-from specviz.methods import trained_parts
-from specviz.zoo.found_weights import mark
+from specviz.methods import catalogue, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.zoo.tokenizer import end_tokens
+from specviz.training.job import Job
 from specviz.zoo import ZooError, survey
+from specviz.zoo.device import physical_cores, read_device, use_cores
+from specviz.zoo.found_weights import mark
+from specviz.zoo.registry import register
 from specviz.zoo.requirements import why_not
+from specviz.zoo.tokenizer import end_tokens
 
 from .checkpoints import write
 

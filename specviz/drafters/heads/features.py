@@ -6,7 +6,8 @@ of growing a tree the head looks like a draft model: ``FeatureModel`` has its ``
 """
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -8,13 +8,27 @@ trees.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...core import (IID, Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target, TreeBuilder, select_rows, to_device,
-                     token_tensor)
+from ...core import (
+    IID,
+    Budget,
+    Drafter,
+    DraftTree,
+    Entry,
+    Outcome,
+    Scores,
+    State,
+    Target,
+    TreeBuilder,
+    select_rows,
+    to_device,
+    token_tensor,
+)
 from ...trees import Shape, best, draw_one
 
 SAID = 4  # most probable tokens of a guess that are noted

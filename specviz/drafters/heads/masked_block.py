@@ -12,8 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import (IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never_stop, read, select_rows,
-                     token_tensor)
+from ...core import (
+    IID,
+    Budget,
+    Drafter,
+    DraftTree,
+    Outcome,
+    Scores,
+    State,
+    Step,
+    Target,
+    TreeBuilder,
+    never_stop,
+    read,
+    select_rows,
+    token_tensor,
+)
 from ...trees import best, draw_one
 from ..model.chain import belief
 from .features import common

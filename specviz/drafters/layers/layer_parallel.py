@@ -1,7 +1,7 @@
 """Draft with layers that run in parallel (EasySpec, Wu et al. 2502.02493)."""
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 from ...core import Budget, Drafter, DraftTree, Scores, State, Target
 

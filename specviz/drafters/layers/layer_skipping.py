@@ -8,11 +8,11 @@ equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: few
 from __future__ import annotations
 
 import random
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 
-from ...core import IID, Budget, Drafter, DraftTree, Outcome, Scores, State, Step, DraftSteps, Target, TreeBuilder, never_stop
+from ...core import IID, Budget, Drafter, DraftSteps, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never_stop
 from ...indexes.earlier_answers import Memory
 from ...trees import Scorer, chosen_children, draw_one, drawn_children
 from ..model.chain import DraftChain, belief

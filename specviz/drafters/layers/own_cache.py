@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import Budget, State, DraftSteps
+from ...core import Budget, DraftSteps, State
 from ..model.chain import DraftChain
 
 

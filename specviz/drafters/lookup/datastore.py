@@ -7,10 +7,10 @@ the most frequent prefixes and is verified like any other.
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
-from .counted_suffixes import PastAnswers, walk
-from .copying import SuffixCopy, copy_chain
 from ...indexes.earlier_answers import Memory
 from ...indexes.store import Store
+from .copying import SuffixCopy, copy_chain
+from .counted_suffixes import PastAnswers, walk
 
 
 class StoreTree(Drafter):

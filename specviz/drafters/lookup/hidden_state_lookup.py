@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
+from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...indexes.suffix_automaton import GramIndex
 
 MOST = 4096  # most recent positions of a token that are compared

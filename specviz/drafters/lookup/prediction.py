@@ -3,7 +3,8 @@ for realignment after a difference is not public; the rule here is this project'
 """
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
 from .copying import copy_chain

@@ -6,8 +6,8 @@ copy its continuation. transformers scans the context; here hash tables of all n
 from __future__ import annotations
 
 from ...core import Budget, State, TreeBuilder
-from .copying import Following, copy_chain
 from ...indexes.suffix_automaton import Grams
+from .copying import Following, copy_chain
 
 
 class PromptLookup(Following):

@@ -6,8 +6,8 @@ fixed tree.
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
-from ...trees import Shape, best
 from ...indexes.earlier_answers import Memory
+from ...trees import Shape, best
 
 SHOWN = 12  # table rows recorded per round
 

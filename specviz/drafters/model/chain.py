@@ -9,9 +9,26 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...core import (IID, Budget, Drafter, DraftSteps, DraftTree, Scores, State, Step, StopBelowProbability, Target, TreeBuilder,
-                     UnbatchedCall, check_distributions, never_stop, read, run_alone, token_tensor)
-from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, with_temperature, one_hot
+from ...core import (
+    IID,
+    Budget,
+    Drafter,
+    DraftSteps,
+    DraftTree,
+    Scores,
+    State,
+    Step,
+    StopBelowProbability,
+    Target,
+    TreeBuilder,
+    UnbatchedCall,
+    check_distributions,
+    never_stop,
+    read,
+    run_alone,
+    token_tensor,
+)
+from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, one_hot, with_temperature
 from ...trees.growth import Children
 
 

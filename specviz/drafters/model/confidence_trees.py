@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, token_tensor, numbers, read, to_device
-from ...trees import DeviceTree, Scorer, best, best_of_all, with_temperature, pick
+from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, numbers, read, to_device, token_tensor
+from ...trees import DeviceTree, Scorer, best, best_of_all, pick, with_temperature
 from .chain import ModelDrafter
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ...core import Budget, Outcome, State, Step, DraftSteps, select_rows
+from ...core import Budget, DraftSteps, Outcome, State, Step, select_rows
 from .chain import DraftChain
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Sequence
 
 from torch import Tensor
 
-from ...core import Budget, Scores, State, Step, DraftSteps, Target
+from ...core import Budget, DraftSteps, Scores, State, Step, Target
 from .chain import DraftChain
 
 HEAD = 16  # first tokens of the prompt, which hold the opening of the chat template

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import (WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, Parts, Scores, State, Target, TreeBuilder, open_run,
-                     play)
+from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, Parts, Scores, State, Target, TreeBuilder, open_run, play
 from ...trees import Scorer, Shape, best, chosen_children, draw_some, drawn_children
 
 

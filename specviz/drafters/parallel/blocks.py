@@ -10,10 +10,10 @@ import random
 
 from torch import Tensor
 
-from ...core import IID, Budget, DraftTree, Drafter, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
+from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
+from ...indexes.suffix_automaton import Grams
 from ...trees import Shape, best, draw_one
 from ..combined.fusion import join
-from ...indexes.suffix_automaton import Grams
 
 
 class BlockJacobi(Drafter):

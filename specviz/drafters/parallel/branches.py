@@ -6,7 +6,7 @@ in its prompt and removes it afterwards; here the list is started for the model 
 """
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 from ...trees import draw_one

@@ -6,9 +6,10 @@ tokenizer is anything with ``__call__(token) -> bytes`` (a control token's are i
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Scores, State, DraftSteps, Target, TreeBuilder
+from ...core import IID, Budget, Drafter, DraftSteps, DraftTree, Scores, State, Target, TreeBuilder
 from ...trees import Scorer
-from .bridge import Bridge, DraftTokenization, IntersectionModel
 from ..model.chain import DraftChain
+from .bridge import Bridge, DraftTokenization, IntersectionModel
 
 
 class StringMatch(Drafter):

@@ -24,6 +24,7 @@ METHOD = Method(
     summary="Large and small model decide each token together, by the difference of their logits. "
             "Approximate as seen from the target alone, and exact for that of the two together: speculation does not change it.",
     exactness="approximate",
+    unchecked="removes tokens by its mixture before the grammar is asked, and may leave none",
     knobs=(
         Knob("beta", 0.5, 0.0, 3.0, "0 is the small model, 1 the target; above 1 what only the small model likes counts against a token"),
         Knob("alpha", 0.1, 0.001, 1.0, "tokens with less than this share of the target's best probability are out"),

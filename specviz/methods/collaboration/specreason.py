@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
 
+
 def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
     from ...drafters.model.chain import DraftChain
     from ...loops import Stepwise

@@ -16,8 +16,8 @@ def lengths(kit, count: int, shortest: int):
 
 def configurations(kit, count: int, shortest: int):
     """Few rows and no draft model at first, many rows last. All share one draft model: each syncs it before it writes."""
-    from ...drafters.model.chain import DraftChain, DraftShape
     from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...drafters.model.chain import DraftChain, DraftShape
     from ...trees import sparse
 
     model, lookup = kit.open("draft"), PromptLookup(3)

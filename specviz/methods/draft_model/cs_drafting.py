@@ -7,9 +7,9 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, first: int, tail: int, inner: int, ngram: int) -> Parts:
+    from ...drafters.combined.cascade import Cascade
     from ...drafters.lookup.copying import NgramDraft
     from ...drafters.model.staged import StagedDrafter
-    from ...drafters.combined.cascade import Cascade
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

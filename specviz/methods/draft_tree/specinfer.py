@@ -11,8 +11,8 @@ DRAFTS = ("draft", "wide", "deep")
 
 
 def build(kit, width: int, split: int, depth: int, models: int) -> Parts:
-    from ...drafters.model.chain import DraftShape
     from ...drafters.combined.fusion import Fused
+    from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
     from ...trees import independent_children, product
     from ...verifiers import MultiStep

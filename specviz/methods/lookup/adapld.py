@@ -7,9 +7,9 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, length: int, ngram: int, least: int, branches: int, likeness: float, nodes: int) -> Parts:
-    from ...drafters.lookup.hidden_state_lookup import DenseCopy
-    from ...drafters.lookup.branched_copy import BranchedCopy
     from ...drafters.combined.fusion import Preferred
+    from ...drafters.lookup.branched_copy import BranchedCopy
+    from ...drafters.lookup.hidden_state_lookup import DenseCopy
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

@@ -3,13 +3,13 @@
 """
 from __future__ import annotations
 
-from ...core import StopBelowProbability, Budget, Knob, Method, Parts
+from ...core import Budget, Knob, Method, Parts, StopBelowProbability
 
 
 def build(kit, gram: int, block: int, gamma: int, least: float) -> Parts:
-    from ...drafters.model.chain import DraftChain
-    from ...drafters.lookup.copying import GramCopy
     from ...drafters.combined.fusion import Limited, Preferred
+    from ...drafters.lookup.copying import GramCopy
+    from ...drafters.model.chain import DraftChain
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

@@ -8,8 +8,8 @@ from . import CAUTION
 
 
 def build(kit, length: int, neighbours: int, least: float, caution: float) -> Parts:
-    from ...drafters.lookup.hidden_state_datastore import StoreStates
     from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.hidden_state_datastore import StoreStates
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

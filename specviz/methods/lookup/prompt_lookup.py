@@ -8,8 +8,8 @@ from . import CAUTION
 
 
 def build(kit, gamma: int, ngram: int, occurrence: str, caution: float) -> Parts:
-    from ...drafters.lookup.prompt_lookup import PromptLookup
     from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.prompt_lookup import PromptLookup
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

@@ -8,8 +8,8 @@ from ...core import Knob, Method, Parts
 
 def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: int) -> Parts:
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
-    from ...indexes.earlier_answers import memory_of
     from ...drafters.lookup.rasd import PrunedUnion
+    from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...trees import sparse
     from ...verifiers import TokenRejection

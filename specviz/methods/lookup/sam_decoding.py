@@ -8,10 +8,10 @@ from . import CAUTION
 
 
 def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: int, caution: float) -> Parts:
-    from ...drafters.lookup.token_recycling import Recycling
-    from ...drafters.lookup.copying import SuffixCopy
     from ...drafters.combined.fusion import Preferred
+    from ...drafters.lookup.copying import SuffixCopy
     from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.token_recycling import Recycling
     from ...policies import Fixed
     from ...trees import sparse
     from ...verifiers import TokenRejection

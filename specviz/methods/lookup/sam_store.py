@@ -10,8 +10,8 @@ from . import CAUTION
 
 def build(kit, gamma: int, least: int, bias: int, stretch: float, caution: float) -> Parts:
     from ...drafters.lookup.cost_gate import with_cost_gate
-    from ...indexes.earlier_answers import memory_of
     from ...drafters.lookup.datastore import LongerMatch
+    from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

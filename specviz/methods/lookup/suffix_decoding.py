@@ -8,8 +8,8 @@ from . import CAUTION
 
 
 def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int, caution: float) -> Parts:
-    from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...verifiers import TokenRejection

@@ -3,13 +3,13 @@ repetition of this text or of an earlier answer; then what followed there is dra
 """
 from __future__ import annotations
 
-from ...core import StopBelowProbability, Budget, Knob, Method, Parts
+from ...core import Budget, Knob, Method, Parts, StopBelowProbability
 
 
 def build(kit, match: int, copied: int, factor: float, gamma: int, least: float) -> Parts:
+    from ...drafters.combined.fusion import Overridden
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...drafters.model.chain import DraftChain
-    from ...drafters.combined.fusion import Overridden
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...verifiers import TokenRejection

@@ -7,11 +7,11 @@ from ...core import Budget, Knob, Method, Parts
 
 
 def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, nodes: int, width: int, gain: float) -> Parts:
+    from ...drafters.combined.fusion import Overridden
     from ...drafters.heads.features import Features
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...drafters.model.chain import DraftShape
     from ...drafters.model.confidence_trees import ConfidentTree
-    from ...drafters.combined.fusion import Overridden
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...trees import sparse

@@ -7,10 +7,10 @@ from ...core import Budget, Knob, Method, Parts
 
 
 def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -> Parts:
+    from ...drafters.combined.fusion import Overridden
     from ...drafters.heads.last_state import MedusaTree
     from ...drafters.heads.shapes import shape_of
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
-    from ...drafters.combined.fusion import Overridden
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...verifiers import TokenRejection

@@ -22,6 +22,7 @@ METHOD = Method(
     paper="Yu 2025, arXiv 2503.20533",
     summary="Makes an outline first and then writes all of its points at once, each without knowing what the others say.",
     exactness="approximate",
+    unchecked="writes an outline and branches that the target has not checked as one text",
     knobs=(
         Knob("branches", 3, 2, 8, "points of the outline, written at the same time"),
         Knob("title", 12, 2, 32, "most tokens of a point's title"),

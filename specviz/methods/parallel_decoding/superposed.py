@@ -22,6 +22,7 @@ METHOD = Method(
     paper="Shen et al. 2024, arXiv 2405.18400",
     summary="Thinks of several continuations at once, as one blurred thought, and writes down the most probable of them.",
     exactness="approximate",
+    unchecked="writes drafts that the target has not checked",
     knobs=(
         Knob("drafts", 3, 1, 8, "continuations kept (k); with one of them and blend 0 it is plain greedy decoding"),
         Knob("length", 10, 1, 20, "tokens before the best one is written; beyond ten they drift apart"),

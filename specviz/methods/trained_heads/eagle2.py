@@ -8,8 +8,8 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
-    from ...drafters.model.confidence_trees import ConfidentTree
     from ...drafters.heads.features import Features
+    from ...drafters.model.confidence_trees import ConfidentTree
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 import pytest
 
 from specviz.core import Budget, Drafter, DraftTree, State
-from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.combined.cascade import Cascade
 from specviz.drafters.combined.fusion import Overridden
+from specviz.drafters.model.chain import DraftChain
 from specviz.methods.draft_model import cs_drafting
 from specviz.methods.lookup import suffix_or_draft
 
-from ..lookup.toys import check_greedy, check_distribution, kit, play_all
+from ..lookup.toys import check_distribution, check_greedy, kit, play_all
 
 
 class Counts(Drafter):

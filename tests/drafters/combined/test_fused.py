@@ -9,13 +9,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, StopBelowProbability, Budget, Drafter, DraftTree, Parts, State, TreeBuilder
-from specviz.drafters.model.chain import DraftChain
+from specviz.core import (
+    CHOSEN,
+    IID,
+    WITHOUT_REPLACEMENT,
+    Budget,
+    Drafter,
+    DraftTree,
+    Parts,
+    State,
+    StopBelowProbability,
+    TreeBuilder,
+)
 from specviz.drafters.combined.fusion import Fused, Limited, Preferred, fuse, join
+from specviz.drafters.model.chain import DraftChain
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 
-from ..lookup.toys import check_distribution, distance, joint, kit, probs_of, play_all, FREE
+from ..lookup.toys import FREE, check_distribution, distance, joint, kit, play_all, probs_of
 
 
 def some_tree(seed, vocab=4):

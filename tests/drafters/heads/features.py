@@ -6,8 +6,8 @@ import json
 import torch
 from safetensors.torch import save_file
 
-from specviz.models import eagle
 from specviz.methods.trained_heads.kangaroo import network as kangaroo
+from specviz.models import eagle
 from specviz.models.heads import Body
 
 BODY = Body("toy", 16, 40, 4, torch.device("cpu"), torch.float64)

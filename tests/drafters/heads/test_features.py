@@ -6,8 +6,8 @@ import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, DraftTree, Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.features import FeatureModel
-from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
 from specviz.methods import catalogue
+from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
 from specviz.targets.tiny import TinyTarget
 from specviz.verifiers import TokenRejection
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from specviz.core import Sampling, State, open_run, play
+from specviz.methods import catalogue
 from specviz.methods.trained_heads.fr_spec import drafter as frequent
 from specviz.methods.trained_heads.fr_spec.drafter import ReducedHead, most_frequent
-from specviz.methods import catalogue
 from specviz.models import linear
 from specviz.targets.tiny import TinyTarget
 

@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 from specviz.core import Budget, Outcome, Sampling, State, Verdict
 from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, everywhere
-from specviz.methods.trained_heads.ppd.drafter import prompt_trees
 from specviz.drafters.heads.shapes import calibrated
+from specviz.methods.trained_heads.ppd.drafter import prompt_trees
 from specviz.models import in_target
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError

@@ -6,12 +6,12 @@ import random
 import pytest
 
 from specviz.core import Budget, Sampling, State, open_run
-from specviz.drafters.layers.layer_skipping import SkippedLayers, spread
 from specviz.drafters.layers.layer_search import LayerSearch
+from specviz.drafters.layers.layer_skipping import SkippedLayers, spread
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods.self_speculation import layer_skipping_decoder, layerskip, swift, unified_layer_skipping
 
-from ..lookup.toys import FREE, check_greedy, check_distribution, greedy, layered, play_all, play_loop
+from ..lookup.toys import FREE, check_distribution, check_greedy, greedy, layered, play_all, play_loop
 
 SKIP, SWIFT, ULS, LSD = layerskip.METHOD, swift.METHOD, unified_layer_skipping.METHOD, layer_skipping_decoder.METHOD
 PROMPTS = ([1], [1, 0, 0, 1, 1, 0, 0])

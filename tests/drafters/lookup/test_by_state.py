@@ -14,7 +14,7 @@ from specviz.targets.tiny import TinyTarget
 from specviz.training.datastore import make_store, save
 from specviz.training.dense_store import with_states
 
-from .toys import check_greedy, check_distribution, greedy, kit
+from .toys import check_distribution, check_greedy, greedy, kit
 
 
 @pytest.mark.parametrize("prompt", [[1], [3, 7, 1, 1, 3, 7, 2, 3, 7]])

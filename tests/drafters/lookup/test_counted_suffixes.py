@@ -13,7 +13,7 @@ from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.suffix_automaton import SuffixAutomaton
 from specviz.methods.lookup import suffix_decoding
 
-from .toys import check_greedy, check_distribution, kit, play_all
+from .toys import check_distribution, check_greedy, kit, play_all
 
 
 def count(texts, part):

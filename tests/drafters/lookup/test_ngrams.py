@@ -6,10 +6,10 @@ import random
 import torch
 
 from specviz.core import Budget, Outcome, Scores, State, Verdict
-from specviz.drafters.lookup.trie_lookahead import TrieLookahead
-from specviz.drafters.lookup.ngram_map import NgramMap, NgramPool
-from specviz.drafters.lookup.logit_successors import NextNext
 from specviz.drafters.lookup.branched_copy import BranchedCopy
+from specviz.drafters.lookup.logit_successors import NextNext
+from specviz.drafters.lookup.ngram_map import NgramMap, NgramPool
+from specviz.drafters.lookup.trie_lookahead import TrieLookahead
 from specviz.indexes.branch_trie import BranchTrie, grow
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.hash_pool import HashPool

@@ -7,7 +7,7 @@ from specviz.core import Budget, State
 from specviz.drafters.lookup.copying import GramCopy, NgramDraft, SuffixCopy
 from specviz.methods.lookup import anpd, copy_or_draft, copyspec, sam_decoding
 
-from .toys import check_greedy, check_distribution, kit, play_all
+from .toys import check_distribution, check_greedy, kit, play_all
 
 METHODS = [
     (anpd.METHOD, {}), (anpd.METHOD, {"least": 3, "gamma": 3}), (copyspec.METHOD, {}),

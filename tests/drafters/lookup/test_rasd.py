@@ -7,7 +7,7 @@ from specviz.core import DraftTree, TreeBuilder
 from specviz.drafters.lookup.rasd import prune
 from specviz.methods.lookup import rasd
 
-from .toys import check_greedy, check_distribution, kit, play_all
+from .toys import check_distribution, check_greedy, kit, play_all
 
 
 def test_prune():

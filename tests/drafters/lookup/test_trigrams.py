@@ -14,7 +14,7 @@ from specviz.indexes.suffix_array import PART
 from specviz.indexes.trigrams import Trigrams
 from specviz.methods.lookup import aded
 
-from .toys import check_greedy, check_distribution, kit, play_all
+from .toys import check_distribution, check_greedy, kit, play_all
 
 
 def started(tokens, **settings):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
-from specviz.core import Clock, RandomStreams, DraftTree, Sampling, State, open_run, play
+from specviz.core import Clock, DraftTree, RandomStreams, Sampling, State, open_run, play
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
 

@@ -3,19 +3,20 @@ import random
 
 import pytest
 import torch
-from ...methods.toys import Rows, kit
 
-from specviz.core import Budget, RandomStreams, Parts, Sampling, State, Step, open_run, play
+from specviz.core import Budget, Parts, RandomStreams, Sampling, State, Step, open_run, play
+from specviz.drafters.lookup.prompt_lookup import PromptLookup
+from specviz.drafters.lookup.token_recycling import Recycling
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.drafters.parallel.lookahead import Lookahead
-from specviz.drafters.lookup.prompt_lookup import PromptLookup
-from specviz.drafters.lookup.token_recycling import Recycling
 from specviz.indexes.suffix_automaton import Grams
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import RECYCLING
 from specviz.verifiers import TokenRejection
+
+from ...methods.toys import Rows, kit
 
 
 def naive_match(tokens, longest, latest):

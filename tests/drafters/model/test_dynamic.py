@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from specviz.core import Budget, Costs, RandomStreams, Outcome, Sampling, Scores, State, Verdict
+from specviz.core import Budget, Costs, Outcome, RandomStreams, Sampling, Scores, State, Verdict
 from specviz.drafters.model.chain import DraftShape
 from specviz.drafters.model.confidence_trees import ConfidentTree, GreedyTree
 from specviz.drafters.model.sequoia import SequoiaTree

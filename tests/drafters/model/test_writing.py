@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from specviz.core import UnbatchedCall, StopBelowProbability, Budget, RandomStreams, DraftTree, Sampling, State, Step
+from specviz.core import Budget, DraftTree, RandomStreams, Sampling, State, Step, StopBelowProbability, UnbatchedCall
 from specviz.drafters.model.chain import DraftChain, StateChain
 from specviz.targets.fast import FastModel, FastTarget
 

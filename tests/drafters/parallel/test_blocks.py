@@ -14,7 +14,7 @@ from specviz.policies import Fixed
 from specviz.trees import MEDUSA, product
 from specviz.verifiers import TokenRejection
 
-from ..lookup.toys import FREE, check_greedy, check_distribution, distance, greedy, joint, kit, probs_of, play_all
+from ..lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
 
 GS, SJD, TR, LUD, FAST = (m.METHOD for m in (gauss_seidel_jacobi, speculative_jacobi, tr_jacobi, lexical_units, fastcot))
 GREEDY = Sampling()

@@ -6,21 +6,20 @@ import math
 import pytest
 import torch
 
-from specviz.core import Budget, RandomStreams, DraftTree, Scores, State
-
-from specviz.trace.metrics import Totals
-from specviz.trace.events import Noted, Verified
+from specviz.core import Budget, DraftTree, RandomStreams, Scores, State
 from specviz.drafters.layers.layer_skipping import fading, spread
 from specviz.drafters.model.chain import DraftChain
-from specviz.drafters.parallel.superposed import UNKNOWN, WEIGHTS, Superposed
 from specviz.drafters.model.short_context import HEAD, ShortContext, pieces
-from specviz.methods.self_speculation import layer_skipping_decoder, skipdecode
-from specviz.methods.parallel_decoding import parallel_branches, superposed
+from specviz.drafters.parallel.superposed import UNKNOWN, WEIGHTS, Superposed
 from specviz.methods.lookup import rapid
+from specviz.methods.parallel_decoding import parallel_branches, superposed
+from specviz.methods.self_speculation import layer_skipping_decoder, skipdecode
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.trace.events import Noted, Verified
+from specviz.trace.metrics import Totals
 from specviz.verifiers.rapid import RapidVerification
 
-from ..lookup.toys import FREE, check_greedy, check_distribution, greedy, kit, probs_of, layered, play_all, play_loop
+from ..lookup.toys import FREE, check_distribution, check_greedy, greedy, kit, layered, play_all, play_loop, probs_of
 
 RAPID, SKIP, COMB, BLUR, BRANCH = (m.METHOD for m in (rapid, skipdecode, layer_skipping_decoder, superposed, parallel_branches))
 LONG = [3, 1, 4, 1, 5, 9, 2, 6] * 9

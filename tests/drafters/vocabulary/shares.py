@@ -10,8 +10,8 @@ import time
 import torch
 
 from specviz import load
-from specviz.evidence.certificate import encode
 from specviz.core import Clock, Sampling, State, open_run, play
+from specviz.evidence.certificate import encode
 from specviz.methods import catalogue
 from specviz.targets import base
 

@@ -11,16 +11,16 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz import load
 from specviz.core import Budget, Sampling, State, open_run, play
-from specviz.drafters.vocabulary.bridge import Bridge, DraftTokenization, IntersectionModel, whole_characters
 from specviz.drafters.vocabulary import chains as bridge_chains
-from specviz.drafters.vocabulary.chains import Intersection, TwoTokenProposal, StringMatch, StringRejection, spread
+from specviz.drafters.vocabulary.bridge import Bridge, DraftTokenization, IntersectionModel, whole_characters
+from specviz.drafters.vocabulary.chains import Intersection, StringMatch, StringRejection, TwoTokenProposal, spread
 from specviz.methods import catalogue
-from specviz.zoo.other_vocabulary import TokenizerBytes
 from specviz.run.session import Session, SessionError
-from specviz.zoo.text import TokenBytes
 from specviz.training import tokenizer
 from specviz.training.data import Row
 from specviz.verifiers import TokenRejection
+from specviz.zoo.other_vocabulary import TokenizerBytes
+from specviz.zoo.text import TokenBytes
 
 from ...exactness.rounds import World
 from ...methods.toys import Rows, distance, round_probs, target_probs

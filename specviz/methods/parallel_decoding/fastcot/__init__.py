@@ -22,6 +22,7 @@ METHOD = Method(
     paper="Zhang et al. 2023, arXiv 2311.08263",
     summary="Thinks exactly for a while, then takes a rough glance at the rest of its thought instead of writing it out.",
     exactness="approximate",
+    unchecked="keeps one window of guesses that the target has not checked",
     knobs=(
         Knob("window", 8, 1, 40, "places guessed ahead, and taken over by the glance"),
         Knob("rounds", 24, 1, 1000, "passes before the glance"),

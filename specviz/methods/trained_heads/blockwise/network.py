@@ -7,8 +7,9 @@ here the target stays as it is, which keeps its text, and the heads are those af
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

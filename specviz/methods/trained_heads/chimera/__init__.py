@@ -4,14 +4,15 @@ a step (Zeng et al. 2402.15758). The tree is chosen and not drawn, so the check 
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
-from ....core.note_kind import IDS as NOTE_IDS, note
+from ....core.note_kind import IDS as NOTE_IDS
+from ....core.note_kind import note
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
     from ....drafters.heads.shapes import shape_of
-    from .drafter import ChimeraTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import ChimeraTree
 
     heads = kit.head("chimera")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)

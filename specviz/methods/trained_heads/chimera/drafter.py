@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ....core import Budget, DraftTree, Scores, State, Target
-from ....models.row_cache import RowCache
 from ....drafters.heads.last_state import HydraTree
+from ....models.row_cache import RowCache
 
 
 class TextRows:

@@ -11,9 +11,10 @@ target's output matrix; an untrained one adds state and o, as the authors' does.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

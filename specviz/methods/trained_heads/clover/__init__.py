@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
-from ....core.note_kind import IDS as NOTE_IDS, note
+from ....core.note_kind import IDS as NOTE_IDS
+from ....core.note_kind import note
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
-    from .drafter import CloverTree
     from ....drafters.heads.shapes import shape_of
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import CloverTree
 
     heads = kit.head("clover")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)

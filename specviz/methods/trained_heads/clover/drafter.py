@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ....core import Budget, DraftTree, Scores, State, Target, token_tensor
-from ....trees import Shape
 from ....drafters.heads.last_state import HydraTree
+from ....trees import Shape
 
 
 class CloverTree(HydraTree):

@@ -9,8 +9,9 @@ head is the cosine between query and key, as in Clover-2, whose code is public. 
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

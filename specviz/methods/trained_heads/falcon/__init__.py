@@ -8,9 +8,9 @@ from ....core.note_kind import note
 
 
 def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
-    from .drafter import BlockwiseTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import BlockwiseTree
 
     return Parts(BlockwiseTree(kit.head("falcon"), top_k), Fixed(depth, top_k, nodes), TokenRejection())
 

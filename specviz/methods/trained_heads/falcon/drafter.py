@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, TreeBuilder, select_rows
-from ....trees import best
+from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ....drafters.heads.features import FeatureModel
+from ....trees import best
 
 
 class BlockModel(FeatureModel):

@@ -5,15 +5,16 @@ all tokens, so nothing changes but what is drafted.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
-from ....core.note_kind import IDS as NOTE_IDS, note
+from ....core.note_kind import IDS as NOTE_IDS
+from ....core.note_kind import note
 
 
 def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
     from ....drafters.heads.features import Features
-    from .drafter import FrequentTokens, most_frequent
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import FrequentTokens, most_frequent
 
     head = kit.head("eagle")
     tokens = most_frequent(kit.open_store("text").array.tokens, kit.vocab, vocabulary)

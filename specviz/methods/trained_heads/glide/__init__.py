@@ -8,10 +8,10 @@ from ....core.note_kind import note
 
 
 def build(kit, drafts: str, gamma: int, width: int, nodes: int) -> Parts:
-    from .drafter import CapeChain, Glide
     from ....drafters.model.chain import DraftChain
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import CapeChain, Glide
 
     grow = CapeChain if drafts == "with candidates" else DraftChain
     return Parts(Glide(kit.head("glide"), grow), Fixed(gamma, width, nodes), TokenRejection())

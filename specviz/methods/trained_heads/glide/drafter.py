@@ -2,14 +2,15 @@
 2402.02082)."""
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, common
-from ....trees import Scorer, best
 from ....drafters.model.chain import ModelDrafter
+from ....trees import Scorer, best
 
 WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this probability of the most probable token, so many candidates
 

@@ -9,9 +9,10 @@ weights of it were published; the names are ours.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

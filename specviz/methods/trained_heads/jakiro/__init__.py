@@ -9,10 +9,10 @@ from ....core.note_kind import note
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
-    from .drafter import JakiroTree
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import JakiroTree
 
     drafter = JakiroTree(kit.head("jakiro"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())

@@ -7,9 +7,9 @@ from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
-    from .drafter import ExitAdapter
     from ....policies import Confidence
     from ....verifiers import TokenRejection
+    from .drafter import ExitAdapter
 
     return Parts(ExitAdapter(kit.head("kangaroo")), Confidence(gamma, threshold, learn=False), TokenRejection())
 

@@ -11,9 +11,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import IID, Budget, DraftTree, Drafter, Outcome, Scores, State, Step, Target, TreeBuilder, common, never_stop, select_rows
-from ....trees import draw_one
+from ....core import (
+    IID,
+    Budget,
+    Drafter,
+    DraftTree,
+    Outcome,
+    Scores,
+    State,
+    Step,
+    Target,
+    TreeBuilder,
+    common,
+    never_stop,
+    select_rows,
+)
 from ....drafters.model.chain import belief
+from ....trees import draw_one
 
 
 class ExitAdapter(Drafter):

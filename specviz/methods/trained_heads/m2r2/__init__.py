@@ -8,9 +8,9 @@ from ....core.note_kind import note
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
-    from .drafter import FastExit
     from ....policies import Confidence
     from ....verifiers import TokenRejection
+    from .drafter import FastExit
 
     return Parts(FastExit(kit.head("m2r2")), Confidence(gamma, threshold, learn=False), TokenRejection())
 

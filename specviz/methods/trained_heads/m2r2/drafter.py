@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ....core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
-from ....trees import draw_one
 from ....drafters.model.chain import belief
+from ....trees import draw_one
 
 
 class FastExit(Drafter):

@@ -10,8 +10,9 @@ How many heads there are is read from the names: published configs are sometimes
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

@@ -7,9 +7,9 @@ from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
-    from .drafter import OnePassFeatures
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import OnePassFeatures
 
     return Parts(OnePassFeatures(kit.head("peagle")), Fixed(gamma), TokenRejection())
 

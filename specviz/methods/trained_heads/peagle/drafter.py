@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, DraftTree, Drafter, Outcome, Scores, State, Target, select_rows
-from ....drafters.model.chain import draw_independent
+from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, select_rows
 from ....drafters.heads.features import FeatureModel
+from ....drafters.model.chain import draw_independent
 
 
 class OnePass(FeatureModel):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from functools import lru_cache
 
-from ....trees import Shape
 from ....drafters.heads.shapes import calibrated
+from ....trees import Shape
 
 SWEEPS = 24
 USUAL = tuple(0.5 * 0.4**rank for rank in range(10))  # how often each rank is right where nothing was counted

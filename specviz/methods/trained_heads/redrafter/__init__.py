@@ -5,13 +5,14 @@ temperature.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
-from ....core.note_kind import IDS as NOTE_IDS, note
+from ....core.note_kind import IDS as NOTE_IDS
+from ....core.note_kind import note
 
 
 def build(kit, beams: int, depth: int) -> Parts:
-    from .drafter import BeamTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
+    from .drafter import BeamTree
 
     return Parts(BeamTree(kit.head("redrafter"), beams), Fixed(depth, beams, beams * depth), TokenRejection())
 

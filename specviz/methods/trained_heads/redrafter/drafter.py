@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ....core import Budget, DraftTree, State, token_tensor
-from ....trees.draws import best_of_all
 from ....drafters.heads.last_state import LastState
 from ....drafters.heads.recurrent import merged_paths
+from ....trees.draws import best_of_all
 
 FEW = 50  # most probable tokens of a step that beams may take, as the authors have it
 
