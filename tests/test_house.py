@@ -11,6 +11,7 @@ import tomllib
 import grimp
 
 from specviz import ASSETS, ROOT
+from specviz.evidence.error_list import sites
 
 MODULES = sorted((ROOT / "specviz").rglob("*.py"))
 SCRIPTS = sorted([*ASSETS.glob("viewer/**/*.js"), *ASSETS.glob("panels/**/*.js"), *(ROOT / "specviz" / "ui" / "static").glob("*.js")])
@@ -59,6 +60,12 @@ def test_no_function_is_long_or_complex():
     found = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", "--select", "C901", "--output-format", "concise",
                             "--config", f"lint.mccabe.max-complexity={COMPLEXITY}", str(ROOT / "specviz")], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout
+
+
+def test_every_error_of_the_engine_has_an_identifier():
+    found = sites()
+    assert len(found) > 400 and len({site.error for site in found}) > 10
+    assert not [site for site in found if site.code is not None and not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", site.code)]
 
 
 def test_the_words_are_the_field_s():

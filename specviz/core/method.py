@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .errors import InvalidUse
 from .note_kind import Note
 from .note_kinds import register_notes
 from .parts import Parts, Target
@@ -46,11 +47,11 @@ class Knob:
             return self.default
         if self.choices:
             if str(value) not in self.choices:
-                raise ValueError(f"{self.name} must be one of {', '.join(self.choices)}, not {value!r}")
+                raise InvalidUse(f"{self.name} must be one of {', '.join(self.choices)}, not {value!r}", "knob.choice")
             return str(value)
         if isinstance(self.default, bool):
             if str(value).lower() not in ("true", "false", "1", "0"):
-                raise ValueError(f"{self.name} must be true or false, not {value!r}")
+                raise InvalidUse(f"{self.name} must be true or false, not {value!r}", "knob.flag")
             return str(value).lower() in ("true", "1")
         try:
             number = float(value)
@@ -60,9 +61,9 @@ class Knob:
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if isinstance(self.default, int) else "a number"
-            raise ValueError(f"{self.name} must be {kind}, not {value!r}") from None
+            raise InvalidUse(f"{self.name} must be {kind}, not {value!r}", "knob.kind") from None
         if not self.low <= number <= self.high:
-            raise ValueError(f"{self.name} must lie between {self.low} and {self.high}, not {value}")
+            raise InvalidUse(f"{self.name} must lie between {self.low} and {self.high}, not {value}", "knob.range")
         return int(number) if isinstance(self.default, int) else number
 
 
@@ -158,9 +159,9 @@ class Method:
     def __post_init__(self):
         register_notes(self.notes)
         if self.exactness not in EXACTNESS:
-            raise ValueError(f"exactness of {self.key} must be one of {EXACTNESS}")
+            raise InvalidUse(f"exactness of {self.key} must be one of {EXACTNESS}", "method.exactness")
         if self.compared not in COMPARED:
-            raise ValueError(f"compared of {self.key} must be one of {COMPARED}")
+            raise InvalidUse(f"compared of {self.key} must be one of {COMPARED}", "method.compared")
         self.read_knobs(self.published)
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -169,12 +170,12 @@ class Method:
         known = {knob.name: knob for knob in self.knobs}
         for name in given:
             if name not in known:
-                raise ValueError(f"{self.key} has no knob {name!r}; it has {', '.join(known) or 'none'}")
+                raise InvalidUse(f"{self.key} has no knob {name!r}; it has {', '.join(known) or 'none'}", "knob.unknown")
         values = {name: knob.read(given.get(name)) for name, knob in known.items()}
         for name, knob in known.items():
             refusal = knob.why_not(values[name], values)
             if refusal:
-                raise ValueError(refusal)
+                raise InvalidUse(refusal, "knob.pair")
         return values
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from .errors import InvalidUse
 from .note_kind import IDS as _IDS
 from .note_kind import Note
 from .note_kind import note as _note
@@ -25,22 +26,23 @@ def register_notes(notes: dict[str, Note]) -> None:
     """Add the kinds that a method declares for itself. Raise ValueError where two declare one kind differently."""
     for kind, note in notes.items():
         if NOTES.setdefault(kind, note) != note:
-            raise ValueError(f"the note {kind!r} is declared twice")
+            raise InvalidUse(f"the note {kind!r} is declared twice", "note.twice")
 
 
 def check(kind: str, data: dict[str, Any]) -> None:
     """Raise ValueError with a sentence for a kind that is not declared, an unknown field, or a missing one."""
     note = NOTES.get(kind)
     if note is None:
-        raise ValueError(f"there is no note {kind!r}; specviz/core/note_kinds.py declares each kind")
+        raise InvalidUse(f"there is no note {kind!r}; specviz/core/note_kinds.py declares each kind", "note.unknown")
     if data.keys() == note.needed.keys():
         return
     for name in data:
         if name not in note.needed and name not in note.maybe:
-            raise ValueError(f"the note {kind!r} has no field {name!r}; it has {', '.join([*note.needed, *note.maybe])}")
+            raise InvalidUse(f"the note {kind!r} has no field {name!r}; it has {', '.join([*note.needed, *note.maybe])}",
+                             "note.field")
     for name in note.needed:
         if name not in data:
-            raise ValueError(f"the note {kind!r} lacks {name!r}")
+            raise InvalidUse(f"the note {kind!r} lacks {name!r}", "note.lacks")
 
 
 def write(path: Path) -> Path:

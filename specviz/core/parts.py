@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .budget import Budget, Step, StopBelowProbability, never_stop  # noqa: F401 - imported from here, too
 from .draft_labels import CHOSEN
+from .errors import CodedError
 
 if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
     from torch import Tensor
@@ -232,7 +233,7 @@ class Verifier:
         if unknown:
             others = ", ".join(compatible_verifiers(found)) or "no verifier here"
             raise IncompatibleVerifier(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed "
-                                       f"{_and(unknown)}: compatible is {others}")
+                                       f"{_and(unknown)}: compatible is {others}", "verifier.incompatible")
 
 
 def compatible_verifiers(labels) -> list[str]:
@@ -246,7 +247,7 @@ def compatible_verifiers(labels) -> list[str]:
     return sorted(found)
 
 
-class IncompatibleVerifier(ValueError):
+class IncompatibleVerifier(CodedError, ValueError):
     """A verifier was given draws that it cannot judge; the output would be biased."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .errors import CodedError
 from .lazy_scalars import clear_pending, plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
@@ -15,7 +16,7 @@ from .tree import DraftTree
 BROKEN = "the target's logits are not numbers: its weights are broken"
 
 
-class BrokenModel(RuntimeError):
+class BrokenModel(CodedError, RuntimeError):
     """The target's logits hold NaN."""
 
 
@@ -25,7 +26,7 @@ def open_run(parts: Parts, target: Target, state: State):
     target.capture(parts.hidden_states)
     prefill = target.sync(state.tokens)
     if len(prefill.logits) and has_nan(prefill.logits[-1]):
-        raise BrokenModel(BROKEN)
+        raise BrokenModel(BROKEN, "model.not_numbers")
     parts.drafter.start(state, target, prefill)
     return prefill
 
@@ -98,7 +99,7 @@ def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] =
         probs = None if token_probs is None else tuple(values[rows + 1:rows + 1 + len(tree)])
         tree = replace(tree, tokens=plain(tree.tokens), token_probs=probs)
     if broken:
-        raise BrokenModel(BROKEN)
+        raise BrokenModel(BROKEN, "model.not_numbers")
     return tree, scores
 
 

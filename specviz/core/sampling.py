@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .errors import InvalidUse
 from .lazy_scalars import LazyScalar, numbers, raise_if, to_device
 
 SLACK = 1e-2  # tolerated error of a distribution's sum: float32 sums of a hundred thousand numbers, and half precision
@@ -43,15 +44,16 @@ class Sampling:
         for name, kinds in (("temperature", (int, float)), ("top_k", (int,)), ("top_p", (int, float)), ("seed", (int,)),
                             ("min_p", (int, float))):
             if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), kinds):
-                raise ValueError(f"{name} must be a {'whole ' * (kinds == (int,))}number, not {str(getattr(self, name))[:40]!r}")
+                raise InvalidUse(f"{name} must be a {'whole ' * (kinds == (int,))}number, not {str(getattr(self, name))[:40]!r}",
+                                 "sampling.number")
         if not 0 <= self.temperature <= 2:  # NaN fails too
-            raise ValueError(f"temperature must lie between 0 and 2, not {str(self.temperature)[:40]}")
+            raise InvalidUse(f"temperature must lie between 0 and 2, not {str(self.temperature)[:40]}", "sampling.temperature")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie above 0 and at most 1, not {str(self.top_p)[:40]}")
+            raise InvalidUse(f"top_p must lie above 0 and at most 1, not {str(self.top_p)[:40]}", "sampling.top_p")
         if self.top_k < 0:
-            raise ValueError(f"top_k must be 0 (off) or positive, not {str(self.top_k)[:40]}")
+            raise InvalidUse(f"top_k must be 0 (off) or positive, not {str(self.top_k)[:40]}", "sampling.top_k")
         if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p must lie between 0 and 1, not {str(self.min_p)[:40]}")
+            raise InvalidUse(f"min_p must lie between 0 and 1, not {str(self.min_p)[:40]}", "sampling.min_p")
 
     @property
     def whole(self) -> bool:

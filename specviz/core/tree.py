@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .draft_labels import CHOSEN, IID, WITHOUT_REPLACEMENT
+from .errors import InvalidUse
 from .lazy_scalars import LazyScalar, token_tensor
 
 
@@ -158,14 +159,14 @@ class DraftTree:
             for k in range(len(self.drawn)):
                 have = [c in at for c in range(len(self)) if self.draw[c] == k]
                 if have != sorted(have, reverse=True):
-                    raise ValueError("a cut that did not look must keep a prefix of each draw")
+                    raise InvalidUse("a cut that did not look must keep a prefix of each draw", "tree.cut_prefix")
         if any(self.parents[c] not in at for c in nodes):
-            raise ValueError("a cut must keep the parents of what it keeps")
+            raise InvalidUse("a cut must keep the parents of what it keeps", "tree.cut_parents")
         inputs = []
         for entry in self.inputs:
             if any(c in at for c in entry.nodes):
                 if not all(c in at for c in entry.nodes):
-                    raise ValueError("the rows of one Entry are kept together or not at all")
+                    raise InvalidUse("the rows of one Entry are kept together or not at all", "tree.cut_entry")
                 inputs.append(replace(entry, nodes=tuple(at[c] for c in entry.nodes)))
         return replace(
             self,

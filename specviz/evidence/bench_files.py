@@ -37,7 +37,7 @@ def write(rows: list[Row], csv: str | None = None, parquet: str | None = None) -
     try:
         import pandas
     except ImportError:
-        raise SessionError("--csv and --parquet need pandas: pip install 'specviz[notebook]'.") from None
+        raise SessionError("--csv and --parquet need pandas: pip install 'specviz[notebook]'.", "bench.needs_pandas") from None
     frame = pandas.DataFrame([flat(row) for row in rows])
     try:
         if csv:
@@ -45,6 +45,6 @@ def write(rows: list[Row], csv: str | None = None, parquet: str | None = None) -
         if parquet:
             frame.to_parquet(parquet, index=False)
     except ImportError:
-        raise SessionError("--parquet needs pyarrow: pip install 'specviz[notebook]'.") from None
+        raise SessionError("--parquet needs pyarrow: pip install 'specviz[notebook]'.", "bench.needs_pyarrow") from None
     except OSError as error:
-        raise SessionError(f"{csv or parquet} cannot be written: {error.strerror or error}.") from None
+        raise SessionError(f"{csv or parquet} cannot be written: {error.strerror or error}.", "bench.write") from None

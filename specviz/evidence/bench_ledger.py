@@ -119,12 +119,12 @@ class Ledger:
         try:
             data = self.path.read_bytes() if there or self.path.exists() else b""
         except OSError as error:
-            raise SessionError(f"{path} cannot be read: {error.strerror}.") from None
+            raise SessionError(f"{path} cannot be read: {error.strerror}.", "ledger.read") from None
         self._packed = data.startswith(GZIP)
         try:
             data = gzip.decompress(data) if self._packed else data
         except (OSError, EOFError, zlib.error):
-            raise SessionError(f"{path} is damaged or cut short.") from None
+            raise SessionError(f"{path} is damaged or cut short.", "ledger.damaged") from None
         named: dict[str, BenchSession] = {}
         for count, line in enumerate(data.splitlines(keepends=True), 1):
             if not line.endswith(b"\n") and (line.startswith(OPENS) or OPENS.startswith(line)):
@@ -133,7 +133,7 @@ class Ledger:
             try:
                 self._take(json.loads(line.decode("utf-8") if line.startswith(OPENS) else ""), named)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise SessionError(f"Line {count} of {path} was not written by bench.") from None
+                raise SessionError(f"Line {count} of {path} was not written by bench.", "ledger.line") from None
             self._whole += len(line)
 
     def _take(self, row: dict[str, Any], named: dict[str, BenchSession]) -> None:
@@ -150,14 +150,14 @@ class Ledger:
     def ready(self) -> None:
         """Check that the file is writable and truncate an incomplete line. Raises SessionError."""
         if self._packed:
-            raise SessionError(f"{self.path} is compressed and only read: gunzip it to continue it.")
+            raise SessionError(f"{self.path} is compressed and only read: gunzip it to continue it.", "ledger.compressed")
         try:
             check_place(self.path)
-            with open(self.path, "ab") as file:
+            with self.path.open("ab") as file:
                 if self._torn:
                     file.truncate(self._whole)
         except OSError as error:
-            raise SessionError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise SessionError(f"{self.path} cannot be written: {error.strerror}.", "ledger.write") from None
 
     def begin(self, bench_session: BenchSession) -> None:
         self._name = secrets.token_hex(4)
@@ -171,7 +171,7 @@ class Ledger:
 
     def _write(self, row: dict[str, Any]) -> None:
         line = json.dumps({"sitting": self._name, **row}, ensure_ascii=False) + "\n"
-        with open(self.path, "ab") as file:  # one write, so that readers see whole lines
+        with self.path.open("ab") as file:  # one write, so that readers see whole lines
             file.write(line.encode())
 
 

@@ -113,7 +113,7 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
     fitting = [group for group in groups.values() if runs(group) and target in (None, name_of(group[0], "target"))
                and draft in (None, name_of(group[0], "draft"))]
     if not fitting:
-        raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."))
+        raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."), "ledger.no_runs")
     best: dict[Any, list[BenchSession]] = {}  # by temperature: those of as many threads as most of its runs have
     for same in apart(max(fitting, key=runs)):
         temperature = same[0].settings["temperature"]

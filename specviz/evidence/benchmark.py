@@ -118,7 +118,8 @@ def prepare(loaded: Any, methods: Sequence[str], suite: Any, tasks: Sequence[str
     runners, skipped = _runners(loaded, methods, sampling, deterministic)
     items = [item for item in answered(runners, asked, length) if fits(runners, item, length)]
     if not items:
-        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.")
+        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.",
+                           "suite.too_long")
     if reference:
         from . import llamacpp_baseline, transformers_baseline
 
@@ -174,7 +175,7 @@ def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling,
         except SessionError as error:
             skipped[method.key] = str(error)
     if skipped and len(skipped) == len(chosen):
-        raise SessionError(next(iter(skipped.values())))
+        raise SessionError(next(iter(skipped.values())), "method.missing")
     return runners, skipped
 
 

@@ -29,12 +29,12 @@ def page() -> str:
     terms = [[term[key] for key in COLUMNS] for term in words["terms"]]
     numbers = [[f"**{row['ours']}**", f"`{row['key']}`", row["definition"],
                 "; ".join(f"{name} ({who})" for name, who in row["others"])] for row in words["numbers"]]
-    return (HEAD + "## Terms\n\n" + _table(list(COLUMNS.values()), terms)
+    return (HEAD + "## Terms\n\n" + table(list(COLUMNS.values()), terms)
             + "\n## Numbers by other names\n\nEach figure has one definition, in `specviz/trace/metrics.py`.\n\n"
-            + _table(["number", "key", "definition", "other names"], numbers))
+            + table(["number", "key", "definition", "other names"], numbers))
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 

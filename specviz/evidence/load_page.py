@@ -31,7 +31,7 @@ def read(path: Path) -> dict[str, Any]:
         report = json.loads(path.read_text(encoding="utf-8"))
         report["environment"]["requests"], [(row["load"], row["method"]) for row in report["rows"]]
     except (OSError, ValueError, KeyError, TypeError):
-        raise SessionError(f"{path} holds no report of `specviz load --out`.") from None
+        raise SessionError(f"{path} holds no report of `specviz load --out`.", "load_page.no_report") from None
     return report
 
 
@@ -52,7 +52,7 @@ def figures(report: dict[str, Any] | None) -> str:
 def written(page: str, text: str) -> str:
     """The page with the figures between its marks. Raises SessionError for a page without them."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise SessionError(f"The page has no place for figures: it lies between {BEGIN} and {END}.")
+        raise SessionError(f"The page has no place for figures: it lies between {BEGIN} and {END}.", "load_page.no_place")
     return f"{page.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{page.partition(END)[2]}"
 
 

@@ -173,7 +173,7 @@ def _loads(users: Sequence[int], rates: Sequence[float]) -> list[tuple[str, floa
     else:
         loads = [("users", read_whole("users", one, 1, MOST_USERS)) for one in users]
     if not loads or any(load <= 0 for _, load in loads):
-        raise SessionError("A load is a number of users, or of requests a second above 0.")
+        raise SessionError("A load is a number of users, or of requests a second above 0.", "load.rate")
     return sorted(set(loads), key=lambda load: load[1])
 
 
@@ -192,7 +192,7 @@ def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministi
         else:
             sessions[method] = session
     if not sessions:
-        raise SessionError(next(iter(skipped.values()), "No method is named."))
+        raise SessionError(next(iter(skipped.values()), "No method is named."), "method.missing")
     return sessions, skipped
 
 
@@ -208,7 +208,8 @@ def requests_of(session: Session, items: list[Item], count: int, length: int) ->
         if len(ids) + length <= session.loaded.context:
             fitting.append((item.task, ids))
     if not fitting:
-        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {session.loaded.context}.")
+        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {session.loaded.context}.",
+                           "suite.too_long")
     rng.shuffle(fitting)
     return [TimedRequest(*fitting[i % len(fitting)], rng.randint(max(1, int(length * SHORTEST)), length), session.sampling.seed + i)
             for i in range(count)]

@@ -40,7 +40,7 @@ def choose(items: list[Item], tasks: Sequence[str] = (), most: int | None = None
     known = list(dict.fromkeys(item.task for item in items))
     for task in tasks:
         if task not in known:
-            raise SessionError(f"The suite has no task {task!r}; it has {', '.join(known)}.")
+            raise SessionError(f"The suite has no task {task!r}; it has {', '.join(known)}.", "suite.task")
     kept: dict[str, list[Item]] = {task: [] for task in tasks or known}
     for item in items:
         if item.task in kept and (most is None or len(kept[item.task]) < most):
@@ -62,9 +62,10 @@ def read_suite(path: str | Path | None = None) -> list[Item]:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise SessionError(f"The suite {path} cannot be read: {getattr(error, 'strerror', None) or 'it is damaged'}.") from None
+        raise SessionError(f"The suite {path} cannot be read: {getattr(error, 'strerror', None) or 'it is damaged'}.",
+                           "suite.read") from None
     if len(data) > LARGEST:
-        raise SessionError(f"The suite {path} is larger than {LARGEST >> 20} MB.")
+        raise SessionError(f"The suite {path} is larger than {LARGEST >> 20} MB.", "suite.large")
     try:
         text = data.decode("utf-8")
         if path.suffix in (".yaml", ".yml"):
@@ -74,9 +75,9 @@ def read_suite(path: str | Path | None = None) -> list[Item]:
             rows = [(row["category"], (*row["turns"],)) if isinstance(row.get("turns"), list) else (row["task"], (row["prompt"],))
                     for row in found]
     except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
-        raise SessionError(f"The suite {path} must hold rows with a task and a prompt.") from None
+        raise SessionError(f"The suite {path} must hold rows with a task and a prompt.", "suite.rows") from None
     if not rows or not all(isinstance(word, str) and word.strip() for task, turns in rows for word in (task, *turns)):
-        raise SessionError(f"The suite {path} must hold rows with a task and a prompt.")
+        raise SessionError(f"The suite {path} must hold rows with a task and a prompt.", "suite.rows")
     if not all(turns for _, turns in rows):
-        raise SessionError(f"The suite {path} has a conversation without a turn.")
+        raise SessionError(f"The suite {path} has a conversation without a turn.", "suite.empty_conversation")
     return [Item(task, turns[-1], turns[:-1]) for task, turns in rows]

@@ -40,7 +40,7 @@ def run_session(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any 
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     seconds = math.inf if minutes is None else 60 * read_number("minutes", minutes)
     if seconds <= 0:
-        raise SessionError("minutes must be more than 0.")
+        raise SessionError("minutes must be more than 0.", "bench.minutes")
     ledger.ready()
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
     settings = {"target": loaded.facts["target"], "draft": loaded.facts["draft"], "suite": plan.mark, "max_new_tokens": length,
@@ -82,7 +82,7 @@ def measure_missing(ledger: Ledger, bench_session: BenchSession, plan: Plan, rep
                 found = {name: _run(plan.runners[name], item, probs, length) for name in names}
                 base = found.pop(plain)
                 if isinstance(base, str):
-                    raise RunFailed(base)
+                    raise RunFailed(base, "bench.baseline")
                 runs = [timed(name, result, base, sampling) for name, result in found.items()]
                 if not begun:
                     ledger.begin(bench_session)

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import CodedError
+
 FILE = "training.json"
 FIGURES = {"acceptance_rate_greedy": "temperature 0", "acceptance_rate_sampled": "temperature 1"}
 FEWEST = 3  # distinct sizes needed for a fit
 AHEAD = 4  # prediction at this multiple of the largest size
 
 
-class ScalingError(ValueError):
+class ScalingError(CodedError, ValueError):
     """A draft's training.json cannot be used; the message is one sentence."""
 
 
@@ -66,7 +68,8 @@ def _read(path: Path) -> dict[str, Any]:
         if size < 1 or not all(p["tokens"] > 0 and all(0 <= p.get(name, 0) <= 1 for name in FIGURES) for p in points):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        raise ScalingError(f"{path.parent.name}/{path.name} is not a valid training record: train that draft again.") from None
+        raise ScalingError(f"{path.parent.name}/{path.name} is not a valid training record: train that draft again.",
+                           "scaling.record") from None
     return {"target": target, "parameters": size, "from": began and str(began), "answers": data.get("answers"), "points": points}
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from ..core.errors import CodedError
 from ..models.split import LARGEST
 
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
@@ -46,20 +47,21 @@ def rehearse(root: Path, app: bool = True) -> list[dict[str, Any]]:
     return rows
 
 
-class Problem(ValueError):
+class Problem(CodedError, ValueError):
     """What would not work on a Space; one sentence."""
 
 
 def front_matter(root: Path) -> str:
     said = _said(root)
     if said["sdk"] != "gradio" or not (root / str(said["app_file"])).is_file():
-        raise Problem(f"sdk must be gradio and app_file a file that is there, not {said['sdk']!r} and {said['app_file']!r}.")
+        raise Problem(f"sdk must be gradio and app_file a file that is there, not {said['sdk']!r} and {said['app_file']!r}.",
+                      "space.sdk")
     if {said["colorFrom"], said["colorTo"]} - COLOURS:
-        raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.")
+        raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.", "space.colours")
     if len(str(said.get("short_description", ""))) > LONGEST:
-        raise Problem(f"short_description has more than {LONGEST} characters.")
+        raise Problem(f"short_description has more than {LONGEST} characters.", "space.description")
     if not isinstance(said.get("python_version", ""), str):
-        raise Problem("python_version must be in quotes: 3.10 unquoted is 3.1.")
+        raise Problem("python_version must be in quotes: 3.10 unquoted is 3.1.", "space.python_version")
     return f"sdk {said['sdk']} {said['sdk_version']}, {said['app_file']}."
 
 
@@ -70,12 +72,12 @@ def _said(root: Path) -> dict[str, Any]:
     try:
         said = yaml.safe_load(head)
     except yaml.YAMLError as error:
-        raise Problem(f"The front matter of README.md is no YAML: {str(error).splitlines()[0]}.") from None
+        raise Problem(f"The front matter of README.md is no YAML: {str(error).splitlines()[0]}.", "space.front_matter") from None
     if not isinstance(said, dict):
-        raise Problem("README.md has no front matter.")
+        raise Problem("README.md has no front matter.", "space.no_front_matter")
     missing = [key for key in NEEDED if not said.get(key)]
     if missing:
-        raise Problem(f"The front matter lacks {', '.join(missing)}.")
+        raise Problem(f"The front matter lacks {', '.join(missing)}.", "space.front_matter_lacks")
     return said
 
 
@@ -88,10 +90,11 @@ def requirements(root: Path) -> str:
         try:
             found[Requirement(line).name.lower()] = Requirement(line)
         except InvalidRequirement:
-            raise Problem(f"requirements.txt has a line that no installer reads: {line[:80]}.") from None
+            raise Problem(f"requirements.txt has a line that no installer reads: {line[:80]}.", "space.requirements") from None
     version = str(_said(root)["sdk_version"])
     if "gradio" in found and not found["gradio"].specifier.contains(version):
-        raise Problem(f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).")
+        raise Problem(f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).",
+                      "space.gradio")
     return f"{len(found)} packages, gradio {version} among what they allow."
 
 
@@ -99,13 +102,14 @@ def file_sizes(root: Path) -> str:
     files = _shipped(root)
     large = [f for f in files if (root / f).stat().st_size > LARGEST]
     if large:
-        raise Problem(f"{large[0]} is larger than {LARGEST // 2**20} MB: it must go through LFS, or be split.")
+        raise Problem(f"{large[0]} is larger than {LARGEST // 2**20} MB: it must go through LFS, or be split.",
+                      "space.large_file")
     folders: dict[Path, int] = {}
     for file in files:
         folders[file.parent] = folders.get(file.parent, 0) + 1
     fullest = max(folders, key=folders.__getitem__)
     if folders[fullest] > MOST_FILES:
-        raise Problem(f"{fullest} holds {folders[fullest]} files; {MOST_FILES} are the most.")
+        raise Problem(f"{fullest} holds {folders[fullest]} files; {MOST_FILES} are the most.", "space.full_folder")
     return f"{len(files)} files, {sum((root / f).stat().st_size for f in files) / 1e6:.0f} MB, none above {LARGEST // 2**20} MB."
 
 
@@ -116,7 +120,8 @@ def spaces_package(root: Path) -> str:
     code = "import spaces\n@spaces.GPU(duration=5)\ndef f(n):\n    yield from range(n)\nassert list(f(3)) == [0, 1, 2]"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=_environment())
     if done.returncode:
-        raise Problem(f"The decorator of spaces has an effect outside ZeroGPU: {(done.stderr.strip().splitlines() or ['?'])[-1]}.")
+        raise Problem(f"The decorator of spaces has an effect outside ZeroGPU: {(done.stderr.strip().splitlines() or ['?'])[-1]}.",
+                      "space.decorator")
     return "Its decorator changes nothing outside ZeroGPU."
 
 
@@ -128,7 +133,7 @@ def app_answers(root: Path) -> str:
             (home / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / file, home / file)
         port, began = _free_port(), time.monotonic()
-        with open(Path(temporary) / "log", "w+") as log:
+        with (Path(temporary) / "log").open("w+") as log:
             process = subprocess.Popen([sys.executable, "app.py"], cwd=home, stdout=log, stderr=subprocess.STDOUT,
                                        env=_environment() | {"SPACE_ID": "somebody/specviz", "GRADIO_SERVER_PORT": str(port),
                                                              "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(home)})
@@ -136,7 +141,8 @@ def app_answers(root: Path) -> str:
                 while not _answers(port):
                     if process.poll() is not None or time.monotonic() - began > PATIENCE:
                         log.seek(0)
-                        raise Problem(f"The app did not answer: {(log.read().strip().splitlines() or ['it said nothing'])[-1][:200]}.")
+                        raise Problem(f"The app did not answer: {(log.read().strip().splitlines() or ['it said nothing'])[-1][:200]}.",
+                                      "space.no_answer")
                     time.sleep(0.2)
             finally:
                 process.terminate()
@@ -179,4 +185,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise Problem(f"{path.name} cannot be read: {error.strerror}.") from None
+        raise Problem(f"{path.name} cannot be read: {error.strerror}.", "space.read") from None

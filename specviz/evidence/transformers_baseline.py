@@ -99,7 +99,7 @@ def _open(loaded: Any, folder: Any, spent: Spent, counts: bool) -> Any:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype, use_safetensors=True, local_files_only=True,
                                                      trust_remote_code=False)
     except Exception as error:  # its loaders break in many ways
-        raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}") from None
+        raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load") from None
     forward = model.forward
 
     @wraps(forward)  # generate reads the forward's signature

@@ -1,6 +1,7 @@
 """Incremental n-gram counts (ANPD, Ou et al. 2404.08698; the tri-gram matrix of ADED, Liu et al. 2407.12021)."""
 from __future__ import annotations
 
+from ..core.errors import InvalidUse
 from .suffix_automaton import Text
 
 
@@ -14,7 +15,7 @@ class NgramCounts(Text):
 
     def __init__(self, most: int):
         if most < 2:
-            raise ValueError(f"n-grams need at least 2 tokens, not {most}")
+            raise InvalidUse(f"n-grams need at least 2 tokens, not {most}", "ngram.size")
         self.most = most
         super().__init__()
 

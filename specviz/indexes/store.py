@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from ..core.errors import CodedError
 from .nearest import Dense, open_dense
 from .suffix_array import SuffixArray
 
@@ -22,7 +23,7 @@ HOW = "python -m specviz.training.datastore"
 HOW_TO = {"dense": f"{HOW} --dense --ship"}  # by datastore, where the command differs
 
 
-class StoreError(ValueError):
+class StoreError(CodedError, ValueError):
     """A datastore cannot be used; the message is one sentence for the user."""
 
 
@@ -41,20 +42,22 @@ class Store:
         """Map a datastore from disk. Raises StoreError if it is missing, damaged, or built for another vocabulary than ``mark``."""
         folder = Path(folder)
         if not (folder / "store.json").is_file():
-            raise StoreError(f"There is no datastore in {folder}: build one with `{HOW}`.")
+            raise StoreError(f"There is no datastore in {folder}: build one with `{HOW}`.", "datastore.missing")
         try:
             facts = json.loads((folder / "store.json").read_text(encoding="utf-8"))
             if not isinstance(facts, dict) or facts.get("format") != FORMAT:
                 raise ValueError("its store.json is not of this kind")
             if mark is not None and facts.get("mark") != mark:
-                raise StoreError(f"The datastore {folder.name} was built for another tokenizer: build it again with `{HOW}`.")
+                raise StoreError(f"The datastore {folder.name} was built for another tokenizer: build it again with `{HOW}`.",
+                                 "datastore.tokenizer")
             tokens, order = (np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("tokens", "order"))
             check(tokens, order, facts)
             return cls(str(facts["name"]), SuffixArray(tokens, order, int(facts["depth"])), facts, open_dense(folder, len(tokens)))
         except StoreError:
             raise
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            raise StoreError(f"The datastore {folder.name} is damaged ({error}): build it again with `{HOW}`.") from error
+            raise StoreError(f"The datastore {folder.name} is damaged ({error}): build it again with `{HOW}`.",
+                             "datastore.damaged") from error
 
 
 def check(tokens: np.ndarray, order: np.ndarray, facts: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+from ..core.errors import CodedError
 from .tasks import sample_prompts
 
 # question -> module; those of LIGHT need no model
@@ -17,7 +18,7 @@ LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "reco
          "tasks": "tasks", "scaling": "scaling"}
 
 
-class LabError(ValueError):
+class LabError(CodedError, ValueError):
     """The question cannot be answered; the message is one sentence."""
 
 

@@ -142,11 +142,11 @@ def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> 
     result of certificate.greedy plus ``equal``; distribution: result of distribution_test.distribution; verdict: a sentence."""
     key = payload.get("mistake")
     if not isinstance(key, str) or key not in BUILT:
-        raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.")
+        raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.", "lab.mistake")
     method, samples = broken(key), read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     missing = loaded.why_not(method)
     if missing:
-        raise SessionError(missing)
+        raise SessionError(missing, "method.missing")
     mistake = MISTAKES.get(key, NONE)
     found: dict[str, Any] = {"mistake": key, "title": mistake.title, "why": mistake.why, "watch": mistake.watch, "greedy": None,
                              "distribution": None, "caught": None, "verdict": ""}

@@ -32,12 +32,12 @@ def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool])
     samples = read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     probs = sampling_of(payload, 1.0)
     if probs.greedy:
-        raise SessionError("A distribution is tested at a temperature above 0.")
+        raise SessionError("A distribution is tested at a temperature above 0.", "lab.temperature")
     missing = loaded.why_not(method)
     if missing:
-        raise SessionError(missing)
+        raise SessionError(missing, "method.missing")
     if method.exactness == "greedy only":
-        raise SessionError(f"{method.title} works at temperature 0 only.")
+        raise SessionError(f"{method.title} works at temperature 0 only.", "method.greedy_only")
     yield from tested(loaded, method, knobs_of(payload, method), prompt_of(payload, PROMPTS[0]), probs, samples, stop)
 
 
@@ -49,7 +49,8 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, prob
     with torch.inference_mode():
         cells = Cells.of(distributions, samples, DEPTH, loaded.end_tokens)
     if len(cells.expected) < 2:
-        raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.")
+        raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.",
+                           "lab.no_choice")
     seen: list[Any] = []
     counts, places = Counter(), TokenPlaces()
     runs = first_tokens(loaded, method, knobs, ids, probs, samples)

@@ -68,7 +68,7 @@ def length_knob(method: Method) -> Knob:
     for name in LENGTH_KNOBS:
         if name in known:
             return known[name]
-    raise SessionError(f"{method.title} has no knob for the draft length.")
+    raise SessionError(f"{method.title} has no knob for the draft length.", "lab.no_draft_length")
 
 
 def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[float], found: dict[Any, list[Totals]], done: int,
@@ -103,7 +103,7 @@ def to_csv(cells: list[dict[str, Any]]) -> str:
 def _numbers(payload: dict[str, Any], name: str, usual: tuple, most: int, read: Callable[[Any], Any]) -> list[Any]:
     values = payload.get(name, list(usual))
     if not isinstance(values, list) or not 1 <= len(values) <= most:
-        raise SessionError(f"The {name} must be a list of 1 to {most} numbers.")
+        raise SessionError(f"The {name} must be a list of 1 to {most} numbers.", "lab.numbers")
     return sorted(set(map(read, values)))
 
 
@@ -111,7 +111,7 @@ def _knob_value(knob: Knob, value: Any) -> Any:
     try:
         return knob.read(value)
     except ValueError as error:
-        raise SessionError(f"{error}.") from None
+        raise SessionError(f"{error}.", "lab.value") from None
 
 
 def _speed(runs: list[Totals]) -> float | None:

@@ -18,7 +18,7 @@ def load(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iter
     methods, tasks = _listed(payload, "methods", METHODS_MOST) or METHODS, _listed(payload, "tasks", 20)
     users, rates = _listed(payload, "users", LOADS), _listed(payload, "rates", LOADS)
     if not all(isinstance(word, str) for word in (*methods, *tasks)):
-        raise SessionError("Methods and tasks are given by their names.")
+        raise SessionError("Methods and tasks are given by their names.", "lab.names")
     users = [read_whole("users", one, 1, USERS) for one in users]
     requests = read_whole("requests", payload.get("requests", 24), 1, REQUESTS)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 32), 2, LONGEST)
@@ -30,5 +30,5 @@ def load(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iter
 def _listed(payload: dict[str, Any], name: str, most: int) -> list[Any]:
     values = payload.get(name) or []
     if not isinstance(values, list) or len(values) > most:
-        raise SessionError(f"The {name} must be a list of at most {most}.")
+        raise SessionError(f"The {name} must be a list of at most {most}.", "lab.list")
     return values

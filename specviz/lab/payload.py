@@ -13,29 +13,29 @@ LONGEST_PROMPT = 4000
 def method_of(payload: dict[str, Any]) -> Method:
     key = payload.get("method")
     if not isinstance(key, str):
-        raise SessionError("Name a method.")
+        raise SessionError("Name a method.", "lab.method")
     return find_method(key)
 
 
 def prompt_of(payload: dict[str, Any], otherwise: str = "") -> str:
     prompt = payload.get("prompt") or otherwise
     if not isinstance(prompt, str) or not prompt.strip() or len(prompt) > LONGEST_PROMPT:
-        raise SessionError(f"A prompt is text of at most {LONGEST_PROMPT:,} characters.")
+        raise SessionError(f"A prompt is text of at most {LONGEST_PROMPT:,} characters.", "lab.prompt")
     return prompt.encode("utf-8", "replace").decode("utf-8")
 
 
 def knobs_of(payload: dict[str, Any], method: Method) -> dict[str, Any]:
     given = payload.get("knobs") or {}
     if not isinstance(given, dict):
-        raise SessionError("The knobs must be given as {knob: value}.")
+        raise SessionError("The knobs must be given as {knob: value}.", "lab.knobs")
     try:
         return method.read_knobs(given)
     except ValueError as error:
-        raise SessionError(f"{error}.") from None
+        raise SessionError(f"{error}.", "lab.value") from None
 
 
 def sampling_of(payload: dict[str, Any], temperature: float) -> Sampling:
     probs = read_sampling(payload.get("temperature", temperature), 0, payload.get("top_p", 1.0), payload.get("seed", 0))
     if probs.temperature > 2:
-        raise SessionError("The temperature must lie between 0 and 2.")
+        raise SessionError("The temperature must lie between 0 and 2.", "lab.temperature_range")
     return probs

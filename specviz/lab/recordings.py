@@ -15,27 +15,28 @@ LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
 
 
 def library(folder: Path = FOLDER, name: Any = None) -> list[dict[str, Any]]:
-    """[{name, title, about, bytes}] of every recording in the order of index.yaml; undescribed ones come last."""
+    """[{name, title, about, temperature, bytes}] of every recording in the order of index.yaml; undescribed ones come last."""
     described, files = _index(folder), _files(folder)
     order = [*(n for n in described if n in files), *sorted(n for n in files if n not in described)]
     return [{"name": n, "title": str(described.get(n, {}).get("title") or n), "about": str(described.get(n, {}).get("about") or ""),
-             "bytes": files[n].stat().st_size} for n in order]
+             "temperature": float(described.get(n, {}).get("temperature") or 0), "bytes": files[n].stat().st_size} for n in order]
 
 
 def library_trace(name: Any = None, folder: Path = FOLDER) -> str:
     """A recording as text, JSON Lines. Raises LabError."""
     files = _files(folder)
     if not isinstance(name, str) or name not in files:  # only names from the list, never a path
-        raise LabError(f"There is no recording of that name; there are {', '.join(sorted(files)) or 'none'}.")
+        raise LabError(f"There is no recording of that name; there are {', '.join(sorted(files)) or 'none'}.",
+                       "recording.missing")
     path = files[name]
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
-            raise LabError(f"The recording {name} is too large.")
+            raise LabError(f"The recording {name} is too large.", "recording.large")
         return data.decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError):
-        raise LabError(f"The recording {name} cannot be read.") from None
+        raise LabError(f"The recording {name} cannot be read.", "recording.read") from None
 
 
 def _files(folder: Path) -> dict[str, Path]:

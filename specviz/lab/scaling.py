@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS
+from ..core.errors import code_of
 from ..evidence.scaling import FIGURES, ScalingError, drafts_in, report
 from . import LabError
 
@@ -15,7 +16,7 @@ def scaling(name: Any = None, folder: Path = ASSETS / "models") -> dict[str, Any
     try:
         drafts = drafts_in(folder)
     except ScalingError as error:
-        raise LabError(str(error)) from None
+        raise LabError(str(error), code_of(error)) from None
     known = {one["target"]: 0 for one in drafts}
     if isinstance(name, str) and (name in known or name in {path.parent.name for path in folder.glob("*/config.json")}):
         known = {name: 0} | known

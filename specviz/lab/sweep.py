@@ -48,13 +48,13 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
     knob, values = payload.get("knob"), payload.get("values")
     known = {k.name: k for k in method.knobs}
     if not isinstance(knob, str) or knob not in known:
-        raise SessionError(f"{method.title} has no such knob; it has {', '.join(known) or 'none'}.")
+        raise SessionError(f"{method.title} has no such knob; it has {', '.join(known) or 'none'}.", "lab.knob")
     if not isinstance(values, list) or not 1 <= len(values) <= MOST_VALUES:
-        raise SessionError(f"A sweep takes 1 to {MOST_VALUES} values.")
+        raise SessionError(f"A sweep takes 1 to {MOST_VALUES} values.", "lab.values")
     try:
         return knob, list(dict.fromkeys(known[knob].read(v) for v in values))
     except ValueError as error:
-        raise SessionError(f"{error}.") from None
+        raise SessionError(f"{error}.", "lab.value") from None
 
 
 def _report(method, knob: str, values: list[Any], sums, speeds, turn: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ..core import (
     open_run,
     within,
 )
+from ..core.errors import InvalidUse
 from ..trace.events import Event, Prefilled, round_events
 from .speculate import emit_rounds, start_run
 
@@ -63,7 +64,7 @@ class Batch:
         """Prefill a request and add it; it takes part from the next round on. Raises ValueError for parts that cannot be batched."""
         reason = why_not_batched(parts)
         if reason:
-            raise ValueError(f"the method cannot be batched: it {reason}")
+            raise InvalidUse(f"the method cannot be batched: it {reason}", "method.not_batchable")
         state.clock = self.clock
         prefill = open_run(parts, target, state)
         return self.take(parts, target, state), prefill

@@ -64,7 +64,7 @@ class Pipelined:
         t2 = now()
         state.notes += ahead.notes
         if has_nan(scores.logits):
-            raise BrokenModel(BROKEN)
+            raise BrokenModel(BROKEN, "model.not_numbers")
         scores = state.processed(read, scores)
         fresh = _cut_after_end(fresh, state)
         judged = joined((pending, len(pending)), (fresh, 1))

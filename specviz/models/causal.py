@@ -118,7 +118,7 @@ def load(folder: str | Path, body: Body) -> Causal:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "cllm")
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     config, weights = config_of(folder), HeadWeights(folder, body)
     if weights.first(r".*\.lora_A\.weight"):
         config, found = adapted(weights, config, body)
@@ -131,10 +131,11 @@ def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[d
     """Read the target and merge the low-rank adapters into its matrices, rounded to bfloat16 as the target's are. Raises
     ModelError."""
     if body.folder is None:
-        raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known")
+        raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known",
+                         "adapters.no_folder")
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or rank < 1 or not isinstance(alpha, (int, float)):
-        raise ModelError(f"config.json of {weights.title} lacks the rank of its adapters (r, lora_alpha)")
+        raise ModelError(f"config.json of {weights.title} lacks the rank of its adapters (r, lora_alpha)", "adapters.rank")
     config, found = read(HeadWeights(body.folder, body), config_of(body.folder))
     for name, matrix in found.items():
         at = name.removesuffix("weight")

@@ -27,18 +27,19 @@ def check_config(config: dict[str, Any], name: str) -> None:
     """Raise ModelError for invalid sizes; missing ones are not checked here."""
     inner = config.get("text_config") or {}
     if not isinstance(inner, dict):
-        raise ModelError(f"text_config in config.json of {name} is not a JSON object")
+        raise ModelError(f"text_config in config.json of {name} is not a JSON object", "config.text_config")
     for part in (config, inner):
         for word in WORDS:
             value = part.get(word)
             if value is not None and not all(type(one) is int and 0 < one < MOST_SIZE for one in listed(value)):
-                raise ModelError(f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size")
+                raise ModelError(f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size", "config.size")
         layers = max(listed(part.get("num_hidden_layers") or part.get("n_layer") or 1))
         if layers > MOST_LAYERS:
-            raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read")
+            raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read",
+                             "config.layers")
         kinds = part.get("layer_types")
         if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
-            raise ModelError(f"layer_types in config.json of {name} is not a list of names")
+            raise ModelError(f"layer_types in config.json of {name} is not a list of names", "config.layer_types")
 
 
 def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:
@@ -48,14 +49,14 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
     if not config.get("quantization_config"):
         odd = quantised(heads)
         if odd:
-            raise ModelError(f"{name} is quantised ({odd}), and its config.json does not say how")
+            raise ModelError(f"{name} is quantised ({odd}), and its config.json does not say how", "checkpoint.quantised")
     stored = sum(end - start for start, end in (head["data_offsets"] for head in heads.values()))
     inner = config.get("text_config") or config
     hidden = inner.get("hidden_size") or inner.get("n_embd") or 1
     for word in ("vocab_size", "intermediate_size"):
         if hidden * max(listed(inner.get(word) or 1)) > 2 * stored:  # two numbers per byte, as in 4-bit weights
             raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
-                             f"{stored} bytes")
+                             f"{stored} bytes", "config.size_differs")
     fits(name, sum(width * prod(head["shape"]) for head in heads.values()), *devices)
 
 
@@ -77,7 +78,7 @@ def fits(name: str, need: int, *devices: torch.device) -> None:
     known = [free(device) for device in devices]
     have = sum(known) if None not in known else need
     if need > have:
-        raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free")
+        raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free", "checkpoint.memory")
 
 
 def everywhere(spread: bool) -> list[torch.device]:

@@ -40,7 +40,7 @@ def context_of(config: dict[str, Any]) -> int | None:
     found = {key: config[key] for key in CONTEXTS if config.get(key) is not None}
     for key, value in found.items():
         if type(value) is not int or value < 1:
-            raise ModelError(f"its config.json has {key} = {str(value)[:40]}, which is not a number of tokens")
+            raise ModelError(f"its config.json has {key} = {str(value)[:40]}, which is not a number of tokens", "config.context")
     return min(found.values(), default=None)
 
 
@@ -54,6 +54,6 @@ def check_parts(config: dict[str, Any], weights: Weights, name: str) -> None:
     found = {key for key in weights.names if key.endswith((".bias", *HEAD_NORMS))}
     odd, lacking = sorted(found - wanted), sorted(wanted - found)
     if odd:
-        raise ModelError(f"{name} holds {odd[0]}, which its config.json gives no place")
+        raise ModelError(f"{name} holds {odd[0]}, which its config.json gives no place", "checkpoint.unexpected_weight")
     if lacking:
-        raise ModelError(f"{name} lacks the weight {lacking[0]}")
+        raise ModelError(f"{name} lacks the weight {lacking[0]}", "checkpoint.lacks_weight")

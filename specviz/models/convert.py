@@ -28,18 +28,19 @@ def convert(folder: Path) -> list[Path]:
     """Convert every pickled file of a folder to safetensors; return the paths. Raises ModelError: none, or one with other objects."""
     found = sorted(path for kind in PICKLES for path in folder.glob(kind))
     if not found:
-        raise ModelError(f"{folder.name} has no pickled weights")
+        raise ModelError(f"{folder.name} has no pickled weights", "convert.no_pickle")
     made = []
     for path in found:
         to, part = path.with_suffix(".safetensors"), path.with_suffix(".part")
         if to.exists():
-            raise ModelError(f"{to.name} is in {folder.name} already")
+            raise ModelError(f"{to.name} is in {folder.name} already", "convert.exists")
         command = [sys.executable, "-I", "-c", READER, str(path.resolve()), str(part.resolve())]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
         if done.returncode:
             part.unlink(missing_ok=True)
             words = [line for line in done.stderr.splitlines() if line.strip()] or ["it ended"]
-            raise ModelError(f"{path.name} of {folder.name} holds more than tensors, or is broken, and was not converted ({words[-1]})")
+            raise ModelError(f"{path.name} of {folder.name} holds more than tensors, or is broken, and was not converted ({words[-1]})",
+                             "convert.not_tensors")
         made.append(part.replace(to))
     return made
 

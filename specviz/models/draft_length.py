@@ -160,7 +160,8 @@ def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier | Length
 def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Module:
     inner, most = weights.shape("first.weight")[0], config.get("most")
     if type(most) is not int or most < 1:
-        raise ModelError(f"config.json of {weights.title} says most is {str(most)[:40]}, where a number of tokens must stand")
+        raise ModelError(f"config.json of {weights.title} says most is {str(most)[:40]}, where a number of tokens must stand",
+                         "draft_length.most")
     made = LengthHead(body.hidden, body.vocab, inner, most)
     return fill(made, {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}, body)
 
@@ -169,7 +170,7 @@ def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.
     inner, fields = weights.shape("first.weight")
     if fields < 3 or fields - 2 > body.vocab or config.get("top", fields - 2) != fields - 2:
         raise ModelError(f"{weights.title} reads {fields} numbers a token, and its config.json says top {config.get('top')}: "
-                         "its probabilities, the entropy and the place must be as many")
+                         "its probabilities, the entropy and the place must be as many", "draft_length.fields")
     tensors = {"first.weight": weights.get("first.weight", inner, fields), "first.bias": weights.get("first.bias", inner),
                "second.weight": weights.get("second.weight", 1, inner), "second.bias": weights.get("second.bias", 1)}
     return fill(Classifier(body.vocab, fields - 2, inner), tensors, body)
@@ -178,13 +179,14 @@ def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.
 def _acceptance(weights: HeadWeights, body: Body) -> nn.Module:
     last = max(weights.numbers(r"model\.(\d+)\.weight"), default=-1)
     if last < 0:
-        raise ModelError(f"{weights.title} holds no acceptance head: there is no matrix named model.N.weight")
+        raise ModelError(f"{weights.title} holds no acceptance head: there is no matrix named model.N.weight",
+                         "draft_length.other_kind")
     hidden = weights.shape(f"model.{last}.weight")[-1]
     tensors = {f"model.{last}.weight": weights.get(f"model.{last}.weight", 2, hidden),
                f"model.{last}.bias": weights.get(f"model.{last}.bias", 2)}
     there = weights.numbers(r"model\.(\d+)\.linear\.weight")
     if last and not there:
-        raise ModelError(f"{weights.title} lacks the weight model.0.linear.weight")
+        raise ModelError(f"{weights.title} lacks the weight model.0.linear.weight", "head.lacks_weight")
     for i in range(last):
         at = i if i in there else there[0]
         tensors[f"model.{i}.linear.weight"] = weights.get(f"model.{at}.linear.weight", hidden, hidden)

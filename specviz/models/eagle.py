@@ -114,11 +114,12 @@ def load(folder: str | Path, body: Body) -> Eagle:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle")
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     sizes, d = Sizes.of(config, folder.name), body.hidden
     if "embed_tokens.weight" in weights and weights.shape("embed_tokens.weight")[0] != body.vocab:
-        raise ModelError(f"{folder.name} knows {weights.shape('embed_tokens.weight')[0]} tokens; {body.name} has {body.vocab}")
+        raise ModelError(f"{folder.name} knows {weights.shape('embed_tokens.weight')[0]} tokens; {body.name} has {body.vocab}",
+                         "head.vocabulary")
     found = {"fc.weight": weights.get("fc.weight", d, 2 * d), "fc.bias": weights.maybe("fc.bias", d)}
     for i in range(sizes.layers):
         found |= layer_weights(weights, sizes, f"layers.{i}.", i > 0, True)
@@ -132,12 +133,12 @@ def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | N
     """Load a variant of EAGLE's head whose weights have our names. Biases of queries, keys and values are optional; weights of
     the patterns ``fine`` are ignored. Raises ModelError with a sentence."""
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights = HeadWeights(folder, body)
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
     if layers > 1:
-        raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one")
+        raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one", "head.layers")
     made = kind(config | {"qkv_bias": "layers.0.self_attn.q_proj.bias" in weights}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.none_left(*fine)

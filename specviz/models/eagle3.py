@@ -58,7 +58,7 @@ class Eagle3(nn.Module):
         d, vocab, hidden_states = self.sizes.hidden, config["vocab_size"], len(self.read_layers)
         speaks = config.get("draft_vocab_size") or vocab
         if type(speaks) is not int or not 0 < speaks <= vocab:
-            raise ModelError(f"config.json of {name} says draft_vocab_size is {str(speaks)[:40]}")
+            raise ModelError(f"config.json of {name} says draft_vocab_size is {str(speaks)[:40]}", "eagle3.draft_vocab_size")
         self.vocab, self.norm_output = vocab, bool(config.get("norm_output"))
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
         self.fc = nn.Linear(hidden_states * d, d, bias=False)
@@ -193,7 +193,7 @@ def load(folder: str | Path, body: Body) -> Eagle3:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle3")
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights = HeadWeights(folder, body)
     config, found = read(weights, config_of(folder), body)
     weights.none_left(*VERIFIER)
@@ -234,15 +234,16 @@ def _tokens(weights: HeadWeights, speaks: int, body: Body) -> dict[str, Tensor |
     if speaks == body.vocab and "d2t" not in weights:
         return {}
     if "d2t" not in weights:
-        raise ModelError(f"{weights.title} speaks {speaks} tokens of {body.vocab} and has no d2t that says which")
+        raise ModelError(f"{weights.title} speaks {speaks} tokens of {body.vocab} and has no d2t that says which",
+                         "eagle3.no_d2t")
     d2t = weights.ids("d2t", body.vocab)
     ids = d2t + torch.arange(len(d2t), device=d2t.device)
     if len(ids) != speaks or int(ids.max()) >= body.vocab or len(ids.unique()) != speaks:
-        raise ModelError(f"d2t of {weights.title} does not name {speaks} different tokens of {body.vocab}")
+        raise ModelError(f"d2t of {weights.title} does not name {speaks} different tokens of {body.vocab}", "eagle3.d2t")
     t2d = torch.zeros(body.vocab, dtype=torch.bool, device=ids.device)
     t2d[ids] = True
     if "t2d" in weights and not torch.equal(weights.get("t2d", body.vocab).bool(), t2d):
-        raise ModelError(f"d2t and t2d of {weights.title} name different tokens")
+        raise ModelError(f"d2t and t2d of {weights.title} name different tokens", "eagle3.t2d")
     return {"d2t": d2t, "t2d": t2d} if speaks < body.vocab else {}
 
 
@@ -254,7 +255,8 @@ def _read_layers(config: dict[str, Any], body: Body, name: str) -> list[int]:
     try:
         found = [int(i) for i in inputs] if inputs else [int(i) + 1 for i in outputs] if outputs else spread(body.layers)
     except (TypeError, ValueError):
-        raise ModelError(f"config.json of {name} does not say which layers are read") from None
+        raise ModelError(f"config.json of {name} does not say which layers are read", "head.config_layers") from None
     if min(found) < 0 or max(found) >= body.layers:
-        raise ModelError(f"{name} reads what enters layer {max(found)}; {body.name} has layers 0 to {body.layers - 1}")
+        raise ModelError(f"{name} reads what enters layer {max(found)}; {body.name} has layers 0 to {body.layers - 1}",
+                         "head.read_layers")
     return found

@@ -48,12 +48,12 @@ class Sizes:
                         config.get("intermediate_size", hidden), config.get("num_hidden_layers", 1),
                         config.get("max_position_embeddings", 2048), config.get("rms_norm_eps", 1e-6))
         except (KeyError, TypeError, ZeroDivisionError) as error:
-            raise ModelError(f"config.json of {name} does not say {error}") from None
+            raise ModelError(f"config.json of {name} does not say {error}", "head.config_lacks") from None
         whole = (found.hidden, found.heads, found.kv_heads, found.head_dim, found.inner, found.layers, found.context)
         if not all(type(size) is int and size > 0 for size in whole) or found.heads % found.kv_heads or found.head_dim % 2:
-            raise ModelError(f"config.json of {name} gives sizes that do not fit together")
+            raise ModelError(f"config.json of {name} gives sizes that do not fit together", "head.sizes")
         if rope_of(config)["rope_type"] not in ("default", "linear", "llama3"):
-            raise ModelError(f"{name}: there is no rotary scaling {rope_of(config)['rope_type']!r} here")
+            raise ModelError(f"{name}: there is no rotary scaling {rope_of(config)['rope_type']!r} here", "head.rotary")
         return found
 
 

@@ -62,7 +62,8 @@ class GGUFTensors:
         if stem in TOP and ending == "weight":
             return f"{TOP[stem]}.weight"
         if not (known and where == "blk" and number.isdecimal() and int(number) < layers and part in self._layout.layer):
-            raise ModelError(f"{self.file.name} holds {name!r}, which a model of the architecture {self.architecture} does not have here")
+            raise ModelError(f"{self.file.name} holds {name!r}, which a model of the architecture {self.architecture} does not have here",
+                             "gguf.tensor")
         return f"model.layers.{int(number)}.{self._layout.layer[part]}.{ending}"
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -79,7 +80,8 @@ class GGUFTensors:
             if ".attn_k." in there:
                 heads = integer(self.file, f"{self.architecture}.attention.head_count_kv", heads)
             if len(tensor) % (2 * heads):
-                raise ModelError(f"{there} of {self.file.name} has {len(tensor)} rows, which {heads} heads cannot share")
+                raise ModelError(f"{there} of {self.file.name} has {len(tensor)} rows, which {heads} heads cannot share",
+                                 "gguf.rows")
             return halved(tensor, heads)
         return tensor
 
@@ -93,7 +95,8 @@ def architecture(file: GGUFFile) -> str:
     """The architecture of a file, one of LAYOUTS. Raises ModelError."""
     found = file.metadata.get("general.architecture")
     if found not in LAYOUTS:
-        raise ModelError(f"{file.name} holds a model of the architecture {str(found)[:40]!r}; {', '.join(LAYOUTS)} are read")
+        raise ModelError(f"{file.name} holds a model of the architecture {str(found)[:40]!r}; {', '.join(LAYOUTS)} are read",
+                         "gguf.architecture")
     return found
 
 
@@ -101,5 +104,5 @@ def integer(file: GGUFFile, key: str, default: int | None = None) -> int:
     """A whole number above 0 of the metadata. Raises ModelError."""
     found = file.metadata.get(key, default)
     if type(found) is not int or not 0 < found < 2**31:
-        raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand")
+        raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand", "gguf.value")
     return found

@@ -43,7 +43,7 @@ def gguf_in(folder: Path) -> Path | None:
     """The GGUF file of a folder (the name it has when its parts are joined); None where there is none. Raises ModelError for two."""
     found = sorted({*folder.glob("*.gguf"), *(folder / name for name in parts_of(folder, ".gguf"))})
     if len(found) > 1:
-        raise ModelError(f"{folder.name} has {len(found)} GGUF files; keep one of them, a model in one piece")
+        raise ModelError(f"{folder.name} has {len(found)} GGUF files; keep one of them, a model in one piece", "gguf.several")
     return found[0] if found else None
 
 
@@ -59,29 +59,30 @@ class GGUFFile:
         try:
             self._parse()
         except UnicodeDecodeError:
-            raise ModelError(f"{self.name} holds a name or a text that is not UTF-8") from None
+            raise ModelError(f"{self.name} holds a name or a text that is not UTF-8", "gguf.utf8") from None
 
     def _map(self, path: Path) -> np.ndarray:
         """The bytes of the file: mapped into memory, or read from its parts and compared with the checksum next to them."""
         try:
             if path.is_file():
                 if not path.stat().st_size:
-                    raise ModelError(f"{self.name} is empty")
+                    raise ModelError(f"{self.name} is empty", "gguf.empty")
                 return np.memmap(path, np.uint8, "r")
             parts = parts_of(path.parent, ".gguf").get(path.name)
             if not parts:
-                raise ModelError(f"{path.parent.name} has no {path.name}")
+                raise ModelError(f"{path.parent.name} has no {path.name}", "gguf.missing")
             data = np.empty(sum(part.stat().st_size for part in parts), np.uint8)
             view, at = memoryview(data), 0
             for part in parts:
-                with open(part, "rb") as file:
+                with part.open("rb") as file:
                     at += file.readinto(view[at:at + part.stat().st_size])
             checksum = path.with_name(f"{path.name}.sha256")
             wanted = checksum.read_text("ascii").split()[0] if checksum.is_file() else None
         except (OSError, UnicodeDecodeError, IndexError) as error:
-            raise ModelError(f"{self.name} cannot be read: {getattr(error, 'strerror', None) or 'its checksum is no text'}") from None
+            raise ModelError(f"{self.name} cannot be read: {getattr(error, 'strerror', None) or 'its checksum is no text'}",
+                             "gguf.read") from None
         if wanted is not None and hashlib.sha256(data).hexdigest() != wanted:
-            raise ModelError(f"the parts of {self.name} do not add up to the published file: its sha256 differs")
+            raise ModelError(f"the parts of {self.name} do not add up to the published file: its sha256 differs", "gguf.digest")
         return data
 
     # --- the header --------------------------------------------------------------------------------------------------------
@@ -89,47 +90,50 @@ class GGUFFile:
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
         if bytes(self._view[:4]) != MAGIC:
-            raise ModelError(f"{self.name} is not a GGUF file")
+            raise ModelError(f"{self.name} is not a GGUF file", "gguf.not_gguf")
         self._at = 4
         version = self._number("I")
         if version not in VERSIONS:
             big = version and not version & 0xFFFF
             raise ModelError(f"{self.name} is {'big-endian' if big else f'version {version} of GGUF'}; versions 2 and 3, "
-                             "little-endian, are read")
+                             "little-endian, are read", "gguf.version")
         tensors, keys = self._count(MOST_TENSORS, "tensors"), self._count(MOST_KEYS, "metadata keys")
         for _ in range(keys):
             key = self._text(LONGEST_NAME)
             if key in self.metadata:
-                raise ModelError(f"{self.name} gives {key!r} twice")
+                raise ModelError(f"{self.name} gives {key!r} twice", "gguf.twice")
             self.metadata[key] = self._value(self._number("I"), key)
         infos = {}
         for _ in range(tensors):
             name = self._text(LONGEST_NAME)
             dimensions = self._number("I")
             if name in infos or not 0 < dimensions <= MOST_DIMENSIONS:
-                raise ModelError(f"{self.name} describes its tensor {name[:60]!r} in a way that cannot be read")
+                raise ModelError(f"{self.name} describes its tensor {name[:60]!r} in a way that cannot be read",
+                                 "gguf.tensor_entry")
             infos[name] = [self._number("Q") for _ in range(dimensions)], self._number("I"), self._number("Q")
         align = self.metadata.get("general.alignment", 32)
         if type(align) is not int or not 0 < align <= 2**16 or align & (align - 1):
-            raise ModelError(f"general.alignment of {self.name} is {str(align)[:40]}, which is no power of two")
+            raise ModelError(f"general.alignment of {self.name} is {str(align)[:40]}, which is no power of two", "gguf.alignment")
         base = -(-self._at // align) * align
         for name, (shape, number, offset) in infos.items():
             try:
                 kind = GGMLQuantizationType(number)
             except ValueError:
-                raise ModelError(f"{name} of {self.name} has blocks of the unknown type {number}") from None
+                raise ModelError(f"{name} of {self.name} has blocks of the unknown type {number}", "gguf.block_type") from None
             block, width = GGML_QUANT_SIZES[kind]
             if not all(0 < one < 2**40 for one in shape) or shape[0] % block or offset % align:
-                raise ModelError(f"{name} of {self.name} has shape {tuple(reversed(shape))}, which {kind.name} blocks cannot have")
+                raise ModelError(f"{name} of {self.name} has shape {tuple(reversed(shape))}, which {kind.name} blocks cannot have",
+                                 "gguf.shape")
             size = prod(shape) // block * width
             if base + offset + size > len(self._data):
-                raise ModelError(f"{self.name} is cut short: {name} would end at byte {base + offset + size:,} of {len(self._data):,}")
+                raise ModelError(f"{self.name} is cut short: {name} would end at byte {base + offset + size:,} of {len(self._data):,}",
+                                 "gguf.cut_short")
             self.tensors[name] = TensorInfo(tuple(reversed(shape)), kind, base + offset, size)
 
     def _take(self, size: int) -> memoryview:
         """The next bytes of the header."""
         if size > len(self._data) - self._at:
-            raise ModelError(f"{self.name} is cut short in its header, or broken there")
+            raise ModelError(f"{self.name} is cut short in its header, or broken there", "gguf.header")
         self._at += size
         return self._view[self._at - size:self._at]
 
@@ -139,13 +143,14 @@ class GGUFFile:
     def _count(self, most: int, of: str) -> int:
         found = self._number("Q")
         if found > most:
-            raise ModelError(f"{self.name} claims {found:,} {of}; {most:,} are the most that are read")
+            raise ModelError(f"{self.name} claims {found:,} {of}; {most:,} are the most that are read", "gguf.claims")
         return found
 
     def _text(self, longest: int | None = None) -> str:
         size = self._number("Q")
         if longest is not None and size > longest:
-            raise ModelError(f"{self.name} has a name of {size:,} bytes in its header; {longest} are the most that are read")
+            raise ModelError(f"{self.name} has a name of {size:,} bytes in its header; {longest} are the most that are read",
+                             "gguf.long_name")
         return str(self._take(size), "utf-8")
 
     def _value(self, kind: int, key: str) -> Any:
@@ -158,9 +163,9 @@ class GGUFFile:
             letter = NUMBERS[inner]
             return list(struct.unpack(f"<{count}{letter}", self._take(count * struct.calcsize(f"<{letter}"))))
         if inner != STRING:
-            raise ModelError(f"the metadata key {key[:60]!r} of {self.name} has a value of an unknown type")
+            raise ModelError(f"the metadata key {key[:60]!r} of {self.name} has a value of an unknown type", "gguf.value_type")
         if count * 8 > len(self._data) - self._at:
-            raise ModelError(f"{self.name} claims {count:,} texts under {key[:60]!r}, more than it can hold")
+            raise ModelError(f"{self.name} claims {count:,} texts under {key[:60]!r}, more than it can hold", "gguf.texts")
         return [self._text() for _ in range(count)]
 
     # --- tensors -----------------------------------------------------------------------------------------------------------
@@ -176,5 +181,6 @@ class GGUFFile:
             for at in range(0, len(data), SLICE):
                 out[at * numbers:(at + SLICE) * numbers] = dequantize(data[at:at + SLICE].reshape(1, -1), info.kind)[0]
         except NotImplementedError:
-            raise ModelError(f"{name} of {self.name} has {info.kind.name} blocks, which the package gguf cannot decode") from None
+            raise ModelError(f"{name} of {self.name} has {info.kind.name} blocks, which the package gguf cannot decode",
+                             "gguf.block_decoder") from None
         return torch.from_numpy(out).view(info.shape)

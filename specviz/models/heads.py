@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..core.errors import code_of
 from .eagle_layers import Layer
 from .int8 import Int8Linear
 from .linear import HalfLinear, PlainLinear
@@ -66,7 +67,7 @@ class HeadWeights(Weights):
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             raise ModelError(f"{self.title} has weights that no reader here knows ({', '.join(left[:3])}{more}): "
-                             "it is another kind of head")
+                             "it is another kind of head", "head.unknown_weights")
 
     def _index(self) -> dict[str, str]:
         """Return the file of each tensor, as for a model; the one file of a head may have any name."""
@@ -77,7 +78,7 @@ class HeadWeights(Weights):
             pickled = sorted(path.name for kind in PICKLES for path in self._folder.glob(kind))
             raise ModelError(f"{self._folder.name} holds its weights in {pickled[0]}, a format that can run code and is not opened here: "
                              "take its safetensors, or convert it to safetensors with `python -m specviz.models.convert FOLDER`"
-                             if pickled else f"{self._folder.name} has no safetensors")
+                             if pickled else f"{self._folder.name} has no safetensors", "head.pickled")
         return dict.fromkeys(self._file(found[0]).keys(), found[0])
 
     @property
@@ -91,11 +92,12 @@ class HeadWeights(Weights):
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor without reading it."""
         if name not in self._where:
-            raise ModelError(f"{self._folder.name} lacks the weight {name}")
+            raise ModelError(f"{self._folder.name} lacks the weight {name}", "head.lacks_weight")
         try:
             return tuple(self._file(self._where[name]).get_slice(name).get_shape())
         except SafetensorError:
-            raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names") from None
+            raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names",
+                             "head.index") from None
 
     def fitting(self, name: str, body: Body, *shape: int) -> Tensor:
         """Return ``get`` of a matrix whose columns are the target's hidden states. Raises ModelError that says so where the width
@@ -103,7 +105,7 @@ class HeadWeights(Weights):
         wide = self.shape(name)[-1]
         if wide != shape[-1] and wide % body.hidden:
             raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
-                             f"{body.hidden}")
+                             f"{body.hidden}", "head.states")
         return self.get(name, *shape)
 
     def ids(self, name: str, vocab: int) -> Tensor:
@@ -111,7 +113,7 @@ class HeadWeights(Weights):
         self._read.add(name)
         ids = self._file(self._where[name]).get_tensor(name).long()
         if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= vocab:
-            raise ModelError(f"{name} of {self.title} names tokens that are not in the vocabulary")
+            raise ModelError(f"{name} of {self.title} names tokens that are not in the vocabulary", "head.tokens")
         return ids.to(self._device)
 
     def first(self, pattern: str) -> re.Match[str] | None:
@@ -144,9 +146,9 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
         accuracy = [[float(share) for share in row] for row in config.get("accuracy") or []]
         nodes = int(config.get("nodes") or 0)
     except (TypeError, ValueError):
-        raise ModelError(f"config.json of {name} holds a calibration that is not numbers") from None
+        raise ModelError(f"config.json of {name} holds a calibration that is not numbers", "head.calibration") from None
     if nodes < 0 or not all(0 <= share <= 1 for row in accuracy for share in row):
-        raise ModelError(f"config.json of {name} holds a calibration that is not shares")
+        raise ModelError(f"config.json of {name} holds a calibration that is not shares", "head.calibration_shares")
     return accuracy, nodes
 
 
@@ -187,7 +189,7 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module
     try:
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
-        raise ModelError(" ".join(str(error).split())) from None
+        raise ModelError(" ".join(str(error).split()), code_of(error)) from None
     return ready(module, body)
 
 

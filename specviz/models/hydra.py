@@ -134,7 +134,7 @@ def load(folder: Path, body: Body) -> Hydra:
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.numbers(r"hydra_mlp\.(\d+)\.")
     if not heads or heads != list(range(len(heads))):
-        raise ModelError(f"{folder.name} holds no Hydra heads under any of the known names")
+        raise ModelError(f"{folder.name} holds no Hydra heads under any of the known names", "head.other_kind")
     names = {name: name for name in weights.names if name.startswith(PREFIX) and "embed_tokens" not in name}
     layers = 0
     for i in heads:
@@ -172,11 +172,12 @@ def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: 
         first = names.get(f"hydra_mlp.{i}.0.linear.weight", "")
         rows, columns = weights.shape(first)
         if rows != d:
-            raise ModelError(f"{weights.title} does not fit {body.name}: it reads states of {rows} numbers, and {body.name} has {d}")
+            raise ModelError(f"{weights.title} does not fit {body.name}: it reads states of {rows} numbers, and {body.name} has {d}",
+                             "head.states")
         if columns not in (d, d * (i + 2)):
             raise ModelError(f"{weights.title} has a head {i} that reads {columns} numbers: neither the state alone nor with "
-                             f"{i + 1} tokens")
+                             f"{i + 1} tokens", "hydra.columns")
         output = names[f"hydra_lm_head.{i}.weight"]
         if output in weights and weights.shape(output)[0] != body.vocab:
             raise ModelError(f"{weights.title} does not fit {body.name}: it speaks {weights.shape(output)[0]} tokens, and {body.name} "
-                             f"has {body.vocab}")
+                             f"has {body.vocab}", "head.vocabulary")

@@ -117,13 +117,15 @@ def load(folder: Path, body: Body) -> LookAhead:
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
                 if name in weights), None)
     if how is None:
-        raise ModelError(f"{folder.name} holds nothing that guesses inside a target, under any of the known names")
+        raise ModelError(f"{folder.name} holds nothing that guesses inside a target, under any of the known names",
+                         "head.other_kind")
     if how == "prompts" and "num_special_tokens" in config:
         steps, chains = (_whole(config, name, folder) for name in ("num_special_tokens", "virtual_tokens_per_special_token"))
         config = {"layers": [0] * steps, "chains": chains}
     layers, chains = config.get("layers"), config.get("chains", 1)
     if not isinstance(layers, list) or not layers or not all(type(x) is int and 0 <= x < body.layers for x in layers):
-        raise ModelError(f"config.json of {folder.name} must name a layer of {body.name}, from 0 to {body.layers - 1}, for each step")
+        raise ModelError(f"config.json of {folder.name} must name a layer of {body.name}, from 0 to {body.layers - 1}, for each step",
+                         "in_target.layer")
     made = HOW[how](body.hidden, body.vocab, tuple(layers), chains)
     found = {name: weights.fitting(name, body, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
              for name, tensor in made.state_dict().items()}
@@ -134,5 +136,5 @@ def load(folder: Path, body: Body) -> LookAhead:
 
 def _whole(config: dict[str, Any], name: str, folder: Path) -> int:
     if type(config.get(name)) is not int or config[name] < 1:
-        raise ModelError(f"the config of {folder.name} must say {name}, a whole number above 0")
+        raise ModelError(f"the config of {folder.name} must say {name}, a whole number above 0", "in_target.config")
     return config[name]

@@ -68,10 +68,11 @@ def load(folder: str | Path, body: Body) -> Judge | Reward:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights, config = HeadWeights(folder, body), config_of(folder)
     if config.get("model_type") not in (JUDGE, REWARD):
-        raise ModelError(f"{folder.name} is no judge and no reward head: its model_type is {str(config.get('model_type'))[:40]}")
+        raise ModelError(f"{folder.name} is no judge and no reward head: its model_type is {str(config.get('model_type'))[:40]}",
+                         "head.other_kind")
     inner = weights.shape("first.weight")[0] if config["model_type"] == REWARD else 0
     made = build(body, {"kind": config["model_type"], "inner": inner})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}

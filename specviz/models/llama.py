@@ -49,7 +49,8 @@ def why_not(config: dict[str, Any]) -> str | None:
         return "the fast forward has no layers but those of full attention"
     window = config.get("sliding_window") if uses_window(config) else None
     if window is not None and type(window) is not int:
-        raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width")
+        raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width",
+                         "config.sliding_window")
     if window and window < (context_of(config) or window):
         return "the fast forward has no sliding window"
     return None
@@ -59,15 +60,15 @@ def rope_of(config: dict[str, Any]) -> dict[str, Any]:
     """Return the rotary parameters, from either spelling of config.json. Raises ModelError for values that are not numbers."""
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}  # transformers takes them in this order
     if not isinstance(given, dict):
-        raise ModelError("the rotary parameters in its config.json are not a JSON object")
+        raise ModelError("the rotary parameters in its config.json are not a JSON object", "config.rotary")
     rope = {"rope_theta": config.get("rope_theta", 10000.0), "partial_rotary_factor": config.get("partial_rotary_factor") or 1.0, **given}
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
     for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):
         value = rope.get(name)
         if type(value) not in (int, float) or not 0 < value < 1e18:
-            raise ModelError(f"{name} in its config.json is {str(value)[:40]}; a number above 0 is needed")
+            raise ModelError(f"{name} in its config.json is {str(value)[:40]}; a number above 0 is needed", "config.rotary_value")
     if rope["rope_type"] == "llama3" and rope["low_freq_factor"] >= rope["high_freq_factor"]:
-        raise ModelError("low_freq_factor in its config.json must lie below high_freq_factor")
+        raise ModelError("low_freq_factor in its config.json must lie below high_freq_factor", "config.rotary_order")
     return rope
 
 
@@ -118,14 +119,14 @@ class Llama:
         check_config(config, folder.name)
         reason = why_not(config)
         if reason:
-            raise ModelError(f"{folder.name}: {reason}")
+            raise ModelError(f"{folder.name}: {reason}", "forward.unsupported")
         device = torch.device(device)
         dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
         self.folder, self.name, self.config, self.device, self.dtype = folder, folder.name, config, device, dtype
         try:
             self._measure(config)
         except KeyError as missing:
-            raise ModelError(f"config.json of {folder.name} lacks {missing}") from None
+            raise ModelError(f"config.json of {folder.name} lacks {missing}", "config.lacks") from None
         disable_cudnn_attention(device)
         with torch.inference_mode():
             weights = Weights(folder, device, dtype)
@@ -147,11 +148,12 @@ class Llama:
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
         self.eps, self.context = config["rms_norm_eps"], context_of(config)
         if type(self.eps) not in (int, float) or not 0 <= self.eps < 1:
-            raise ModelError(f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}")
+            raise ModelError(f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}", "config.rms_norm_eps")
         sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
         if not all(type(size) is int and size > 0 for size in sizes) or self.heads % self.kv_heads or self.head_dim % 2:
             raise ModelError(f"config.json of {self.name} has sizes that contradict each other: hidden_size {self.hidden}, "
-                             f"num_attention_heads {self.heads}, num_key_value_heads {self.kv_heads}, head_dim {self.head_dim}")
+                             f"num_attention_heads {self.heads}, num_key_value_heads {self.kv_heads}, head_dim {self.head_dim}",
+                             "config.sizes")
         self.group = self.heads // self.kv_heads
 
     def _load(self, weights: Weights) -> None:

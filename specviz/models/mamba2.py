@@ -42,7 +42,8 @@ def _limits(value: Any, name: str) -> tuple[float, float]:
     except (TypeError, ValueError, KeyError):
         low, high = 1.0, 0.0
     if not 0 <= low <= high:
-        raise ModelError(f"config.json of {name} gives a time_step_limit that is not two numbers in order")
+        raise ModelError(f"config.json of {name} gives a time_step_limit that is not two numbers in order",
+                         "config.time_step_limit")
     return low, high
 
 
@@ -103,7 +104,7 @@ class Mamba2:
         check_config(config, folder.name)
         reason = why_not(config)
         if reason:
-            raise ModelError(f"{folder.name}: {reason}")
+            raise ModelError(f"{folder.name}: {reason}", "forward.unsupported")
         self.device = torch.device(device)
         self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
         self.folder, self.name, self.config = folder, folder.name, config
@@ -116,12 +117,12 @@ class Mamba2:
     def _measure(self, config: dict[str, Any]) -> None:
         missing = [name for name in SIZES if type(config.get(name)) is not int or config[name] < 1]
         if missing:
-            raise ModelError(f"config.json of {self.name} gives no size {missing[0]}")
+            raise ModelError(f"config.json of {self.name} gives no size {missing[0]}", "config.lacks")
         self.hidden, self.layers, self.vocab, self.heads, self.head_dim, self.state, self.groups, self.kernel_size = \
             (config[name] for name in SIZES)
         self.inner = self.heads * self.head_dim
         if int(config.get("expand", 2) * self.hidden) != self.inner or self.heads % self.groups or self.inner % self.groups:
-            raise ModelError(f"config.json of {self.name} gives sizes that do not fit together")
+            raise ModelError(f"config.json of {self.name} gives sizes that do not fit together", "config.sizes")
         self.channels = self.inner + 2 * self.groups * self.state
         self.eps, self.context = config.get("layer_norm_epsilon", 1e-5), UNBOUNDED
         self.dt_limit = _limits(config.get("time_step_limit"), self.name)

@@ -32,7 +32,7 @@ class MaskedModel(causal.Causal):
         self.width, self.mask_token = width or self.vocab, config["pard_token"]
         if type(self.mask_token) is not int or not 0 <= self.mask_token < self.vocab:
             raise ModelError(f"config.json of {name} says pard_token is {str(self.mask_token)[:40]}, which is none of "
-                             f"{self.vocab} tokens")
+                             f"{self.vocab} tokens", "pard.token")
 
     def open(self) -> MaskedRows:
         """Return a KV cache over these weights for one run."""
@@ -66,12 +66,13 @@ def load(folder: str | Path, body: Body) -> MaskedModel:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "pard")
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     config = config_of(folder)
     if "pard_token" not in config:
-        raise ModelError(f"{folder.name} was not taught to read masks: its config.json names no pard_token")
+        raise ModelError(f"{folder.name} was not taught to read masks: its config.json names no pard_token", "pard.no_token")
     if config.get("model_type") not in FAMILY:
-        raise ModelError(f"{folder.name} is of type {config.get('model_type')}; those of {', '.join(FAMILY)} are read")
+        raise ModelError(f"{folder.name} is of type {config.get('model_type')}; those of {', '.join(FAMILY)} are read",
+                         "pard.family")
     return read(folder, config, body)
 
 

@@ -98,12 +98,13 @@ class BlockDrafter(nn.Module):
             self.block, self.mask_token = int(said["block_size"]), int(said["mask_token_id"])
             self.read_layers = tuple(int(i) for i in said["target_layer_ids"])
         except (KeyError, TypeError, ValueError) as missing:
-            raise ModelError(f"config.json of {name} does not say {missing}") from None
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
         if self.block < 2 or not self.read_layers or min(self.read_layers) < -1:
-            raise ModelError(f"config.json of {name} gives a block or layers to read that make no sense")
+            raise ModelError(f"config.json of {name} gives a block or layers to read that make no sense", "masked_block.config")
         kind = str(said.get("markov_head_type") or "vanilla")
         if rank and kind not in ("vanilla", "gated"):
-            raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read")
+            raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read",
+                             "masked_block.markov")
         self.anchored = bool(said.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
         self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
         self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
@@ -111,7 +112,7 @@ class BlockDrafter(nn.Module):
         self.markov_head = MarkovHead(config["vocab_size"], rank, d, kind) if rank else None
         sure, with_markov = bool(said.get("enable_confidence_head")), bool(said.get("confidence_head_with_markov"))
         if sure and with_markov and not rank:
-            raise ModelError(f"the confidence head of {name} reads a Markov head that is not there")
+            raise ModelError(f"the confidence head of {name} reads a Markov head that is not there", "masked_block.confidence")
         self.confidence_head = ConfidenceHead(d + rank * with_markov) if sure else None
         self.confidence_with_markov = with_markov
         self.confidence_gated = bool(said.get("confidence_head_gated", "specviz" in config))  # heads trained here before had it so
@@ -233,15 +234,16 @@ def load(folder: str | Path, body: Body) -> BlockDrafter:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     if "d2t" in weights.names:
-        raise ModelError(f"{folder.name} drafts from a smaller vocabulary of its own, which is not read here")
+        raise ModelError(f"{folder.name} drafts from a smaller vocabulary of its own, which is not read here",
+                         "masked_block.vocabulary")
     config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights.names
     made = BlockDrafter(config, folder.name)
     if max(made.read_layers) >= body.layers - 1:
         raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {body.name} layers 0 to "
-                         f"{body.layers - 2} can be read")
+                         f"{body.layers - 2} can be read", "head.read_layers")
     sizes, d = made.sizes, body.hidden
     found = {"fc.weight": weights.get("fc.weight", d, len(made.read_layers) * d)}
     found |= {f"{name}.weight": weights.get(f"{name}.weight", d) for name in ("hidden_norm", "norm")}
@@ -255,5 +257,5 @@ def load(folder: str | Path, body: Body) -> BlockDrafter:
     lent = {"embed_tokens.weight", "lm_head.weight"}  # frozen copies of the target's
     alien = sorted(set(weights.names) - set(found) - lent)
     if alien:
-        raise ModelError(f"{folder.name} has a weight {alien[0]} that is not known here")
+        raise ModelError(f"{folder.name} has a weight {alien[0]} that is not known here", "head.unknown_weights")
     return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .checkpoint_sizes import SCALES, check_config, check_weights, everywhere, fits
+from .errors import about_files
 from .gguf_reader import gguf_in
 from .weights import DERIVED, ModelError, Weights, read_json
 
@@ -49,10 +50,10 @@ def _checked_config(name: str, source: str, revision: str | None, width: int, sp
         try:
             _check_files(name, Path(source), width, spread)
         except ModelError as error:
-            raise ModelError(f"{name} cannot be loaded: {error}") from None
+            raise ModelError(f"{name} cannot be loaded: {error}", "checkpoint.load") from None
     config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
     if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ModelError(f"{name} is not a causal language model ({config.model_type})")
+        raise ModelError(f"{name} is not a causal language model ({config.model_type})", "checkpoint.not_causal")
     _check_sizes(name, config, width, spread)
     return config
 
@@ -78,25 +79,25 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     except ModelError:
         raise
     except Exception as error:  # transformers, safetensors and the hub each raise their own
-        words = (str(error).strip() or type(error).__name__).splitlines()[0]
+        words = about_files(Path(source), error)
         if isinstance(error, KeyError) and Path(source).is_dir():  # a name that transformers has no entry for
             key = next((key for key, value in read_json(Path(source), "config.json").items() if value == error.args[0]), None)
             words = f"transformers has no {key} {words[:80]}" if key else words
-        raise ModelError(f"{name} cannot be loaded: {words}") from None
+        raise ModelError(f"{name} cannot be loaded: {words}", "checkpoint.load") from None
     if report["missing_keys"]:
-        raise ModelError(f"{name} lacks the weight {sorted(report['missing_keys'])[0]}")
+        raise ModelError(f"{name} lacks the weight {sorted(report['missing_keys'])[0]}", "checkpoint.lacks_weight")
     if report["mismatched_keys"]:
         key, found, wanted = sorted(report["mismatched_keys"])[0]
-        raise ModelError(f"{key} of {name} has shape {tuple(found)}; its config says {tuple(wanted)}")
+        raise ModelError(f"{key} of {name} has shape {tuple(found)}; its config says {tuple(wanted)}", "checkpoint.shape")
     if getattr(config, "quantization_config", None) and getattr(net, "hf_quantizer", None) is None:
-        raise ModelError(f"{name} is quantised in a way that transformers does not know")
+        raise ModelError(f"{name} is quantised in a way that transformers does not know", "checkpoint.quantised")
     unread = sorted(key for key in report["unexpected_keys"] if not DERIVED.search(key))
     if unread:
         what = "is quantised, and" if any(SCALES.search(key) for key in unread) else "holds weights, and"
-        raise ModelError(f"{name} {what} transformers leaves out its {unread[0][:120]}")
+        raise ModelError(f"{name} {what} transformers leaves out its {unread[0][:120]}", "checkpoint.unread_weight")
     for key, weight in net.named_parameters():
         if weight.device.type != "meta" and weight.dtype in FLOATS and not bool(torch.isfinite(weight).all()):
-            raise ModelError(f"{key} of {name} holds values that are not numbers")
+            raise ModelError(f"{key} of {name} holds values that are not numbers", "checkpoint.not_numbers")
     return net.eval()
 
 

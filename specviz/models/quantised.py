@@ -23,7 +23,7 @@ def quantised(name: str, kind: str) -> dict[str, Any]:
         return {}
     problem = why_not(kind)
     if problem:
-        raise ModelError(f"{name}: {problem}")
+        raise ModelError(f"{name}: {problem}", "checkpoint.quantised")
     import transformers
 
     if PACKAGES[kind] == "bitsandbytes":

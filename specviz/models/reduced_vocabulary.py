@@ -48,7 +48,7 @@ def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
     """The ids that the output matrix speaks, [count]. Raises ModelError unless they are distinct ids of the vocabulary."""
     tokens = weights.get("draft_tokens", count).long()
     if not 0 < count <= vocab or len(tokens.unique()) != count or int(tokens.min()) < 0 or int(tokens.max()) >= vocab:
-        raise ModelError(f"the draft_tokens of {name} are not distinct token ids below {vocab}")
+        raise ModelError(f"the draft_tokens of {name} are not distinct token ids below {vocab}", "reduced.tokens")
     return tokens
 
 
@@ -57,10 +57,11 @@ def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, 
     ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
     source, vocab, hidden = config["embedding_from"], config["vocab_size"], config["hidden_size"]
     if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):
-        raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it")
+        raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it",
+                         "reduced.embedding_from")
     whole = folder.parent / source
     wide = read_json(whole, "config.json").get("hidden_size")
     if type(wide) is not int or wide < 1:
-        raise ModelError(f"config.json of {source} gives no hidden_size")
+        raise ModelError(f"config.json of {source} gives no hidden_size", "reduced.hidden_size")
     table = Weights(whole, device, dtype).get("model.embed_tokens.weight", vocab, wide)
     return table @ weights.get("model.embed_projection.weight", hidden, wide).t()

@@ -52,7 +52,8 @@ def whole(folder: Path) -> Path:
         try:
             _join(folder, shards, place)
         except OSError as error:
-            raise ModelError(f"{folder.name} lies in parts, and they cannot be joined in {place.parent}: {error.strerror}") from None
+            raise ModelError(f"{folder.name} lies in parts, and they cannot be joined in {place.parent}: {error.strerror}",
+                             "checkpoint.join") from None
     return place
 
 
@@ -66,7 +67,7 @@ def parts_of(folder: Path, ending: str) -> dict[str, list[Path]]:
     for shard, parts in found.items():
         parts.sort()
         if [number for number, *_ in parts] != list(range(1, parts[0][1] + 1)) or len({of for _, of, _ in parts}) > 1:
-            raise ModelError(f"{folder.name} lacks a part of {shard}")
+            raise ModelError(f"{folder.name} lacks a part of {shard}", "checkpoint.lacks_part")
     return {shard: [file for *_, file in parts] for shard, parts in found.items()}
 
 
@@ -80,11 +81,11 @@ def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
             if not _PART.fullmatch(file.name):
                 (inner / file.name).symlink_to(file.resolve())
         for shard, parts in shards.items():
-            with open(inner / shard, "wb") as out:
+            with (inner / shard).open("wb") as out:
                 for part in parts:
                     out.write(part.read_bytes())
         try:
-            os.rename(inner, place)
+            inner.rename(place)
         except OSError:
             if not place.is_dir():
                 raise

@@ -28,13 +28,13 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ModelError(f"{folder.name} has no {name}") from None
+        raise ModelError(f"{folder.name} has no {name}", "config.missing") from None
     except RecursionError:
-        raise ModelError(f"{name} of {folder.name} is nested too deeply") from None
+        raise ModelError(f"{name} of {folder.name} is nested too deeply", "config.depth") from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{name} of {folder.name} cannot be read: {error}") from None
+        raise ModelError(f"{name} of {folder.name} cannot be read: {error}", "config.read") from None
     if not isinstance(found, dict):
-        raise ModelError(f"{name} of {folder.name} is not a JSON object")
+        raise ModelError(f"{name} of {folder.name} is not a JSON object", "config.not_object")
     return found
 
 
@@ -65,22 +65,23 @@ class Weights:
         if (self._folder / INDEX).exists():
             where = read_json(self._folder, INDEX).get("weight_map")
             if not isinstance(where, dict) or not all(isinstance(shard, str) for shard in where.values()):
-                raise ModelError(f"{INDEX} of {self._folder.name} has no weight_map")
+                raise ModelError(f"{INDEX} of {self._folder.name} has no weight_map", "checkpoint.index")
             missing = sorted({shard for shard in where.values() if not (self._folder / shard).is_file()})
             if missing:
-                raise ModelError(f"{self._folder.name} lacks the shard {', '.join(missing)}")
+                raise ModelError(f"{self._folder.name} lacks the shard {', '.join(missing)}", "checkpoint.lacks_shard")
             if any(Path(shard).name != shard for shard in where.values()):
-                raise ModelError(f"the index of {self._folder.name} points outside its folder")
+                raise ModelError(f"the index of {self._folder.name} points outside its folder", "checkpoint.outside")
             return where
         if not (self._folder / WHOLE).is_file():
-            raise ModelError(f"{self._folder.name} has no {WHOLE}")
+            raise ModelError(f"{self._folder.name} has no {WHOLE}", "checkpoint.missing")
         return dict.fromkeys(self._file(WHOLE).keys(), WHOLE)
 
     def _file(self, shard: str):
         try:
             return safe_open(self._folder / shard, framework="pt")
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})") from None
+            raise ModelError(f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})",
+                             "checkpoint.cut_short") from None
 
     def headers(self) -> dict[str, dict[str, Any]]:
         """Describe the tensors without reading them: name -> dtype, shape, data_offsets. Tensors of a GGUF file count as decoded, F32."""
@@ -90,7 +91,7 @@ class Weights:
                     for name in self._where for shape in [self._gguf.shape(name)]}
         for shard in sorted(set(self._where.values())):
             self._file(shard)  # safetensors checks the header; what follows only repeats it
-            with open(self._folder / shard, "rb") as file:
+            with (self._folder / shard).open("rb") as file:
                 found |= json.loads(file.read(int.from_bytes(file.read(8), "little")))
         return {name: one for name, one in found.items() if name in self._where}
 
@@ -102,7 +103,8 @@ class Weights:
         """Raise ModelError where the files hold a weight that was not read: to ignore it could run another model than was trained."""
         unread = sorted(name for name in self.names - self._read if not DERIVED.search(name))
         if unread:
-            raise ModelError(f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read")
+            raise ModelError(f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read",
+                             "checkpoint.unread_weight")
 
     def __contains__(self, name: str) -> bool:
         return name in self._where
@@ -110,15 +112,16 @@ class Weights:
     def get(self, name: str, *shape: int) -> Tensor:
         """The tensor, on the device and in the working type. Raises ModelError: missing, another shape, or not numbers."""
         if name not in self._where:
-            raise ModelError(f"{self._folder.name} lacks the weight {name}")
+            raise ModelError(f"{self._folder.name} lacks the weight {name}", "checkpoint.lacks_weight")
         self._read.add(name)
         tensor = self._stored(self._where[name], name)
         if tuple(tensor.shape) != shape:
-            raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}")
+            raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}",
+                             "checkpoint.shape")
         tensor = self._dequantise(name, tensor).to(self._device, self._dtype)
         self.count += tensor.numel()
         if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):  # the sum alone is three times as fast
-            raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers")
+            raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers", "checkpoint.not_numbers")
         return tensor
 
     def _stored(self, shard: str, name: str) -> Tensor:
@@ -129,7 +132,8 @@ class Weights:
         try:
             return self._open[shard].get_tensor(name)
         except SafetensorError:
-            raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names") from None
+            raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names",
+                             "checkpoint.lacks_indexed") from None
 
     def _dequantise(self, name: str, tensor: Tensor) -> Tensor:
         """The values of a tensor that is stored as int8 with scales (mx.py); any other tensor unchanged."""
@@ -139,7 +143,7 @@ class Weights:
         blocks = (*tensor.shape[:-1], -(-tensor.shape[-1] // mx.BLOCK)) if tensor.dim() else ()
         if (tensor.dtype, scales.dtype) != (torch.int8, torch.uint8) or tuple(scales.shape) != blocks:
             raise ModelError(f"{name} of {self._folder.name} is stored with scales, and together they are not weights in the MXINT8 "
-                             "format that is read here")
+                             "format that is read here", "checkpoint.scales")
         return mx.unpacked(tensor, scales)
 
     def maybe(self, name: str, *shape: int) -> Tensor | None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 import torch
 
 from ..core import BrokenModel, InvalidDistribution, Method
+from ..core.errors import CodedError
 
 
-class SessionError(ValueError):
-    """A request that cannot be run; the message is one sentence for a person. code: its identifier, where it has one."""
-
-    def __init__(self, words: str = "", code: str = ""):
-        super().__init__(words)
-        self.code = code
+class SessionError(CodedError, ValueError):
+    """A request that cannot be run; the message is one sentence for a person."""
 
 
 def sentence(error: BaseException | str) -> str:

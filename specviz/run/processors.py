@@ -21,7 +21,8 @@ class ProcessorFactory:
         for name, tokens in (("logit_bias", [token for token, _ in request.logit_bias]), ("stop_token_ids", request.stop_token_ids)):
             beyond = [token for token in tokens if token >= loaded.vocab]
             if beyond:
-                raise SessionError(f"{name}: {loaded.name} has no token {beyond[0]}; its ids end at {loaded.vocab - 1}.")
+                raise SessionError(f"{name}: {loaded.name} has no token {beyond[0]}; its ids end at {loaded.vocab - 1}.",
+                                   "request.token")
         self.bad_words = word_sequences(loaded.tokenizer, request.bad_words) if request.bad_words else []
         self.grammar = (Grammar(request.response_format, loaded.tokenizer, loaded.vocab, self.end_tokens)
                         if request.response_format else None)

@@ -30,7 +30,7 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
     """
     times = read_whole("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
-        raise SessionError("A race is a list of one session or more.")
+        raise SessionError("A race is a list of one session or more.", "race.empty")
     open_run = partial(Session.open, prompt=prompt, stop=stop)
     runs = [open_run(session, max_new_tokens=max_new_tokens, **options) for session in sessions]
     plain = next((run.run_id for run in runs if is_baseline(run.session.method)), None)

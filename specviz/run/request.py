@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..core import Method, Sampling
+from ..core.errors import code_of
 from ..indexes.earlier_answers import Memory
 from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
 from .response_format import read_format
@@ -60,13 +61,13 @@ class GenerationRequest:
     def from_dict(cls, given: dict[str, Any]) -> GenerationRequest:
         """Read and check a request from plain data; None means the default. Raises SessionError that names an unknown field."""
         if not isinstance(given, dict):
-            raise SessionError("A request is an object with named fields.")
+            raise SessionError("A request is an object with named fields.", "request.object")
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
                 near = get_close_matches(str(name)[:60], known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-                raise SessionError(f"A request has no field {str(name)[:60]!r}; {hint}")
+                raise SessionError(f"A request has no field {str(name)[:60]!r}; {hint}", "request.field")
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     def __post_init__(self):
@@ -89,11 +90,14 @@ class GenerationRequest:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         if not 0 < self.repetition_penalty <= 100:
-            raise SessionError(f"repetition_penalty must lie above 0 and at most 100, not {self.repetition_penalty:g}.")
+            raise SessionError(f"repetition_penalty must lie above 0 and at most 100, not {self.repetition_penalty:g}.",
+                               "request.repetition_penalty")
         if self.min_tokens > self.max_tokens:
-            raise SessionError(f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.")
+            raise SessionError(f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.",
+                               "request.min_tokens")
         if self.response_format and self.ignore_eos:
-            raise SessionError("ignore_eos does not go with response_format: a complete answer ends with an end token.")
+            raise SessionError("ignore_eos does not go with response_format: a complete answer ends with an end token.",
+                               "request.ignore_eos")
 
     @property
     def sampling(self) -> Sampling:
@@ -121,10 +125,10 @@ class GenerationRequest:
 def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
     """Read {token id: bias} or pairs; ids may be text, as JSON has them. Biases are clamped to [-100, 100]."""
     if not isinstance(given, (dict, list, tuple)) or len(given) > MOST_BIASES:
-        raise SessionError(f"logit_bias is an object of at most {MOST_BIASES} token ids with their biases.")
+        raise SessionError(f"logit_bias is an object of at most {MOST_BIASES} token ids with their biases.", "request.logit_bias")
     pairs = list(given.items()) if isinstance(given, dict) else list(given)
     if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
-        raise SessionError("logit_bias is an object of token ids with their biases.")
+        raise SessionError("logit_bias is an object of token ids with their biases.", "request.logit_bias")
     return tuple((read_whole("logit_bias: a token id", token, 0, 2**31), max(-BIAS, min(BIAS, read_number("logit_bias", bias))))
                  for token, bias in pairs)
 
@@ -132,13 +136,13 @@ def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
 def _between(name: str, value: Any, low: float, high: float) -> float:
     number = read_number(name, value)
     if not low <= number <= high:
-        raise SessionError(f"{name} must lie between {low:g} and {high:g}, not {number:g}.")
+        raise SessionError(f"{name} must lie between {low:g} and {high:g}, not {number:g}.", "request.range")
     return number
 
 
 def _switch(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise SessionError(f"{name} must be true or false, not {str(value)[:40]!r}.")
+        raise SessionError(f"{name} must be true or false, not {str(value)[:40]!r}.", "request.flag")
     return value
 
 
@@ -146,13 +150,13 @@ def _texts(name: str, given: Any, most: int) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else given
     if (not isinstance(texts, (list, tuple)) or len(texts) > most
             or not all(isinstance(text, str) and text.strip() and len(text) <= LONGEST_STOP for text in texts)):
-        raise SessionError(f"{name} are at most {most} texts of 1 to {LONGEST_STOP} characters.")
+        raise SessionError(f"{name} are at most {most} texts of 1 to {LONGEST_STOP} characters.", "request.texts")
     return tuple(texts)
 
 
 def _token_ids(name: str, given: Any) -> tuple[int, ...]:
     if not isinstance(given, (list, tuple)) or len(given) > MOST_STOP_IDS:
-        raise SessionError(f"{name} are at most {MOST_STOP_IDS} token ids.")
+        raise SessionError(f"{name} are at most {MOST_STOP_IDS} token ids.", "request.stop_ids")
     return tuple(read_whole(name, token, 0, 2**31) for token in given)
 
 
@@ -162,21 +166,22 @@ def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed
         return Sampling(read_number("temperature", temperature), read_whole("top_k", top_k), read_number("top_p", top_p),
                         read_whole("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
     except ValueError as error:
-        raise SessionError(sentence(error)) from None
+        raise SessionError(sentence(error), code_of(error, "request.sampling")) from None
 
 
 def read_messages(prompt: Any) -> list[dict[str, str]]:
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)) or not prompt:
-        raise SessionError("The prompt is empty: write something first.")
+        raise SessionError("The prompt is empty: write something first.", "prompt.empty")
     for m in prompt:
         if not isinstance(m, dict) or m.get("role") not in ROLES or not isinstance(m.get("content"), str):
-            raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.")
+            raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.",
+                               "prompt.form")
     if prompt[-1]["role"] != "user":
-        raise SessionError("The last message of a conversation must be the user's.")
+        raise SessionError("The last message of a conversation must be the user's.", "prompt.last_role")
     if not prompt[-1]["content"].strip():
-        raise SessionError("The prompt is empty: write something first.")
+        raise SessionError("The prompt is empty: write something first.", "prompt.empty")
     return [{"role": m["role"], "content": m["content"]} for m in prompt]
 
 
@@ -186,7 +191,7 @@ def read_number(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise SessionError(f"{name} must be a number, not {str(value)[:40]!r}.")
+        raise SessionError(f"{name} must be a number, not {str(value)[:40]!r}.", "request.number")
     return number
 
 
@@ -194,22 +199,23 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
     number = value if isinstance(value, int) and not isinstance(value, bool) else read_number(name, value)
     if number != int(number) or not low <= number <= high:
         most = f" to {high}" if high < math.inf else " or more"
-        raise SessionError(f"{name} must be a whole number{f', {low}{most}' if low > -math.inf else ''}, not {str(value)[:40]}.")
+        raise SessionError(f"{name} must be a whole number{f', {low}{most}' if low > -math.inf else ''}, not {str(value)[:40]}.",
+                           "request.whole")
     return int(number)
 
 
 def read_given(loaded: Any, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
     """Check the arguments of a Session. Raises SessionError for a wrong type."""
     if not hasattr(loaded, "why_not") or not hasattr(loaded, "kit"):
-        raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.")
+        raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.", "session.loaded")
     if not isinstance(method, (str, Method)):
-        raise SessionError(f"A method is a Method or its key, not {type(method).__name__}.")
+        raise SessionError(f"A method is a Method or its key, not {type(method).__name__}.", "session.method")
     if knobs is not None and not (isinstance(knobs, dict) and all(isinstance(name, str) for name in knobs)):
-        raise SessionError("Knobs are values by name.")
+        raise SessionError("Knobs are values by name.", "session.knobs")
     if not isinstance(sampling, Sampling):
-        raise SessionError(f"sampling must be a Sampling, not {type(sampling).__name__}.")
+        raise SessionError(f"sampling must be a Sampling, not {type(sampling).__name__}.", "session.sampling")
     if memory is not None and not isinstance(memory, Memory):
-        raise SessionError(f"memory must be a Memory or None, not {type(memory).__name__}.")
+        raise SessionError(f"memory must be a Memory or None, not {type(memory).__name__}.", "session.memory")
 
 
 def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
@@ -217,39 +223,41 @@ def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
     if request is None:
         return GenerationRequest(**asdict(sampling))
     if not isinstance(request, GenerationRequest):
-        raise SessionError(f"request must be a GenerationRequest, not {type(request).__name__}.")
+        raise SessionError(f"request must be a GenerationRequest, not {type(request).__name__}.", "session.request")
     if sampling not in (Sampling(), request.sampling):
-        raise SessionError("Give either sampling or a request, not both.")
+        raise SessionError("Give either sampling or a request, not both.", "session.both")
     return request
 
 
 def read_cancel(cancel: Any) -> threading.Event:
     if cancel is not None and not isinstance(cancel, threading.Event):
-        raise SessionError(f"cancel must be a threading.Event, not {type(cancel).__name__}.")
+        raise SessionError(f"cancel must be a threading.Event, not {type(cancel).__name__}.", "session.cancel")
     return cancel or threading.Event()
 
 
 def read_predicted(text: Any, longest: int) -> str:
     """Read a predicted output of at most ``longest`` characters; empty for none."""
     if not isinstance(text or "", str):
-        raise SessionError("The predicted text must be text.")
+        raise SessionError("The predicted text must be text.", "request.predicted")
     if len(text or "") > longest:
-        raise SessionError(f"The predicted text has {len(text)} characters; at most {longest} are read.")
+        raise SessionError(f"The predicted text has {len(text)} characters; at most {longest} are read.",
+                           "request.predicted_long")
     return text or ""
 
 
 def read_stops(stop: Any) -> tuple[str, ...]:
     if not isinstance(stop, (str, list, tuple, type(None))):
-        raise SessionError(f"Stop strings are a list of texts, not {type(stop).__name__}.")
+        raise SessionError(f"Stop strings are a list of texts, not {type(stop).__name__}.", "request.stop")
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MOST_STOPS or not all(isinstance(s, str) and s and len(s) <= LONGEST_STOP for s in stops):
-        raise SessionError(f"Stop strings are at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters.")
+        raise SessionError(f"Stop strings are at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters.",
+                           "request.stop_length")
     return stops
 
 
 def read_seconds(deadline: Any) -> float | None:
     if deadline is not None and read_number("deadline", deadline) < 0:
-        raise SessionError("The deadline must be 0 seconds or more.")
+        raise SessionError("The deadline must be 0 seconds or more.", "request.deadline")
     return None if deadline is None else float(deadline)
 
 

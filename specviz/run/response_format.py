@@ -17,15 +17,15 @@ def read_format(given: Any) -> dict[str, Any] | None:
         return None
     kind = given.get("type") if isinstance(given, dict) else None
     if not isinstance(kind, str) or kind not in FORMATS:
-        raise SessionError(f"response_format is an object whose type is one of {', '.join(FORMATS)}.")
+        raise SessionError(f"response_format is an object whose type is one of {', '.join(FORMATS)}.", "format.type")
     if _depth(given) > DEEPEST_FORMAT:
-        raise SessionError(f"response_format is nested deeper than {DEEPEST_FORMAT} levels.")
+        raise SessionError(f"response_format is nested deeper than {DEEPEST_FORMAT} levels.", "format.depth")
     try:
         length = len(json.dumps(given, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
-        raise SessionError("response_format is not plain JSON data.") from None
+        raise SessionError("response_format is not plain JSON data.", "format.json") from None
     if length > LONGEST_FORMAT:
-        raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.")
+        raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.", "format.long")
     if kind in ("text", "json_object"):
         return None if kind == "text" else {"type": kind}
     value = given.get(kind)
@@ -38,7 +38,7 @@ def read_format(given: Any) -> dict[str, Any] | None:
     else:
         good, want = isinstance(value, str) and bool(value.strip()), "text"
     if not good:
-        raise SessionError(f"response_format of type {kind} needs a field {kind} with {want}.")
+        raise SessionError(f"response_format of type {kind} needs a field {kind} with {want}.", "format.field")
     return {"type": kind, kind: value}
 
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..core import Costs, FixedCosts, Method, Sampling, State
+from ..core.errors import code_of
 from ..indexes.earlier_answers import Memory
 from ..methods import catalogue
 from ..trace.events import Event
@@ -59,19 +60,19 @@ class Session:
         try:
             self.knobs = self.method.read_knobs(dict(knobs or {}))
         except ValueError as error:
-            raise SessionError(sentence(error)) from None
+            raise SessionError(sentence(error), code_of(error, "session.knob")) from None
         missing = loaded.why_not(self.method)
         if missing:
-            raise SessionError(missing)
+            raise SessionError(missing, "method.missing")
         self.batch_prompts, self.prefix_cache = tuple(batch_prompts), prefix_cache
         alone = why_not_batchable(self) if batch_prompts else None
         if alone:
-            raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.")
+            raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.", "method.one_prompt")
         if self.request.response_format and self.method.unchecked:
             raise SessionError(f"{self.method.title} {self.method.unchecked}: it does not go with response_format.",
                                "request.response_format_unchecked")
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
-            raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.")
+            raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.", "method.greedy_only")
         self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
@@ -80,11 +81,12 @@ class Session:
         longest = CHARACTERS_A_TOKEN * self.loaded.context
         characters = sum(len(m["content"]) for m in messages)
         if characters > longest:
-            raise SessionError(f"The prompt has {characters} characters; {self.loaded.name} takes at most {longest}.")
+            raise SessionError(f"The prompt has {characters} characters; {self.loaded.name} takes at most {longest}.",
+                               "prompt.long")
         try:
             tokenizer = self.loaded.tokenizer
         except ZooError as error:
-            raise SessionError(str(error)) from None
+            raise SessionError(str(error), code_of(error, "session.refused")) from None
         try:
             if raw:
                 ids = encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
@@ -92,13 +94,15 @@ class Session:
                 ids = encode_chat(tokenizer, messages)
         except Exception as error:  # a template may refuse an order of roles in its own words
             whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
-            raise SessionError(f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}") from None
+            raise SessionError(f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",
+                               "prompt.template") from None
         if not ids:
-            raise SessionError("The prompt is empty: write something first.")
+            raise SessionError("The prompt is empty: write something first.", "prompt.empty")
         if len(ids) >= self.loaded.context:
-            raise SessionError(f"The prompt has {len(ids)} tokens and leaves no room in the context of {self.loaded.context}.")
+            raise SessionError(f"The prompt has {len(ids)} tokens and leaves no room in the context of {self.loaded.context}.",
+                               "prompt.context")
         if max(ids) >= self.loaded.vocab:
-            raise SessionError(f"The tokenizer knows tokens that {self.loaded.name} does not have.")
+            raise SessionError(f"The tokenizer knows tokens that {self.loaded.name} does not have.", "prompt.tokens")
         return ids
 
     def open(self, prompt, max_new_tokens: Any = None, stop: Sequence[str] | None = None, *, raw: bool = False,
@@ -141,5 +145,5 @@ def find_method(key: str) -> Method:
     if key not in known:
         near = get_close_matches(str(key), known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-        raise SessionError(f"There is no method {str(key)[:60]!r}; {hint}")
+        raise SessionError(f"There is no method {str(key)[:60]!r}; {hint}", "method.unknown")
     return known[key]

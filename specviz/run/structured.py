@@ -25,20 +25,20 @@ class Grammar:
 
     def __init__(self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Sequence[int]):
         if find_spec("llguidance") is None:
-            raise SessionError("response_format needs the package llguidance: pip install llguidance.")
+            raise SessionError("response_format needs the package llguidance: pip install llguidance.", "format.package")
         import llguidance.hf
 
         ends = sorted(end_tokens)
         if not ends:
-            raise SessionError("response_format needs a model with an end token.")
+            raise SessionError("response_format needs a model with an end token.", "format.no_end")
         try:
             self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=max(vocab, len(tokenizer)), eos_token=ends)
             self._grammar = _source(llguidance.LLMatcher, response_format)
             problem = llguidance.LLMatcher.validate_grammar(self._grammar, self._tokenizer)
         except (ValueError, TypeError) as error:
-            raise SessionError(f"response_format: {sentence(error)}") from None
+            raise SessionError(f"response_format: {sentence(error)}", "format.grammar") from None
         if problem and not problem.startswith("WARNING"):
-            raise SessionError(f"response_format: {sentence(problem)}")
+            raise SessionError(f"response_format: {sentence(problem)}", "format.grammar")
         self.ends = frozenset(ends)
 
     def matcher(self) -> Any:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores, Verdict, common
+from ..core.errors import CodedError, InvalidUse
 from .rows import AppendableRows, Rows
 
 PREFILL_CHUNK = 512  # largest number of prompt tokens in one forward pass, so that masks stay small
 MAX_PENDING = 8  # largest number of tokens deferred to the next score()
 
 
-class ContextOverflow(ValueError):
+class ContextOverflow(CodedError, ValueError):
     """The text is longer than the context of the model."""
 
 
@@ -72,7 +73,7 @@ class CachedTarget:
             kind, _, layer = name.partition(":")
             known = "tap:final" if name == "final" else "tap:layer" if kind == "layer" and layer.isdigit() else ""
             if known not in self.capabilities or (layer and int(layer) >= self.layers):
-                raise ValueError(f"{self.name} has no state named {name!r}")
+                raise InvalidUse(f"{self.name} has no state named {name!r}", "target.state")
         if self._want != names:
             self.flush()
             self._want = frozenset(names)
@@ -117,12 +118,12 @@ class CachedTarget:
     def _rows_to_run(self, tree: DraftTree, start: int = 0) -> Rows | None:
         """Return the rows that score() of this tree has to run; None if all lie in the scratch."""
         if self.root is None:
-            raise ValueError("score() before sync(): there is no root")
+            raise InvalidUse("score() before sync(): there is no root", "target.not_synced")
         if self._pending and tree.inputs:  # an Entry addresses rows relative to the root
             self.flush()
         old = self._tree
         if start and (start >= self._rows or tree.tokens[:start] != old.tokens[:start] or tree.parents[:start] != old.parents[:start]):
-            raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
+            raise InvalidUse(f"the scratch does not hold the first {start} nodes of this tree", "target.scratch")
         lone_root = not start and self._rows == 1 and len(tree) > 0 and not tree.inputs
         lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again with its first children
         if lo > len(tree):
@@ -176,7 +177,7 @@ class CachedTarget:
         if not tokens:
             raise ValueError("there is nothing to decode from: the prompt is empty")
         if len(tokens) > self.context:
-            raise ContextOverflow(f"{len(tokens)} tokens exceed the context of {self.name} ({self.context})")
+            raise ContextOverflow(f"{len(tokens)} tokens exceed the context of {self.name} ({self.context})", "context.overflow")
 
     def _nothing(self) -> Scores:
         empty = torch.empty(0)
@@ -200,7 +201,7 @@ class CachedTarget:
     def _keep(self, rows: list[int]) -> None:
         past = len(self.cached_tokens)
         if rows[-1] >= self._rows:
-            raise ValueError("commit() of a path that was not scored")
+            raise InvalidUse("commit() of a path that was not scored", "target.not_scored")
         if rows[-1] >= len(rows):
             self._gather(past, rows)
         self.cached_tokens += [self.root if row == 0 else int(self._tree.tokens[row - 1]) for row in rows]
@@ -225,7 +226,7 @@ class CachedTarget:
     def _readable(self, ids: Sequence[int]) -> None:
         if ids and (max(ids) >= self.vocab or min(ids) < 0):
             alien = next(i for i in ids if not 0 <= i < self.vocab)
-            raise ValueError(f"token {alien} is not in the vocabulary of {self.name} ({self.vocab} tokens)")
+            raise InvalidUse(f"token {alien} is not in the vocabulary of {self.name} ({self.vocab} tokens)", "target.token")
 
     # --- used by views -------------------------------------------------------------------------------------------------
     def flush(self) -> None:

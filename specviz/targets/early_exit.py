@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..core import DraftTree, common
+from ..core.errors import InvalidUse
 from .base import CachedTarget
 from .rows import AppendableRows, Rows
 
@@ -45,7 +46,7 @@ class EarlyExit:
         if work is not None and (work.exit != self._exit or work.shared(tree) < start or not start and len(work.tree)):
             work = None  # another exit or another tree: start over
         if start and work is None:
-            raise ValueError(f"the scratch does not hold the first {start} nodes of this tree")
+            raise InvalidUse(f"the scratch does not hold the first {start} nodes of this tree", "target.scratch")
         lo = start + 1 if start else int(work is not None and len(tree) > 0)  # a lone root is not run again
         if lo > len(tree):
             return self._target.model.to_checkpoint(work.states.first(lo)[lo:])

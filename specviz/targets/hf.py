@@ -56,7 +56,8 @@ class HFModel:
         self.window, self.hybrid = window_of(self.config)
         self.lock = threading.RLock()  # hooks are registered on shared modules, so passes must not overlap
         if self._depends_on_pass_length():
-            raise ModelError(f"{self.name} computes a token differently in a longer forward pass, so drafts cannot be verified")
+            raise ModelError(f"{self.name} computes a token differently in a longer forward pass, so drafts cannot be verified",
+                             "forward.pass_length")
         self.note, self._kind = self._why_no_cache(), HFTarget
         if self.note is not None:
             self._kind = CheckpointedTarget if self._can_be_checkpointed() else UncachedTarget

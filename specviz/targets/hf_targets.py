@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from ..core import DraftTree
+from ..core.errors import InvalidUse
 from ..models.pretrained import blocks_of
 from .base import CachedTarget
 from .learning import Learner
@@ -164,7 +165,7 @@ class UncachedTarget(HFTarget):
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.chain:
-            raise ValueError(f"{self.name} scores chains only: {self.model.note}")
+            raise InvalidUse(f"{self.name} scores chains only: {self.model.note}", "target.chains_only")
         before = self.cached_tokens + ([self.root, *rows.tree.tokens[:rows.lo - 1]] if rows.lo else [])
         return self._watched(rows, len(before), before + rows.ids, dict(use_cache=False))
 
@@ -188,7 +189,7 @@ class CheckpointedTarget(UncachedTarget):
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.chain:
-            raise ValueError(f"{self.name} scores chains only: {self.model.note}")
+            raise InvalidUse(f"{self.name} scores chains only: {self.model.note}", "target.chains_only")
         if rows.past - self._at > MOST_REPLAYED and not rows.last:
             self._advance(self.cached_tokens[self._at:])
         before = [self.root, *rows.tree.tokens[:rows.lo - 1]] if rows.lo else []

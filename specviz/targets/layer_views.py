@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..core import Scores, common
+from ..core.errors import InvalidUse
 from .layer_groups import groups_of
 from .llama import LlamaTarget
 from .rows import Rows
@@ -25,7 +26,7 @@ class SkippedLayers(LlamaTarget):
         self.skip = frozenset(sublayers)
         alien = [s for s in self.skip if not 0 <= s < 2 * target.layers]
         if alien:
-            raise ValueError(f"{target.name} has no sublayer {alien[0]}")
+            raise InvalidUse(f"{target.name} has no sublayer {alien[0]}", "target.sublayer")
         self._whole, self._borrowed = target, 0
         super().__init__(target.model)
 

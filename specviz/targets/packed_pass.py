@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores
+from ..core.errors import InvalidUse
 from .llama import LlamaTarget
 from .rows import Rows
 
@@ -27,7 +28,7 @@ def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], sta
     after a failed pass, each of them needs a sync() first.
     """
     if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
-        raise ValueError("a batch needs distinct sequences over the same weights")
+        raise InvalidUse("a batch needs distinct sequences over the same weights", "target.batch")
     runs = [(target, tree, target._rows_to_run(tree, start)) for target, tree, start in zip(targets, trees, starts or [0] * len(trees))]
     lanes, at = [], 0
     for target, _, rows in runs:

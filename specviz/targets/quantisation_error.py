@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..core import DraftTree
+from ..core.errors import InvalidUse
 
 ROWS = 64  # positions scored in one forward pass
 
@@ -37,5 +38,5 @@ def quantisation_error(reference: Any, quantised: Any, texts: Sequence[tuple[Seq
         for target in targets:
             target.close()
     if not positions:
-        raise ValueError("no position to compare")
+        raise InvalidUse("no position to compare", "quantisation.no_position")
     return QuantisationError(kl / positions, same / positions, positions)

@@ -57,11 +57,11 @@ def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # new, so no link left there is followed
         made = True
         yield temporary
-        with open(temporary, "rb") as file:
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
         if place.exists():
-            os.chmod(temporary, stat.S_IMODE(place.stat().st_mode))
-        os.replace(temporary, place)
+            temporary.chmod(stat.S_IMODE(place.stat().st_mode))
+        temporary.replace(place)
         made = False
         _sync_folder(place.parent)
     except OSError as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import code_of
 from .file_writer import WriteError, check_place, write_file
 from .schema import NODES, SCHEMA, TraceError
 
@@ -22,7 +23,7 @@ class Trace:
 
     def __init__(self, records: list[Record]):
         if not isinstance(records, (list, tuple)) or not all(isinstance(record, dict) for record in records):
-            raise TraceError("A trace is a list of records.")
+            raise TraceError("A trace is a list of records.", "trace.list")
         self.records = list(records)
 
     @property
@@ -37,7 +38,7 @@ class Trace:
         """Raises TraceError where there is no such lane."""
         found = self.of("header", lane)
         if not found:
-            raise TraceError(f"The trace has no lane {lane}.")
+            raise TraceError(f"The trace has no lane {lane}.", "trace.lane")
         return found[0]
 
     def text(self, lane: int = 0) -> str:
@@ -75,7 +76,7 @@ class Trace:
         try:
             write_file(place, data)
         except WriteError as error:
-            raise TraceError(f"The trace cannot be written to {path}: {error.strerror}.") from None
+            raise TraceError(f"The trace cannot be written to {path}: {error.strerror}.", "trace.write") from None
 
     @classmethod
     def load(cls, source: str | bytes | Path) -> Trace:
@@ -95,23 +96,23 @@ def place_of(path: str | Path) -> Path:
     try:
         return check_place(path)
     except WriteError as error:
-        raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {error.strerror}.") from None
+        raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {error.strerror}.", "trace.write") from None
 
 
 def _bytes(source: str | bytes | Path) -> bytes:
     if not isinstance(source, (str, bytes, Path)):
-        raise TraceError(f"A trace is read from a path, or from its lines, not from {type(source).__name__}.")
+        raise TraceError(f"A trace is read from a path, or from its lines, not from {type(source).__name__}.", "trace.source")
     if isinstance(source, str) and (source.lstrip()[:1] == "{" or "\n" in source):
         source = source.encode("utf-8", "replace")
     if isinstance(source, bytes):
         return _unpacked(io.BytesIO(source), "The trace")
     try:
-        with open(source, "rb") as file:
+        with Path(source).open("rb") as file:
             return _unpacked(file, str(source))
     except (OSError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
-        raise TraceError(f"{str(source)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise TraceError(f"{str(source)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}.", "trace.read") from None
 
 
 def _unpacked(file: Any, name: str) -> bytes:
@@ -123,40 +124,40 @@ def _unpacked(file: Any, name: str) -> bytes:
         try:
             data = unpack.decompress(data, BIGGEST + 1)
         except zlib.error:
-            raise TraceError(f"{name} is damaged or cut short.") from None
+            raise TraceError(f"{name} is damaged or cut short.", "trace.damaged") from None
         if len(data) <= BIGGEST and not unpack.eof:
-            raise TraceError(f"{name} is damaged or cut short.")
+            raise TraceError(f"{name} is damaged or cut short.", "trace.damaged")
         if unpack.unused_data:
-            raise TraceError(f"{name} has data after the end of its gzip stream.")
+            raise TraceError(f"{name} has data after the end of its gzip stream.", "trace.after_gzip")
     if len(data) > BIGGEST:
-        raise TraceError(f"{name} is larger than {BIGGEST >> 20} MB.")
+        raise TraceError(f"{name} is larger than {BIGGEST >> 20} MB.", "trace.large")
     return data
 
 
 def _refuse(word: str) -> None:
-    raise TraceError(f"{word} is not a finite number.")
+    raise TraceError(f"{word} is not a finite number.", "trace.finite")
 
 
 def _parse(line: bytes, count: int) -> Record:
     try:
         return json.loads(line, parse_constant=_refuse)
     except TraceError as error:
-        raise TraceError(f"Line {count}: {error}") from None
+        raise TraceError(f"Line {count}: {error}", code_of(error)) from None
     except (ValueError, RecursionError):
-        raise TraceError(f"Line {count} is not JSON.") from None
+        raise TraceError(f"Line {count} is not JSON.", "trace.json") from None
 
 
 def check(records: list[Any]) -> None:
     """Types, finiteness, caps and order of every record. Raises TraceError with one sentence."""
     if not records:
-        raise TraceError("The trace holds no records.")
+        raise TraceError("The trace holds no records.", "trace.empty")
     lanes: dict[int, _Lane] = {}
     for count, record in enumerate(records, 1):
         if not isinstance(record, dict) or not isinstance(record.get("type"), str) or record["type"] not in SCHEMA:
-            raise TraceError(f"Record {count} is of no known type.")
+            raise TraceError(f"Record {count} is of no known type.", "trace.record")
         kind, lane = record["type"], record.get("lane")
         if type(lane) is not int or not 0 <= lane < LANES:
-            raise TraceError(f"Record {count}: lane must be a whole number below {LANES}.")
+            raise TraceError(f"Record {count}: lane must be a whole number below {LANES}.", "trace.lane_number")
         where = f"Record {count} ({kind})"
         SCHEMA[kind](record, where)
         lanes.setdefault(lane, _Lane()).take(kind, record, where)
@@ -225,4 +226,4 @@ class _Lane:
 
 def _hold(true: bool, otherwise: str) -> None:
     if not true:
-        raise TraceError(otherwise)
+        raise TraceError(otherwise, "trace.content")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS, VERSION
+from ..core.errors import InvalidUse
 from .schema import TraceError
 from .scripts import folder
 
@@ -48,7 +49,8 @@ def viewer_assets() -> tuple[str, str]:
         return "\n".join([version, *parts]), (VIEWER / "viewer.css").read_text(encoding="utf-8")
     except OSError as error:
         missing = Path(error.filename or VIEWER).name
-        raise TraceError(f"The viewer is not whole: {missing} cannot be read in assets/viewer of the checkout.") from None
+        raise TraceError(f"The viewer is not whole: {missing} cannot be read in assets/viewer of the checkout.",
+                         "viewer.missing") from None
 
 
 def gradio_parts(**options: Any) -> dict[str, str]:
@@ -82,16 +84,16 @@ def _read(path: Path) -> list[dict[str, Any]]:
             if not line.strip():
                 continue
             if len(records) >= MAX_RECORDS:
-                raise ValueError(f"{path.name} holds more than {MAX_RECORDS} records.")
+                raise InvalidUse(f"{path.name} holds more than {MAX_RECORDS} records.", "trace.records")
             try:
                 record = json.loads(line)
             except ValueError:
-                raise ValueError(f"Line {n} of {path.name} is not JSON.") from None
+                raise InvalidUse(f"Line {n} of {path.name} is not JSON.", "trace.json") from None
             if not isinstance(record, dict):
-                raise ValueError(f"Line {n} of {path.name} is not a record.")
+                raise InvalidUse(f"Line {n} of {path.name} is not a record.", "trace.record")
             records.append(record)
     if not records:
-        raise ValueError(f"{path.name} holds no records.")
+        raise InvalidUse(f"{path.name} holds no records.", "trace.empty")
     return records
 
 

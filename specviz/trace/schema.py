@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..core.errors import CodedError
+
 Check = Callable[[Any, str], None]
 BIG = 2**53  # what a JavaScript number holds exactly
 LONGEST_TEXT, LONGEST_LIST, DEEPEST = 1_000_000, 200_000, 12
@@ -17,35 +19,35 @@ PROMPT = 100_000  # characters of a prompt and its earlier turns
 PIECE = 4096  # characters of a token's bytes in base64
 
 
-class TraceError(ValueError):
+class TraceError(CodedError, ValueError):
     """This is no trace we can show; the message is one sentence."""
 
 
 def whole(low: int = 0, high: int = BIG) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not int or not low <= value <= high:
-            raise TraceError(f"{where} must be a whole number from {low} to {high}.")
+            raise TraceError(f"{where} must be a whole number from {low} to {high}.", "trace.whole")
     return check
 
 
 def number(low: float = -1e15, high: float = 1e15) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) not in (int, float) or not low <= value <= high:  # NaN fails too
-            raise TraceError(f"{where} must be a finite number from {low:g} to {high:g}.")
+            raise TraceError(f"{where} must be a finite number from {low:g} to {high:g}.", "trace.number")
     return check
 
 
 def text(most: int = LONGEST_TEXT) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or len(value) > most:
-            raise TraceError(f"{where} must be text of at most {most} characters.")
+            raise TraceError(f"{where} must be text of at most {most} characters.", "trace.text")
     return check
 
 
 def one_of(*choices: str) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or value not in choices:
-            raise TraceError(f"{where} must be one of {', '.join(choices)}.")
+            raise TraceError(f"{where} must be one of {', '.join(choices)}.", "trace.choice")
     return check
 
 
@@ -59,7 +61,7 @@ def maybe(inner: Check) -> Check:
 def many(inner: Check, most: int = LONGEST_LIST) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) > most:
-            raise TraceError(f"{where} must be a list of at most {most} entries.")
+            raise TraceError(f"{where} must be a list of at most {most} entries.", "trace.long_list")
         for i, one in enumerate(value):
             inner(one, f"{where}[{i}]")
     return check
@@ -69,7 +71,7 @@ def row(*inner: Check) -> Check:
     """A list of fixed length."""
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) != len(inner):
-            raise TraceError(f"{where} must be a list of {len(inner)} entries.")
+            raise TraceError(f"{where} must be a list of {len(inner)} entries.", "trace.list_length")
         for one, each in zip(value, inner):
             each(one, where)
     return check
@@ -82,10 +84,10 @@ def fields(**inner: Check) -> Check:
 
     def check(value: Any, where: str) -> None:
         if not isinstance(value, dict):
-            raise TraceError(f"{where} must be an object.")
+            raise TraceError(f"{where} must be an object.", "trace.object")
         for name in needed:
             if name not in value:
-                raise TraceError(f"{where} lacks {name}.")
+                raise TraceError(f"{where} lacks {name}.", "trace.lacks")
         for name, one in value.items():
             known.get(name, plain)(one, f"{where}: {name[:40]}")
     return check
@@ -94,7 +96,7 @@ def fields(**inner: Check) -> Check:
 def plain(value: Any, where: str, depth: int = 0) -> None:
     """Any JSON data that is neither endless nor infinite."""
     if depth > DEEPEST:
-        raise TraceError(f"{where} is nested too deeply.")
+        raise TraceError(f"{where} is nested too deeply.", "trace.depth")
     if isinstance(value, dict):
         for one in value.values():
             plain(one, where, depth + 1)
@@ -102,42 +104,42 @@ def plain(value: Any, where: str, depth: int = 0) -> None:
         for one in value:
             plain(one, where, depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise TraceError(f"{where} must be finite.")
+        raise TraceError(f"{where} must be finite.", "trace.not_finite")
     elif isinstance(value, int) and abs(value) > 2**64:
-        raise TraceError(f"{where} is too large a number.")
+        raise TraceError(f"{where} is too large a number.", "trace.large_number")
 
 
 def anything(value: Any, where: str) -> None:
     """An object of plain data."""
     if not isinstance(value, dict):
-        raise TraceError(f"{where} must be an object.")
+        raise TraceError(f"{where} must be an object.", "trace.object")
     plain(value, where)
 
 
 def encoded(value: Any, where: str) -> None:
     """Bytes in base64."""
     if not isinstance(value, str) or len(value) > PIECE:
-        raise TraceError(f"{where} must be bytes in base64, at most {PIECE} characters.")
+        raise TraceError(f"{where} must be bytes in base64, at most {PIECE} characters.", "trace.base64")
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise TraceError(f"{where} must be bytes in base64.") from None
+        raise TraceError(f"{where} must be bytes in base64.", "trace.base64") from None
 
 
 def asked(value: Any, where: str) -> None:
     """A prompt with its earlier turns."""
     _PROMPT(value, where)
     if len(value["text"]) + sum(len(turn["text"]) for turn in value["turns"]) > PROMPT:
-        raise TraceError(f"{where}: a prompt and its turns hold at most {PROMPT} characters.")
+        raise TraceError(f"{where}: a prompt and its turns hold at most {PROMPT} characters.", "trace.prompt")
 
 
 def vocabulary(value: Any, where: str) -> None:
     """{"id": bytes}."""
     if not isinstance(value, dict) or len(value) > LONGEST_LIST:
-        raise TraceError(f"{where} must be an object of token bytes.")
+        raise TraceError(f"{where} must be an object of token bytes.", "trace.token_bytes")
     for name, one in value.items():
         if not (name.isascii() and name.isdigit() and len(name) <= 9):
-            raise TraceError(f"{where} must be keyed by token ids.")
+            raise TraceError(f"{where} must be keyed by token ids.", "trace.token_ids")
         encoded(one, where)
 
 

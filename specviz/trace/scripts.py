@@ -10,10 +10,12 @@ import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from ..core.errors import CodedError
+
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
-class ScriptOrderError(ValueError):
+class ScriptOrderError(CodedError, ValueError):
     """Scripts that cannot be put in an order: a name that nobody provides, or scripts that wait for one another."""
 
 
@@ -38,12 +40,12 @@ def ordered(scripts: dict[str, str], namespace: str) -> list[str]:
         graph[script] = {other for other in found if other != script and found[other][0] & needed}
         lost = needed - {name for provided, _ in found.values() for name in provided}
         if lost:
-            raise ScriptOrderError(f"{script}.js reads {', '.join(sorted(lost))}, which no script provides.")
+            raise ScriptOrderError(f"{script}.js reads {', '.join(sorted(lost))}, which no script provides.", "scripts.lost")
     sorter = TopologicalSorter(graph)
     try:
         sorter.prepare()
     except CycleError as error:
-        raise ScriptOrderError(f"Scripts need one another: {' needs '.join(reversed(error.args[1]))}.") from None
+        raise ScriptOrderError(f"Scripts need one another: {' needs '.join(reversed(error.args[1]))}.", "scripts.circle") from None
     out: list[str] = []
     while ready := sorted(sorter.get_ready()):
         out += ready

@@ -28,7 +28,8 @@ class ChainLengthFeatures(Features):
         super().__init__(job, numbers)
         self.head_path = job.model(job.named("eagle"))
         if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped_place(self.head_path.name)):
-            raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.")
+            raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.",
+                                "training.not_shipped")
         self.eagle = eagle_models.load(self.head_path, self.body).to(self.device)
         self.own = Batches([a for a in self.own.answers if a.greedy], numbers, job.seed, self.device)
         self.wide = self.own

@@ -107,7 +107,8 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
-        raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.")
+        raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.",
+                            "training.size_limit")
     if started_from := runner.numbers.get("begin"):
         about += f"\n\nIt began with the weights of {job.named(started_from)} as it was then, where names and shapes agree."
     for place in job.places(name):

@@ -12,6 +12,7 @@ import random
 import zlib
 from pathlib import Path
 
+from ..core.errors import CodedError
 from ..zoo.text import encode_chat
 from .corpus import Row, make_rows
 
@@ -19,23 +20,24 @@ TASKS = ("story", "edit", "chat", "math", "code", "prose")
 FIELDS = ("task", "source", "prompt", "response")
 
 
-class DataError(ValueError):
+class DataError(CodedError, ValueError):
     """Something is wrong with the material; the message is one sentence for a person."""
 
 
 def read_rows(path: Path) -> list[Row]:
     """All rows of one `.jsonl.gz` file, or one clear sentence."""
     if not path.is_file():
-        raise DataError(f"There is no {path.name} in {path.parent}: give --data a folder that has it, or leave --data out.")
+        raise DataError(f"There is no {path.name} in {path.parent}: give --data a folder that has it, or leave --data out.",
+                        "data.file")
     rows = []
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 rows.append(_row(line, path, number))
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged or cut short after {len(rows)} rows: copy it again.") from error
+        raise DataError(f"{path} is damaged or cut short after {len(rows)} rows: copy it again.", "data.damaged") from error
     if not rows:
-        raise DataError(f"{path} holds no rows.")
+        raise DataError(f"{path} holds no rows.", "data.empty")
     return rows
 
 
@@ -44,9 +46,9 @@ def _row(line: str, path: Path, number: int) -> Row:
         fields = json.loads(line)
         row = Row(*(fields[name] for name in FIELDS))
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}, line {number}, is no row of {', '.join(FIELDS)}.") from error
+        raise DataError(f"{path}, line {number}, is no row of {', '.join(FIELDS)}.", "data.row") from error
     if not all(isinstance(getattr(row, name), str) for name in FIELDS):
-        raise DataError(f"{path}, line {number}: {', '.join(FIELDS)} must all be text.")
+        raise DataError(f"{path}, line {number}: {', '.join(FIELDS)} must all be text.", "data.not_text")
     return row
 
 
@@ -54,7 +56,7 @@ def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
     """The rows of a split: the folder's, or `own` generated ones when there is no folder."""
     if data is not None:
         if not data.is_dir():
-            raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.")
+            raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.", "data.folder")
         return read_rows(data / f"{split}.jsonl.gz")
     return make_rows(own, seed={"train": 1, "heldout": 2}[split])
 
@@ -67,7 +69,7 @@ def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None
         pools.setdefault(row.task, []).append(row)
     names = sorted(name for name in pools if weights is None or weights.get(name, 0) > 0)
     if not names:
-        raise DataError("No row belongs to a task with a weight above zero.")
+        raise DataError("No row belongs to a task with a weight above zero.", "data.weights")
     shares = [1.0 if weights is None else weights[name] for name in names]
     decks: dict[str, list[Row]] = {name: [] for name in names}
     while True:

@@ -91,7 +91,7 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     store = make_store(name, documents, mark=mark, source=source, most=most)
     store.facts.update(made_of)
     if not len(store.array):
-        raise TrainingError("There is no text to build a datastore from.")
+        raise TrainingError("There is no text to build a datastore from.", "datastore.no_text")
     if dense:
         store = with_states(store, target)
     for place in places:

@@ -34,7 +34,8 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     recipe = numbers["kind"]
     target = job.model(job.target)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
-        raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
+        raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.",
+                            "training.not_shipped")
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     config = LlamaConfig.from_pretrained(target, trust_remote_code=False)
@@ -159,7 +160,8 @@ def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
     """Return an existing draft made wider and deeper without changing what it computes; the tokenizer must be the same."""
     old = LlamaForCausalLM.from_pretrained(job.model(numbers["from"]), dtype=torch.float32, trust_remote_code=False)
     if old.config.vocab_size != vocabulary:
-        raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.")
+        raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
+                            "training.vocabulary")
     return grown(old, {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
 
 

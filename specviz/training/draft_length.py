@@ -35,7 +35,8 @@ class DraftFeatures(Features):
         super().__init__(job, numbers)
         self.draft_path = job.model(job.named("draft"))
         if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
-            raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.")
+            raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.",
+                                "training.not_shipped")
         net = AutoModelForCausalLM.from_pretrained(self.draft_path, dtype=torch.float32, trust_remote_code=False)
         self.draft = net.to(self.device).eval().requires_grad_(False)
 

@@ -100,7 +100,8 @@ def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: lis
 def by_task(cells: Cells, key: str) -> dict[str, dict]:
     found = {task: figures(cell) for (who, task), cell in cells.items() if who == key}
     if not found:
-        raise TrainingError("There are no held-out prompts short enough: raise prompt_characters in report.yaml.")
+        raise TrainingError("There are no held-out prompts short enough: raise prompt_characters in report.yaml.",
+                            "training.no_prompts")
     names = [name for name, value in next(iter(found.values())).items() if not isinstance(value, list)]
     mean = {name: _mean([row[name] for row in found.values()]) for name in names}
     depth = max(len(row["by_position"]) for row in found.values())

@@ -28,7 +28,7 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
     features = reads(job, numbers, layer=numbers["exit_layer"])
     if not 0 < numbers["exit_layer"] < features.body.layers:
         raise TrainingError(f"exit_layer in {kind}.yaml must lie between 1 and {features.body.layers - 1}: "
-                            f"the target has {features.body.layers} layers.")
+                            f"the target has {features.body.layers} layers.", "training.exit_layer")
     torch.manual_seed(job.seed)
     model = build(features.body, numbers)
     runner = Runner(job, kind, model, numbers, features.place(kind))

@@ -63,7 +63,8 @@ class Features:
         self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(job.target)
         self.mark = fingerprint(self.path)
         if job.ship and self.mark != fingerprint(job.shipped / job.target):
-            raise TrainingError(f"These heads would follow {self.path}, which is not the shipped target: ship that one first.")
+            raise TrainingError(f"These heads would follow {self.path}, which is not the shipped target: ship that one first.",
+                                "training.not_shipped")
         root = generate.folder(job)
         own = generate.read(root / "train")
         self.heldout = generate.read(root / "heldout")

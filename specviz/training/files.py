@@ -34,14 +34,15 @@ def write_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.with_name(f".{path.name}.part")  # always the same: what a kill leaves is written over
     try:
-        with open(name, "wb") as file:
+        with name.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        name.replace(path)
     except OSError as error:
         name.unlink(missing_ok=True)
-        raise TrainingError(f"Could not save {path} ({error.strerror}); what was there before is untouched.") from error
+        raise TrainingError(f"Could not save {path} ({error.strerror}); what was there before is untouched.",
+                            "training.save") from error
     except BaseException:
         name.unlink(missing_ok=True)
         raise
@@ -59,7 +60,7 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
     try:
         content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, note)
     except SafetensorError as error:
-        raise TrainingError(f"Could not write {path}: {error}.") from error
+        raise TrainingError(f"Could not write {path}: {error}.", "training.write") from error
     write_bytes(path, content)
 
 
@@ -104,12 +105,13 @@ def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
                     write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
                 split(Path(temporary))
             except (OSError, SafetensorError) as error:
-                raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.") from error
+                raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.",
+                                    "training.save") from error
             place.mkdir(exist_ok=True)
             new = {path.name for path in Path(temporary).iterdir()}
             for path in Path(temporary).iterdir():
-                os.chmod(path, 0o644)
-                os.replace(path, place / path.name)
+                path.chmod(0o644)
+                path.replace(place / path.name)
             for old in place.glob("*.safetensors*"):  # shards of another count
                 if old.name not in new:
                     old.unlink()

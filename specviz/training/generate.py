@@ -253,7 +253,7 @@ def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
     """A shard is flat: no padding on disk."""
     if not answers:
-        raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.")
+        raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.", "generate.no_prompt")
     return {
         "ids": torch.cat([a.ids for a in answers]).int(),
         "lengths": torch.tensor([len(a.ids) for a in answers], dtype=torch.int32),
@@ -278,9 +278,10 @@ def read(place: Path) -> list[Answer]:
             # shards of earlier versions say only whether an answer is greedy, and were drawn at temperature 1 else
             temperatures = flat["temperature"] if "temperature" in flat else 1.0 - flat["greedy"].float()
         except (SafetensorError, KeyError, RuntimeError, OSError) as error:
-            raise TrainingError(f"{path} is damaged or cut short: delete it and run `generate` again.") from error
+            raise TrainingError(f"{path} is damaged or cut short: delete it and run `generate` again.",
+                                "generate.damaged") from error
         for one, start, task, temperature, (top_ids, top_logp) in zip(ids, starts, flat["tasks"], temperatures.tolist(), tops):
             answers.append(Answer(one, start, data.TASKS[task], round(temperature, 4), top_ids, top_logp))
     if not answers:
-        raise TrainingError(f"There are no generations in {place}: run `generate` first.")
+        raise TrainingError(f"There are no generations in {place}: run `generate` first.", "generate.missing")
     return answers

@@ -15,6 +15,7 @@ import torch
 import yaml
 
 from .. import ASSETS
+from ..core.errors import CodedError
 from ..methods import trained_parts
 from ..models.split import whole
 from ..zoo.found_weights import FOLDER
@@ -24,7 +25,7 @@ SHIPPED = ASSETS / "models"
 TARGET = "Llama-specviz-16M"  # the first target; what drafts for it is named without it
 
 
-class TrainingError(RuntimeError):
+class TrainingError(CodedError, RuntimeError):
     """A run cannot go on; the message is one sentence for a person."""
 
 
@@ -54,7 +55,7 @@ class Job:
         below them."""
         sections = self.sections(recipe)
         if self.size not in sections:
-            raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.")
+            raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size")
         own = sections["default"] | sections[self.size]
         return (self.numbers(own["like"]) if "like" in own else {}) | own
 
@@ -86,7 +87,7 @@ class Job:
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
                 return place
-        raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.")
+        raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.", "training.missing")
 
     def named(self, kind: str) -> str:
         """The name of what a recipe makes for this job's target: "draft", "medusa", ..."""
@@ -106,7 +107,7 @@ class Job:
         """Append one line per run to the log; the model cards quote it."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = {"recipe": recipe, "of": self.target, "time": now, "size": self.size, **figures}
-        with open(self.folder() / "log.jsonl", "a", encoding="utf-8") as log:
+        with (self.folder() / "log.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
     def last_log(self, recipe: str) -> dict | None:

@@ -19,7 +19,8 @@ class Optimisers:
 
     def __init__(self, model: nn.Module, numbers: dict):
         if not hasattr(torch.optim, "Muon"):
-            raise TrainingError(f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.")
+            raise TrainingError(f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.",
+                                "training.torch")
         matrices, rest = [], []
         for name, weight in model.named_parameters():
             table = "embed" in name or "lm_head" in name or name.startswith(("emb.", "head."))  # a row a token

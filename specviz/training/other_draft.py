@@ -24,7 +24,8 @@ from .runner import Runner
 def run(job: Job) -> Path:
     numbers, target = job.numbers("other_draft"), job.model(job.target)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
-        raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.")
+        raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.",
+                            "training.not_shipped")
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
     older = job.model(numbers["from"]) if "from" in numbers else None

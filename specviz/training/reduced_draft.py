@@ -88,7 +88,8 @@ def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCa
     target's."""
     hidden, table = model.config.hidden_size, table.detach().float()
     if hidden > min(table.shape[1], len(tokens)):
-        raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.")
+        raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.",
+                            "training.projection")
     directions = torch.linalg.svd(table[tokens], full_matrices=False).Vh[:hidden]
     seen = table @ directions.T
     model.model.embed_tokens = ProjectedEmbedding(table, (directions * 0.5 / seen.std()).contiguous())

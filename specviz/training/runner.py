@@ -117,7 +117,7 @@ class Runner:
             raise TrainingError(
                 f"The loss of {self.name} became {value} at step {self.progress.step}: stopped; the last checkpoint"
                 f" is whole, lower the learning rates in {self.name}.yaml and resume."
-            )
+            , "training.loss")
         loss.backward()
         self.optimisers.step(rate(self.done(), self.progress.step, self.numbers))
         return value, tokens
@@ -135,7 +135,7 @@ class Runner:
         self.model.train()
         progress.measures.append([progress.step, progress.seconds, figures, progress.tokens])
         line = {"step": progress.step, "minutes": round(progress.seconds / 60, 1), "tokens": progress.tokens, **measured}
-        with open(self.place / "measures.jsonl", "a", encoding="utf-8") as log:
+        with (self.place / "measures.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
     def save(self) -> None:
@@ -148,7 +148,7 @@ class Runner:
     def resume(self) -> None:
         try:
             with safe_open(self.checkpoint, "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (a safetensors file, not a dict)
                 self.progress = Progress(**json.loads(file.metadata()["progress"]))
             weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
             self.model.load_state_dict(weights, strict=False)
@@ -157,7 +157,8 @@ class Runner:
                 raise KeyError(min(missing))
             self.optimisers.load({n.removeprefix("optimiser."): t for n, t in tensors.items() if n.startswith("optimiser.")})
         except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise TrainingError(f"{self.checkpoint} does not fit this run ({error}): delete it to start anew.") from error
+            raise TrainingError(f"{self.checkpoint} does not fit this run ({error}): delete it to start anew.",
+                                "training.checkpoint") from error
 
     def finish(self) -> dict:
         figures = self.figures()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 
+from ..core.errors import code_of
 from ..evidence.scaling import FIGURES, ScalingError, drafts_in, report, short
 from .job import Job, TrainingError
 
@@ -12,7 +13,7 @@ def answer(job: Job, plain: bool) -> str:
     try:
         found = report(job.target, drafts_in(job.work / "models", job.shipped))
     except ScalingError as error:
-        raise TrainingError(str(error)) from None
+        raise TrainingError(str(error), code_of(error)) from None
     return text(found) if plain else json.dumps(found, indent=2, ensure_ascii=False)
 
 

@@ -61,7 +61,8 @@ def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dic
     after = by_task(new, words, heldout, numbers, by_bytes=True)
     worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
     if worse:
-        raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.")
+        raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.",
+                            "training.not_better")
 
 
 def start(job: Job, numbers: dict):
@@ -139,7 +140,7 @@ class Batches:
         pool = self.own if rng.random() < self.numbers["own_share"] else self.given
         shares = {task: share for task, share in self.numbers["tasks"].items() if task in pool}
         if not shares:
-            raise data.DataError("The data has no rows of any task that target.yaml asks for.")
+            raise data.DataError("The data has no rows of any task that target.yaml asks for.", "data.no_rows")
         return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
 
     def copied(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:

@@ -30,5 +30,5 @@ def begin(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = 
                 own[name].copy_(weight)
             copied += weight.numel()
     if not copied:
-        raise TrainingError(f"Nothing of {job.named(kind)} fits the head that is to begin with it.")
+        raise TrainingError(f"Nothing of {job.named(kind)} fits the head that is to begin with it.", "training.nothing_fits")
     return copied / sum(weight.numel() for weight in own.values())

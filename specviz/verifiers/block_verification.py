@@ -19,4 +19,5 @@ class BlockVerification(Traversal):
         if any(len(tree.children(node)) > 1 for node in range(-1, len(tree))):
             labels = {tree.label(i) for i in range(len(tree))}
             raise IncompatibleVerifier("block verification judges chains; the drafter proposed a tree: compatible is "
-                                       + ", ".join(title for title in compatible_verifiers(labels) if title != self.title))
+                                       + ", ".join(title for title in compatible_verifiers(labels) if title != self.title),
+                                       "verifier.chains_only")

@@ -134,19 +134,21 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
     config = read(folder, "config.json")
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):
-        raise ZooError(f"config.json of {folder.name} names no model_type.")
+        raise ZooError(f"config.json of {folder.name} names no model_type.", "config.model_type")
     if kind in head_kinds() or config.get("speculators_model_type"):
-        raise ZooError(f"{folder.name} is a {shown(kind)} head, a part of a model: name the model it sits on, and the head in models.yaml.")
+        raise ZooError(f"{folder.name} is a {shown(kind)} head, a part of a model: name the model it sits on, and the head in models.yaml.",
+                       "model.is_head")
     for name, kinds in table.items():
         if name not in FORWARDS:
-            raise ZooError(f"models.yaml names a forward {shown(name)!r}; there are {', '.join(FORWARDS)}.")
+            raise ZooError(f"models.yaml names a forward {shown(name)!r}; there are {', '.join(FORWARDS)}.", "forward.unknown")
         if only in ("", name) and ("*" in kinds or kind in kinds):
             try:
                 check_config(config, folder.name)
                 why = FORWARDS[name].refuses(config) or ""
             except ModelError as error:
-                raise ZooError(f"{folder.name} cannot be run: {about_files(folder, error).rstrip('.')}.") from None
+                raise ZooError(f"{folder.name} cannot be run: {about_files(folder, error).rstrip('.')}.",
+                               "forward.load") from None
             if not why:
                 return FORWARDS[name]
     why = about_files(folder, why).rstrip(".") if why else f"nothing here runs a model of type {shown(kind)!r}"
-    raise ZooError(f"{folder.name} cannot be run: {why}.")
+    raise ZooError(f"{folder.name} cannot be run: {why}.", "forward.none")

@@ -21,11 +21,11 @@ def read_device(device: str) -> torch.device:
     try:
         found = torch.device(str(device))
     except (RuntimeError, TypeError):
-        raise ZooError(f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.") from None
+        raise ZooError(f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.", "device.unknown") from None
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ZooError("There is no accelerator here; use --device cpu.")
+        raise ZooError("There is no accelerator here; use --device cpu.", "device.no_accelerator")
     if found.type not in ("cpu", "cuda"):
-        raise ZooError(f"There is no device {str(device)[:40]!r} here; auto, cpu and cuda are known.")
+        raise ZooError(f"There is no device {str(device)[:40]!r} here; auto, cpu and cuda are known.", "device.unknown")
     return found
 
 

@@ -33,4 +33,4 @@ def require_memory(entry: Entry, device: torch.device) -> None:
     """Raise ZooError when the entry does not fit."""
     problem = why_too_large(entry, device)
     if problem:
-        raise ZooError(f"{problem}.")
+        raise ZooError(f"{problem}.", "checkpoint.memory")

@@ -38,10 +38,12 @@ def config_of(file: GGUFFile) -> dict[str, Any]:
     size = whole("attention.key_length", 256 if kind.startswith("gemma") else hidden // heads or 1)
     for key in ("attention.value_length", "rope.dimension_count"):
         if whole(key, size) != size:
-            raise ModelError(f"{file.name} says {kind}.{key} is {whole(key)} where its heads have {size} numbers, which is not read here")
+            raise ModelError(f"{file.name} says {kind}.{key} is {whole(key)} where its heads have {size} numbers, which is not read here",
+                             "gguf.heads")
     vocabulary = file.tensors.get("token_embd.weight")
     if vocabulary is None or len(vocabulary.shape) != 2:
-        raise ModelError(f"{file.name} lacks the tensor token_embd.weight, or gives it another shape than a matrix")
+        raise ModelError(f"{file.name} lacks the tensor token_embd.weight, or gives it another shape than a matrix",
+                         "gguf.embedding")
     model_type, name = CLASSES[kind]
     config = {
         "architectures": [name], "model_type": model_type, "hidden_size": hidden, "num_hidden_layers": layers,
@@ -61,18 +63,19 @@ def _check_keys(file: GGUFFile, kind: str) -> None:
     for key, value in file.metadata.items():
         prefix, _, rest = key.partition(".")
         if prefix == kind and rest not in known and value not in (0, None, False):  # expert_count 0: no experts
-            raise ModelError(f"{file.name} says {key} is {str(value)[:40]}, which is not read here")
+            raise ModelError(f"{file.name} says {key} is {str(value)[:40]}, which is not read here", "gguf.unsupported")
         if prefix in LAYOUTS and prefix != kind:
-            raise ModelError(f"{file.name} is of the architecture {kind} and holds the key {key[:60]}")
+            raise ModelError(f"{file.name} is of the architecture {kind} and holds the key {key[:60]}", "gguf.unknown_key")
     if integer(file, "split.count", 1) > 1:
-        raise ModelError(f"{file.name} is one of {file.metadata['split.count']} pieces of a model; llama-gguf-split --merge joins them")
+        raise ModelError(f"{file.name} is one of {file.metadata['split.count']} pieces of a model; llama-gguf-split --merge joins them",
+                         "gguf.pieces")
 
 
 def _number(file: GGUFFile, key: str, default: float | None = None) -> float:
     """A number above 0 of the metadata, rounded as a float32 is written shortest (1e-05, not 9.999999747378752e-06)."""
     found = file.metadata.get(key, default)
     if type(found) not in (int, float) or not isfinite(found) or not 0 < found < 1e18:
-        raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a number above 0 must stand")
+        raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a number above 0 must stand", "gguf.value")
     return float(f"{found:.7g}")
 
 
@@ -85,13 +88,16 @@ def _rope(file: GGUFFile, kind: str, size: int) -> dict[str, Any]:
     elif scaling == "none":
         rope = {"rope_type": "default"} | base
     else:
-        raise ModelError(f"{file.name} says {kind}.rope.scaling.type is {str(scaling)[:40]!r}; none and linear are read")
+        raise ModelError(f"{file.name} says {kind}.rope.scaling.type is {str(scaling)[:40]!r}; none and linear are read",
+                         "gguf.rope_scaling")
     for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
         if name in file.tensors:
-            raise ModelError(f"{file.name} holds {name}: rotary angles that change with the length of the text are not read here")
+            raise ModelError(f"{file.name} holds {name}: rotary angles that change with the length of the text are not read here",
+                             "gguf.rope_length")
     if "rope_freqs.weight" in file.tensors:
         if kind != "llama" or scaling != "none":
-            raise ModelError(f"{file.name} holds rope_freqs.weight, which a model of the architecture {kind} does not have here")
+            raise ModelError(f"{file.name} holds rope_freqs.weight, which a model of the architecture {kind} does not have here",
+                             "gguf.rope_freqs")
         rope = _llama3(file, base, size)
     if kind != "gemma3":
         return rope
@@ -109,7 +115,7 @@ def _llama3(file: GGUFFile, base: dict[str, float], size: int) -> dict[str, Any]
         rope = {"rope_type": "llama3", "factor": factor} | LLAMA3 | base
         if factors.shape == plain.shape and torch.allclose(plain / inverse_frequencies(rope, size), factors, rtol=1e-3):
             return rope
-    raise ModelError(f"rope_freqs.weight of {file.name} is not the table of a published Llama 3")
+    raise ModelError(f"rope_freqs.weight of {file.name} is not the table of a published Llama 3", "gguf.rope_table")
 
 
 def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +136,7 @@ def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]
         found["layer_types"] = ["sliding_attention" if (layer + 1) % every else "full_attention"
                                 for layer in range(config["num_hidden_layers"])]
         if found["sliding_window"] is None:
-            raise ModelError(f"{file.name} does not say {kind}.attention.sliding_window")
+            raise ModelError(f"{file.name} does not say {kind}.attention.sliding_window", "gguf.sliding_window")
         # the largest of either family scales queries by the width of a head that hidden size and heads would give
         largest = config["num_hidden_layers"] == {"gemma2": 46, "gemma3": 62}[kind]
         found["query_pre_attn_scalar"] = config["hidden_size"] // config["num_attention_heads"] if largest else config["head_dim"]

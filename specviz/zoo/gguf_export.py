@@ -30,15 +30,15 @@ def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
     try:
         import gguf
     except ImportError:
-        raise ZooError("Writing a GGUF file needs the package gguf: pip install gguf.") from None
+        raise ZooError("Writing a GGUF file needs the package gguf: pip install gguf.", "gguf_export.package") from None
     folder = entry.folder()
     try:
         config = read_json(folder, "config.json")
         tensors, kind = _tensors(folder, _checked(config, entry.name), full), gguf.GGMLQuantizationType
     except ModelError as error:
-        raise ZooError(f"{entry.name} cannot be written as GGUF: {error}.") from None
+        raise ZooError(f"{entry.name} cannot be written as GGUF: {error}.", "gguf_export.unfit") from None
     if not out.parent.is_dir():
-        raise ZooError(f"{out} cannot be written: there is no such folder.")
+        raise ZooError(f"{out} cannot be written: there is no such folder.", "gguf_export.folder")
     writer = gguf.GGUFWriter(str(out), "llama")
     _describe(writer, config, entry.name)
     count = _tokenizer(writer, folder, entry.name, config)
@@ -51,7 +51,7 @@ def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
     except OSError as error:
-        raise ZooError(f"{out} cannot be written: {error.strerror}.") from None
+        raise ZooError(f"{out} cannot be written: {error.strerror}.", "gguf_export.write") from None
     finally:
         writer.close()
     return {"path": str(out), "bytes": out.stat().st_size, "tensors": len(tensors), "tokens": count}
@@ -61,11 +61,12 @@ def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
     """Raise ModelError for a configuration that this layout cannot express."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if config.get("model_type") != "llama":
-        raise ModelError(f"it is a {config.get('model_type')}, and only Llama's architecture is written")
+        raise ModelError(f"it is a {config.get('model_type')}, and only Llama's architecture is written",
+                         "gguf_export.architecture")
     if config.get("attention_bias") or config.get("mlp_bias") or config.get("hidden_act", "silu") != "silu":
-        raise ModelError("its layers are not those of a plain Llama")
+        raise ModelError("its layers are not those of a plain Llama", "gguf_export.layers")
     if rope.get("rope_type", rope.get("type", "default")) != "default":
-        raise ModelError("its rotary positions are scaled")
+        raise ModelError("its rotary positions are scaled", "gguf_export.rotary")
     return config
 
 
@@ -122,7 +123,8 @@ def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> 
     split = stored.get("pre_tokenizer") or {}
     steps = tuple(step["type"] for step in split.get("pretokenizers", [split] if split else []))
     if stored["model"].get("type") != "BPE" or steps not in SPLITS:
-        raise ZooError(f"The tokenizer of {name} splits text in a way that llama.cpp has no name for here.")
+        raise ZooError(f"The tokenizer of {name} splits text in a way that llama.cpp has no name for here.",
+                       "gguf_export.tokenizer")
     tokenizer = open_tokenizer(folder)
     added = {int(i): str(t) for i, t in tokenizer.added_tokens_decoder.items()}
     names = {i: token for token, i in tokenizer.get_vocab().items()}

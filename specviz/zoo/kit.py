@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..core import Target
+from ..core.errors import code_of
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.earlier_answers import Memory
 from ..indexes.store import Store, StoreError, vocabulary_mark
@@ -56,7 +57,7 @@ class Kit:
         else:
             found = self.loaded.model_for(role)
         if found is None:
-            raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.")
+            raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
         model = found.open()
         model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))
         self.opened.append(model)
@@ -64,7 +65,7 @@ class Kit:
 
     def draft_ready(self) -> bool:
         """Return whether every draft model of the run can draft in the next round."""
-        return all([model.ready() for model in self.opened if isinstance(model, DraftModel)])
+        return all([model.ready() for model in self.opened if isinstance(model, DraftModel)])  # noqa: C419 (each is asked)
 
     def draft_problems(self) -> list[dict[str, Any]]:
         """Return why draft models stopped: {model, reason ("context" or "overflow"), tokens of the text}."""
@@ -79,7 +80,7 @@ class Kit:
         """Return the trained head of a kind; its weights are shared by all runs. Raises ZooError with a sentence when there is none."""
         loaded = self.loaded
         if kind not in loaded.heads.folders:
-            raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.")
+            raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.", "method.needs_head")
 
         def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
             head = network_of(kind).load(folder, body_of(loaded.name, loaded.model, loaded.folder))
@@ -110,8 +111,9 @@ class Kit:
     def open_store(self, name: str) -> Store:
         """Open a datastore of text by name. Raises ZooError when there is none, or it is damaged or made for another tokenizer."""
         if name not in self.loaded.stores:
-            raise ZooError(f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.")
+            raise ZooError(f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.",
+                           "datastore.unknown")
         try:
             return Store.open(self.loaded.stores[name], vocabulary_mark(self.loaded.tokenizer))
         except StoreError as error:
-            raise ZooError(str(error)) from None
+            raise ZooError(str(error), code_of(error)) from None

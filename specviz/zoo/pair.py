@@ -64,7 +64,7 @@ class Loaded:
     def other_model(self) -> Any:
         """The weights of the draft with another vocabulary. Raises ZooError with a sentence."""
         if self.other is None:
-            raise ZooError(f"This method {missing(others.ROLE, self.name)}.")
+            raise ZooError(f"This method {missing(others.ROLE, self.name)}.", "method.needs_draft")
         return self.weights(self.other, choose(register().backends, self.other))
 
     def model_for(self, role: str) -> Any:
@@ -87,7 +87,7 @@ class Loaded:
         """Return the weights of another size of the draft, named <draft>-wide, ... in models.yaml. Raises ZooError."""
         book, name = register(), self.size_named(size)
         if name not in book.entries:
-            raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.")
+            raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.", "draft.second")
         return self._open(name, book.entries[name].folder())
 
     def _open(self, name: str, folder: Path) -> Any:
@@ -217,7 +217,7 @@ def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
         found = different_tokens(loaded.folder, folder) if (folder / "tokenizer_config.json").is_file() else []
         which = f"; token {found[0]}" + (f" and {len(found) - 1:,} more" if found[1:] else "") if found else ""
         raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens"
-                       f"{which[:160]}).")
+                       f"{which[:160]}).", "draft.vocabulary")
 
 
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:

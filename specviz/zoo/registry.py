@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
 from .. import ROOT
-from ..methods import trained_parts
+from ..core.errors import CodedError, code_of
+from ..methods import draft_kinds, head_kinds, trained_parts
 from ..models.errors import shown, tidy
 from .found_weights import found_weights
 from .index_package import FetchError, cached, fetch, has_weights
@@ -44,11 +46,11 @@ def pinned(name: str) -> bool:
     return bool(HUB_ID.fullmatch(hub) and COMMIT.fullmatch(revision))
 
 
-class ZooError(ValueError):
+class ZooError(CodedError, ValueError):
     """A model is not available; the message is one sentence for a person."""
 
-    def __init__(self, sentence: Any = ""):
-        super().__init__(tidy(sentence))
+    def __init__(self, sentence: Any = "", code: str = ""):
+        super().__init__(tidy(sentence), code)
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,16 @@ class Entry:
             if not (folder / "config.json").is_file():
                 where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
                 hint = "; it comes with the repository, not with the installed package" if folder.is_relative_to(INSTALLED) else ""
-                raise ZooError(f"{self.name} is not in {where}: there is no config.json{hint}.")
+                raise ZooError(f"{self.name} is not in {where}: there is no config.json{hint}.", "model.missing")
             if self.package and not has_weights(folder):
                 folder = cached(self) or folder
                 if not has_weights(folder):
-                    raise ZooError(f"The weights of {self.name} are not installed: specviz models --fetch {self.name} fetches them.")
+                    raise ZooError(f"The weights of {self.name} are not installed: specviz models --fetch {self.name} fetches them.",
+                                   "model.not_installed")
             return whole(folder)
         except ModelError as error:
-            raise ZooError(f"{self.name} cannot be loaded: {error}." if self.name not in str(error) else f"{error}.") from None
+            raise ZooError(f"{self.name} cannot be loaded: {error}." if self.name not in str(error) else f"{error}.",
+                           code_of(error, "model.load")) from None
 
     def installed(self) -> bool:
         """Whether the weights of an entry with a path are on this machine."""
@@ -111,7 +115,7 @@ class Entry:
             if self.package and not self.installed():
                 fetch(self)
         except FetchError as error:
-            raise ZooError(str(error)) from None
+            raise ZooError(str(error), code_of(error)) from None
         return self.folder()
 
     def config_folder(self) -> Path:
@@ -168,11 +172,13 @@ class Register:
         if asked is None and self.named_default not in ("", self.default):
             _warn_of_default(self.named_default, self.default)
         asked = self.default if asked is None else str(asked).strip()
-        there = not named_only and asked and (os.path.isdir(asked) or asked.endswith(GGUF) and os.path.isfile(asked))
+        # os.path answers False for any text; Path.is_dir raises for one that is too long
+        there = not named_only and asked and (os.path.isdir(asked) or asked.endswith(GGUF) and os.path.isfile(asked))  # noqa: PTH112, PTH113
         place = Path(asked).resolve() if there else None
         for entry in self.entries.values():
             if entry.role == "head" and (entry.name == asked or place and entry.path and entry.path.resolve() == place):
-                raise ZooError(f"{entry.name} is a {entry.kind} head, a part of {entry.target}: name {entry.target} instead.")
+                raise ZooError(f"{entry.name} is a {entry.kind} head, a part of {entry.target}: name {entry.target} instead.",
+                               "model.is_head")
         if asked in self.entries:
             return self.entries[asked]
         hub, _, revision = asked.partition("@")
@@ -180,10 +186,11 @@ class Register:
             return Entry(place.name.removesuffix(GGUF), path=place)
         if not named_only and HUB_ID.fullmatch(hub) and not asked.startswith("."):
             if not COMMIT.fullmatch(revision):
-                raise ZooError(f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.")
+                raise ZooError(f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.",
+                               "model.unpinned")
             return Entry(hub.rpartition("/")[2], hub=hub, revision=revision)
         raise ZooError(f"There is no model {asked[:80]!r}; there are {', '.join(self._models)}"
-                       + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."))
+                       + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."), "model.unknown")
 
 
 @lru_cache(maxsize=4)
@@ -199,18 +206,18 @@ def register(path: str | Path | None = None) -> Register:
         facts = path.stat()
         root = _composed(path, facts.st_mtime_ns, facts.st_size)
     except OSError as error:
-        raise ZooError(f"{path.name} cannot be read: {error.strerror}.") from None
+        raise ZooError(f"{path.name} cannot be read: {error.strerror}.", "models_yaml.read") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it is no text"
-        raise ZooError(f"{path.name}, line {mark.line + 1 if mark else 1}: {problem}.") from None
+        raise ZooError(f"{path.name}, line {mark.line + 1 if mark else 1}: {problem}.", "models_yaml.syntax") from None
     except RecursionError:
-        raise ZooError(f"{path.name} is nested too deeply.") from None
+        raise ZooError(f"{path.name} is nested too deeply.", "models_yaml.depth") from None
     reader = _Reader(path)
     top = reader.mapping(root, "the file", {"default", "backends", "models", "stores", "servers"})
     entries = {name: reader.entry(name, node) for name, node in reader.mapping(top.get("models"), "models").items()}
     entries = with_found_weights(entries)
-    backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends").items()}
+    backends = {name: reader.words(node) for name, node in reader.mapping(top.get("backends"), "backends", set(FORWARDS)).items()}
     named_stores = reader.mapping(top["stores"], "stores") if "stores" in top else {}
     stores = {name: reader.places(name, node) for name, node in named_stores.items()}
     servers = {name: reader.server(name, node)
@@ -221,6 +228,10 @@ def register(path: str | Path | None = None) -> Register:
     for name, node in [(default, top["default"]), *named]:
         if name not in entries:
             reader.refuse(node, f"there is no model {shown(name)!r}")
+    if entries[default].role != "target":
+        reader.refuse(top["default"], f"the default {shown(default)!r} is no target")
+    for entry in entries.values():
+        reader.check_roles(top["models"], entry, entries)
     return Register(entries, _installed(default, entries), backends, stores, servers, default)
 
 
@@ -265,6 +276,14 @@ def _size(value: str) -> bool:
         return False
 
 
+def _is_url(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        return False
+
+
 def _one_of(*values: str) -> tuple[str, Callable[[str], bool]]:
     return f"one of {', '.join(values)}", values.__contains__
 
@@ -272,7 +291,8 @@ def _one_of(*values: str) -> tuple[str, Callable[[str], bool]]:
 NAME = 100  # most characters of a model's name
 PLAIN_TEXT = (f"a printable text of at most {LONGEST:,} characters", lambda value: value.isprintable() and len(value) <= LONGEST)
 KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {  # what a field holds; any other holds PLAIN_TEXT
-    "memory": ("a number of GB above 0", _size), "gated": ("yes or left out", "yes".__eq__), "device_map": ("auto or left out", "auto".__eq__),
+    "memory": ("a number of GB above 0", _size),
+    "gated": ("yes or left out", "yes".__eq__), "device_map": ("auto or left out", "auto".__eq__),
     "quantise": _one_of(*QUANTISED), "backend": _one_of(*FORWARDS),
     "key": ("the name of an environment variable", re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII).fullmatch)}
 
@@ -285,7 +305,7 @@ class _Reader:
 
     def refuse(self, node: Any, what: str) -> None:
         line = node.start_mark.line + 1 if node is not None else 1
-        raise ZooError(f"{self.path.name}, line {line}: {what}.")
+        raise ZooError(f"{self.path.name}, line {line}: {what}.", "models_yaml.entry")
 
     def check(self, node: Any, name: str, fields: dict[str, str]) -> None:
         """Refuse a field whose value is not of its kind (KINDS)."""
@@ -293,6 +313,16 @@ class _Reader:
             kind, fits = KINDS.get(key, PLAIN_TEXT)
             if not (PLAIN_TEXT[1](value) and fits(value)):
                 self.refuse(node, f"{key} of {name} must be {kind}, not {shown(value)!r}")
+
+    def check_roles(self, node: Any, entry: Entry, entries: dict[str, Entry]) -> None:
+        """Refuse an entry that names a model of a role that cannot be used there, or a kind that no method declares."""
+        for word, other, roles in (("draft", entry.draft, ("target", "draft")), ("middle", entry.middle, ("target",)),
+                                   ("for", entry.target, ("target",))):
+            if other and entries[other].role not in roles:
+                self.refuse(node, f"{word} of {entry.name} must name a {' or '.join(roles)}; {other} is a {entries[other].role}")
+        kinds = {"head": head_kinds, "draft": draft_kinds}.get(entry.role)
+        if entry.kind and kinds and entry.kind not in kinds():
+            self.refuse(node, f"kind of {entry.name} must be one of {', '.join(kinds())}, not {shown(entry.kind)!r}")
 
     def mapping(self, node: Any, what: str, known: set[str] | None = None) -> dict[str, Any]:
         if not isinstance(node, yaml.MappingNode):
@@ -330,6 +360,8 @@ class _Reader:
         self.check(node, name, fields)
         if fields.get("engine") not in SERVER_ENGINES or "url" not in fields:
             self.refuse(node, f"{name} needs a url and an engine, one of {', '.join(SERVER_ENGINES)}")
+        if not _is_url(fields["url"]):  # it may hold a password, so it is not echoed
+            self.refuse(node, f"url of {name} must be http(s)://host[:port][/path], without a password")
         if not SERVER_NAME.fullmatch(name):
             self.refuse(node, "a server's name is up to 40 letters, digits, spaces, dots, dashes and underscores")
         return Server(name, **fields)
@@ -375,12 +407,14 @@ def _configuration(entry: Entry) -> Path:
     import huggingface_hub as hub
 
     if entry.gguf:
-        raise ZooError(f"{entry.name} lies in a GGUF file that was not fetched yet; its configuration is part of that file.")
+        raise ZooError(f"{entry.name} lies in a GGUF file that was not fetched yet; its configuration is part of that file.",
+                       "gguf.not_fetched")
     try:
         return Path(hub.hf_hub_download(entry.hub, "config.json", revision=entry.revision)).parent
     except Exception as error:
         gated = " (it is gated: log in)" if entry.gated else ""
-        raise ZooError(f"The config.json of {entry.name} cannot be fetched: {type(error).__name__}{gated}.") from None
+        raise ZooError(f"The config.json of {entry.name} cannot be fetched: {type(error).__name__}{gated}.",
+                       "model.fetch_config") from None
 
 
 def _download(entry: Entry, local_only: bool) -> Path:
@@ -413,7 +447,7 @@ def _fetched(entry: Entry) -> Path:
                   "EntryNotFoundError": "the hub has no such file", "RemoteEntryNotFoundError": "the hub has no such file",
                   "LocalEntryNotFoundError": "the hub cannot be reached and it was not fetched before",
                   "OfflineModeIsEnabled": "the hub is switched off here and it was not fetched before"}.get(kind)
-        raise ZooError(f"{entry.name} cannot be fetched: {reason or f'{kind} from the hub'}.") from None
+        raise ZooError(f"{entry.name} cannot be fetched: {reason or f'{kind} from the hub'}.", "model.fetch") from None
     if not entry.gguf and not any(found.glob("*.safetensors")):
-        raise ZooError(f"{entry.name} has no safetensors at this commit; other formats are not read.")
+        raise ZooError(f"{entry.name} has no safetensors at this commit; other formats are not read.", "model.no_safetensors")
     return found

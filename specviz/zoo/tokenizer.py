@@ -20,9 +20,9 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError):  # RecursionError: thousands of nested brackets
-        raise ZooError(f"{name} of {folder.name} cannot be read.") from None
+        raise ZooError(f"{name} of {folder.name} cannot be read.", "tokenizer.read") from None
     if not isinstance(found, dict):
-        raise ZooError(f"{name} of {folder.name} is not a JSON object.")
+        raise ZooError(f"{name} of {folder.name} is not a JSON object.", "tokenizer.not_object")
     return found
 
 
@@ -38,7 +38,8 @@ def open_tokenizer(folder: Path) -> Any:
         ask_nothing()
         return Tokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each kind of tokenizer breaks in its own way
-        raise ZooError(f"{folder.name} has no tokenizer that can be read ({about_files(folder, error)[:200]}).") from None
+        raise ZooError(f"{folder.name} has no tokenizer that can be read ({about_files(folder, error)[:200]}).",
+                       "tokenizer.missing") from None
 
 
 def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:

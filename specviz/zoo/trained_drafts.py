@@ -20,7 +20,7 @@ def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
     for entry in book.entries.values():
         if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
             raise ZooError(f"models.yaml calls {shown(entry.name)} a draft of kind {shown(entry.kind)!r}; "
-                           f"there are {', '.join(draft_kinds())}.")
+                           f"there are {', '.join(draft_kinds())}.", "models_yaml.draft_kind")
     found: dict[str, Path] = {}
     for entry in book.made_for(name, folder):
         if entry.role == "draft" and entry.kind and entry.path and (entry.path / "config.json").is_file():

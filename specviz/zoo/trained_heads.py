@@ -48,7 +48,8 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
     problems: dict[str, str] = {}
     for entry in book.entries.values():
         if entry.role == "head" and entry.kind not in head_kinds():
-            raise ZooError(f"models.yaml calls {shown(entry.name)} a head of kind {shown(entry.kind)!r}; there are {', '.join(head_kinds())}.")
+            raise ZooError(f"models.yaml calls {shown(entry.name)} a head of kind {shown(entry.kind)!r}; "
+                           f"there are {', '.join(head_kinds())}.", "models_yaml.head_kind")
     for entry in book.made_for(name, folder):
         if entry.role != "head" or entry.kind in folders or entry.path and not entry.path.is_dir():
             continue

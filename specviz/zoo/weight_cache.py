@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..core.errors import code_of
 from ..models.errors import about_files
 from ..models.linear import without_timing
 from .registry import ZooError
@@ -30,10 +31,11 @@ def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path
                 with without_timing() if fixed else nullcontext():
                     _loaded[key] = read(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
-                raise ZooError(f"{folder.name} does not fit into the memory of {device}.") from None
+                raise ZooError(f"{folder.name} does not fit into the memory of {device}.", "memory.device") from None
             except Exception as error:  # a folder from elsewhere can break in any way
                 words = about_files(folder, error).rstrip(".")
-                raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.") from None
+                raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.",
+                               code_of(error, "model.load")) from None
         return _loaded[key]
 
 

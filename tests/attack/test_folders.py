@@ -7,6 +7,7 @@ import json
 import random
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from specviz.run import Session, SessionError, collect
 from specviz.zoo.backends import FORWARDS
 from specviz.zoo.tokenizer import open_tokenizer
 
+from ..message_codes import refuses
 from ..zoo.checkpoints import write
 from .folders import change, spied
 
@@ -61,10 +63,8 @@ def test_no_code_of_a_folder_runs_and_nobody_is_asked(tmp_path, asked, monkeypat
     for name in FORWARDS:
         loaders[name] = lambda name=name: FORWARDS[name].load(folder, torch.device("cpu"))
     for work in loaders.values():
-        try:
+        with suppress(ZooError, ModelError):
             work()
-        except (ZooError, ModelError):
-            pass
     assert not mark.exists() and not (folder / "RAN").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_broken_file_is_one_sentence(tmp_path, name, content):
 
 def test_a_missing_tokenizer_is_not_blamed_on_the_chat_template(tmp_path):
     loaded = load(str(write(tmp_path / "bare", tokenizer=False)))
-    with pytest.raises(SessionError, match="bare has no tokenizer") as caught:
+    with refuses(SessionError, "tokenizer.missing", "bare") as caught:
         Session(loaded, "autoregressive").run("hi")
     assert "template" not in str(caught.value)
 
@@ -139,9 +139,9 @@ def test_a_head_is_no_target(at_home, tmp_path, monkeypatch):
     write(at_home / "cap")
     monkeypatch.setenv("SPECVIZ_MODELS", str(book))
     for name in ("cap", str(at_home / "cap")):
-        with pytest.raises(ZooError, match="cap is a medusa head, a part of tiny: name tiny instead."):
+        with refuses(ZooError, "model.is_head", "cap", "medusa", "tiny"):
             load(name)
-        with pytest.raises(ZooError, match="medusa head"):
+        with refuses(ZooError, "model.is_head", "medusa"):
             load("tiny", name)
     refused(write(tmp_path / "theirs", model_type="medusa"), "medusa head")
 
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated(tmp_path, monkeypat
     folder = write(tmp_path / "large")
     monkeypatch.setattr(sizes, "free", lambda device: 10_000)
     monkeypatch.setattr("torch.empty", lambda *_, **__: pytest.fail("something was allocated"))
-    with pytest.raises(ModelError, match="large needs .* GB of memory"):
+    with refuses(ModelError, "checkpoint.memory", "large"):
         FORWARDS[forward].load(folder, torch.device("cpu"))
 
 
@@ -207,7 +207,7 @@ def test_a_network_larger_than_its_files_is_not_made_up(tmp_path):
 
     GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=300, n_positions=32)).save_pretrained(tmp_path / "m")
     change(tmp_path / "m", "config.json", n_positions=2 * 10**9)
-    with pytest.raises(ModelError, match="needs .* GB of memory"):
+    with refuses(ModelError, "checkpoint.memory"):
         load_causal("m", str(tmp_path / "m"), None)
 
 

@@ -11,6 +11,8 @@ from specviz.evidence.load_page import BEGIN, END, NONE, figures, read, written
 from specviz.evidence.simulated_server import Answer, Served, parts
 from specviz.run.request import SessionError
 
+from ..message_codes import refuses
+
 ENV = {"machine": "Some (R) | Processor", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "target": {"name": "T"},
        "draft": {"name": "D"}, "requests": 8, "max_new_tokens": 64, "slots": 16, "temperature": 0.0, "seed": 0, "began": "2026-01-02T03:04",
        "busy": 0.1, "users": [1, 4], "rates": [], "methods": ["autoregressive", "speculative"], "interrupted": False}
@@ -73,7 +75,7 @@ def test_a_part_is_as_long_as_its_answers_take():
 def test_a_page_keeps_its_words_and_one_without_marks_is_reported():
     assert written(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
     for page in ("nothing", f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"):
-        with pytest.raises(SessionError, match="no place for figures"):
+        with refuses(SessionError, "load_page.no_place"):
             written(page, "new")
 
 
@@ -101,7 +103,7 @@ def test_a_mistake_is_one_line(capsys, words, says):
 def test_a_file_that_is_no_report_is_reported(tmp_path):
     for text in ("[]", "{}", json.dumps({"environment": ENV, "rows": [{}]}), "\x00"):
         (tmp_path / "f.json").write_text(text)
-        with pytest.raises(SessionError, match="holds no report"):
+        with refuses(SessionError, "load_page.no_report"):
             read(tmp_path / "f.json")
 
 

@@ -13,6 +13,8 @@ from specviz.lab.scaling import scaling
 from specviz.training.__main__ import main
 from specviz.zoo.registry import register
 
+from ..message_codes import refuses
+
 TOKENS = [60_000, 120_000, 250_000, 500_000, 1_000_000]
 GREEDY, SAMPLED = "acceptance_rate_greedy", "acceptance_rate_sampled"
 SIZES = {"t-small": 500_000, "t-draft": 1_000_000, "t-wide": 2_000_000, "t-deep": 2_100_000}
@@ -89,7 +91,7 @@ def test_a_prediction_stays_a_share():
                                    b'{"target": "t", "parameters": 5, "from": null, "points": [{"tokens": 3, "acceptance_rate_greedy": 1e9}]}'])
 def test_what_is_damaged_is_one_sentence(models, tmp_path, capsys, spoil):
     (models / "t-wide" / FILE).write_bytes(spoil)
-    with pytest.raises(lab.LabError, match="t-wide/training.json is not a valid"):
+    with refuses(lab.LabError, "scaling.record", "t-wide/training.json"):
         scaling(folder=models)
     assert main(["scaling", "--work", str(tmp_path), "--target", "t"]) == 1
     said = capsys.readouterr().err

@@ -23,6 +23,7 @@ from specviz.trees import HUB
 from specviz.ui.cards import cards
 from specviz.verifiers import BlockVerification, KSeq, Lenient, SpecHub, TokenRejection, Traversal, Typical
 
+from ..message_codes import refuses
 from .toys import PROMPT, begin, methods, toy
 
 KNOBS = {knob.name: knob for knob in METHOD.knobs}
@@ -99,6 +100,6 @@ def test_an_unlawful_pair_is_refused_in_the_run_and_nothing_is_written():
     kit = toy(6)
     parts = build(kit, "sampled", "k-seq", 3, 2, 5)
     state = begin(Parts(parts.drafter, Fixed(2, 3, 5), parts.verifier), kit, Sampling(1.0), 6)
-    with pytest.raises(IncompatibleVerifier, match="K-SEQ judges chosen and iid; the drafter proposed without_replacement: compatible is .*token"):
+    with refuses(IncompatibleVerifier, "verifier.incompatible", "K-SEQ", "chosen and iid", "without_replacement", "token"):
         play(parts, kit.target, state)
     assert state.tokens == PROMPT

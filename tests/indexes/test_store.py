@@ -17,6 +17,7 @@ from specviz.policies import Fixed
 from specviz.training.datastore import main, make_store, save
 
 from ..drafters.lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
+from ..message_codes import refuses
 
 TEXTS = [[1, 2, 3, 4], [1, 2, 3, 5], [2, 3, 4, 1], [7], []]
 
@@ -36,16 +37,17 @@ def test_saved_and_mapped(folder):
 
 
 def test_refused_with_a_sentence(folder, tmp_path):
-    with pytest.raises(StoreError, match="no datastore"):
+    with refuses(StoreError, "datastore.missing"):
         Store.open(tmp_path / "nowhere")
-    with pytest.raises(StoreError, match="another tokenizer"):
+    with refuses(StoreError, "datastore.tokenizer"):
         Store.open(folder, "other")
 
     def damaged(name, content):
         old = (folder / name).read_bytes()
         (folder / name).write_bytes(content)
-        with pytest.raises(StoreError, match="damaged|no datastore") as caught:
+        with pytest.raises(StoreError) as caught:
             Store.open(folder, "m")
+        assert caught.value.code in ("datastore.damaged", "datastore.missing")
         assert "\n" not in str(caught.value)
         (folder / name).write_bytes(old)
 

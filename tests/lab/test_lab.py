@@ -18,6 +18,7 @@ from specviz.run.request import SessionError
 from specviz.targets.tiny import TinyTarget
 
 from ..exactness.toys import toy
+from ..message_codes import refuses
 from ..run.fakes import FakeLoaded
 
 PROMPT = [1, 2, 0, 3, 1, 2]
@@ -173,10 +174,10 @@ def test_the_library_lists_what_lies_there(tmp_path):
     assert [(x["name"], x["title"]) for x in library.library(tmp_path)] == [("b", "Bee"), ("a", "a")]
     assert library.library_trace("a", tmp_path) == "\u00e4\n"
     for name in ("../b", "gone", None, 7, ["a"], "b.jsonl"):
-        with pytest.raises(lab.LabError, match="no recording"):
+        with refuses(lab.LabError, "recording.missing"):
             library.library_trace(name, tmp_path)
     (tmp_path / "a.jsonl.gz").write_bytes(b"no gzip")
-    with pytest.raises(lab.LabError, match="cannot be read"):
+    with refuses(lab.LabError, "recording.read"):
         library.library_trace("a", tmp_path)
 
 

@@ -16,6 +16,7 @@ from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair
 from ..exactness.toys import LENT, greedy, later, methods, player, sample
+from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, VOCAB, network
 
 TEXTS = [[7, 3, 21, 7, 3, 40, 7], [3, 21, 9, 7, 3, 40], [1, 2, 3, 4, 1, 2, 3]]
@@ -95,7 +96,7 @@ def together(method, models, seeds, sampling=Sampling(), leaves=None):
 def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
     kit = kit_of(models)
     if not method.needs <= kit.target.capabilities | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
-        with pytest.raises(ValueError, match="cannot be batched"):
+        with refuses(ValueError, "method.not_batchable"):
             Batch().join(*request(method, models, 0))
         return
     for size in SIZES if method.key in ("speculative", "autoregressive") else (5,):

@@ -15,6 +15,7 @@ from specviz.targets.fast import FastModel
 
 from ..exactness.enumeration import distance, joint, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
+from ..message_codes import refuses
 from ..methods.toys import Rows
 from ..targets.tiny import CONFIGS, network
 from .toys import Tables, decode, notes, probs, same_cache
@@ -176,5 +177,5 @@ def test_the_lens_tells_what_each_thought_of_every_token():
 
 def test_a_draft_model_that_cannot_be_stopped_half_way_is_refused_in_words():
     kit = Tables(lambda tokens: probs(4), lambda tokens: probs(4), 4)
-    with pytest.raises(ValueError, match="draft model of the Llama family"):
+    with refuses(ValueError, "proxy.draft"):
         decode("proxy_decoding", kit, [0], 3)

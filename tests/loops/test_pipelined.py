@@ -20,6 +20,7 @@ from specviz.verifiers.pearl import PearlVerification
 
 from ..exactness.enumeration import distance, joint, probs_of, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
+from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, checkpoint, network
 from ..trace.records import retell
 from .toys import commits, cores, decode, notes, ticks
@@ -199,7 +200,7 @@ def test_an_end_token_ends_the_chain_wherever_it_comes():
 
 
 def test_trees_are_not_for_this_verifier():
-    with pytest.raises(IncompatibleVerifier, match="judges chains"):
+    with refuses(IncompatibleVerifier, "verifier.chains_only"):
         PearlVerification().check(DraftTree((1, 2), (-1, -1), (-1, -1)))
 
 

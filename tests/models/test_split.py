@@ -10,6 +10,8 @@ from specviz.models.split import split, whole
 from specviz.models.weights import ModelError
 from specviz.training.job import fingerprint
 
+from ..message_codes import refuses
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -44,7 +46,7 @@ def test_other_parts_are_another_model(folder):
 def test_a_missing_part_is_named(folder):
     split(folder, largest=1000, part=4096)
     next(folder.glob("*.part-02*")).unlink()
-    with pytest.raises(ModelError, match="tiny lacks a part of model.safetensors"):
+    with refuses(ModelError, "checkpoint.lacks_part", "tiny", "model.safetensors"):
         whole(folder)
 
 

@@ -10,6 +10,7 @@ from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.trace.events import Noted
 
+from ..message_codes import refuses
 from .fakes import FakeLoaded
 
 OTHERS = ("the sea is", "write a story", "and the cat")
@@ -39,7 +40,7 @@ def test_every_cache_is_given_back_and_forwards_are_counted():
 
 
 def test_what_cannot_share_a_pass_takes_one_prompt_at_a_time():
-    with pytest.raises(SessionError, match="PEARL.*its own decoding loop: it takes one prompt at a time"):
+    with refuses(SessionError, "method.one_prompt", "PEARL"):
         Session(FakeLoaded(), "pearl", batch_prompts=OTHERS)
 
 

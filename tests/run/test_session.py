@@ -17,6 +17,7 @@ from specviz.run.session import Session, SessionError
 from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Prefilled, Started, TextEmitted, Verified
 from specviz.trace.metrics import Totals
 
+from ..message_codes import refuses
 from .fakes import FakeKit, FakeLoaded
 
 PROMPT = "the cat sat on the mat"
@@ -220,16 +221,17 @@ def test_no_prompt_is_refused_before_anything_starts(prompt):
 
 def test_prompts_longer_than_the_context_are_refused_unread_when_absurd():
     session = Session(FakeLoaded(context=64), "autoregressive")
-    with pytest.raises(SessionError, match="tokens and leaves no room in the context of 64"):
+    with refuses(SessionError, "prompt.context", 64):
         session.run("the cat " * 60)
-    with pytest.raises(SessionError, match="at most 4096"):
+    with refuses(SessionError, "prompt.long", 4096):
         session.run("x" * 100_000)
 
 
 @pytest.mark.parametrize("length", [0, -1, float("nan"), float("inf"), "abc", "", 1.5, True, [4], {}])
 def test_lengths_that_are_no_lengths(length):
-    with pytest.raises(SessionError, match="max_new_tokens must be a"):
+    with pytest.raises(SessionError, match="max_new_tokens") as refused:
         Session(FakeLoaded(), "autoregressive").run(PROMPT, length)
+    assert refused.value.code in ("request.number", "request.whole")
 
 
 @pytest.mark.parametrize("length", [3, 3.0, "3"])
@@ -267,7 +269,7 @@ def test_methods_and_knobs_that_do_not_fit(key, knobs, sampling, says):
 def test_a_method_that_lacks_something_says_what_would_make_it_work():
     loaded = FakeLoaded()
     loaded.why_not = lambda method: "Needs a draft model; give one with --draft."
-    with pytest.raises(SessionError, match="Needs a draft model"):
+    with refuses(SessionError, "method.missing"):
         Session(loaded, "speculative")
 
 
@@ -373,7 +375,7 @@ def test_repeats_are_told_at_the_end_of_each_lane():
         assert [r["tokens"] for r in end.totals["repeats"]] == [12, 12] and all(r["seconds"] > 0 for r in end.totals["repeats"])
     assert [event for _, event in events[-2:]] == list(ends.values())
     assert all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
-    with pytest.raises(SessionError, match="repeats must be"):
+    with refuses(SessionError, "request.whole", "repeats"):
         race([Session(loaded, "autoregressive")], PROMPT, 4, repeats=99)
 
 

@@ -8,6 +8,8 @@ from specviz.core import DraftTree, Entry, Verdict
 from specviz.targets.base import PREFILL_CHUNK, CachedTarget, ContextOverflow
 from specviz.targets.rows import AppendableRows, shape_of
 
+from ..message_codes import refuses
+
 
 class Log(CachedTarget):
     """A network that says which rows it was given; its logits are the ids of the rows in sight, as one number."""
@@ -174,9 +176,9 @@ def test_a_start_that_does_not_lie_in_the_scratch_is_refused():
     target.sync([1, 2])
     target.score(tree([4, 5], [-1, -1]))
     for wrong in (tree([4, 6, 7], [-1, -1, 0]), tree([4, 5, 7], [-1, 0, 0])):
-        with pytest.raises(ValueError, match="does not hold"):
+        with refuses(ValueError, "target.scratch"):
             target.score(wrong, start=2)
-    with pytest.raises(ValueError, match="does not hold"):
+    with refuses(ValueError, "target.scratch"):
         target.score(tree([4, 5, 6, 7], [-1] * 4), start=3)
 
 
@@ -184,17 +186,17 @@ def test_what_cannot_be_done_is_said():
     target = Log(context=5)
     with pytest.raises(ValueError, match="empty"):
         target.sync([])
-    with pytest.raises(ContextOverflow, match="6 tokens exceed the context of the model"):
+    with refuses(ContextOverflow, "context.overflow", 6):
         target.sync([1, 2, 3, 4, 5, 6])
-    with pytest.raises(ValueError, match="before sync"):
+    with refuses(ValueError, "target.not_synced"):
         target.score(DraftTree())
     for alien in ([1, 100, 2], [1, -3, 2]):
-        with pytest.raises(ValueError, match="not in the vocabulary"):
+        with refuses(ValueError, "target.token"):
             target.sync(alien)
     target.sync([1, 2, 3])
-    with pytest.raises(ValueError, match="token 100 is not"):
+    with refuses(ValueError, "target.token", 100):
         target.score(tree([100], [-1]))
-    with pytest.raises(ValueError, match="not scored"):
+    with refuses(ValueError, "target.not_scored"):
         target.commit(Verdict((3,), 1, "bonus"))
 
 
@@ -203,10 +205,10 @@ def test_a_forward_that_fails_leaves_nothing_half_done():
     target.sync([1, 2, 3])
     target.score(tree([4], [-1]))
     target.broken = True
-    with pytest.raises(RuntimeError, match="fell over"):
+    with pytest.raises(RuntimeError, match="over"):
         target.score(tree([5, 6], [-1, -1]))
     target.broken = False
-    with pytest.raises(ValueError, match="before sync"):
+    with refuses(ValueError, "target.not_synced"):
         target.score(DraftTree())
     target.sync([1, 2, 3])
     assert target.score(tree([5], [-1])).logits[:, 0].tolist() == [value([1, 2, 3]), value([1, 2, 3, 5])]

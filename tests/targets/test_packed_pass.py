@@ -10,6 +10,7 @@ import transformers
 from specviz.core import DraftTree, Entry, Verdict
 from specviz.targets.fast import FastModel
 
+from ..message_codes import refuses
 from .rounds import random_tree
 from .tiny import FAST, VOCAB, checkpoint
 
@@ -118,7 +119,7 @@ def test_what_is_no_batch_is_refused(model, folder):
     for target in (one, other):
         target.sync([1, 2])
     for batch in ([one, one], [one, other]):
-        with pytest.raises(ValueError, match="distinct sequences over the same weights"):
+        with refuses(ValueError, "target.batch"):
             one.score_many(batch, [DraftTree(), DraftTree()])
 
 
@@ -130,7 +131,7 @@ def test_a_pass_that_fails_leaves_no_half_of_a_round(model, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         targets[0].score_many(targets, [DraftTree(), DraftTree.chain((4,))])
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="before sync"):
+    with refuses(ValueError, "target.not_synced"):
         targets[1].score(DraftTree())
     targets[1].sync([1, 2, 3])
     assert len(targets[1].score(DraftTree()).logits) == 1

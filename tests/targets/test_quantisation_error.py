@@ -12,6 +12,7 @@ from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
 from specviz.targets.quantisation_error import quantisation_error
 
+from ..message_codes import refuses
 from .tiny import VOCAB, checkpoint
 
 FOLDER = ROOT / "assets" / "models" / "SmolLM2-135M-Instruct"
@@ -41,7 +42,7 @@ def test_error_is_zero_for_the_same_model_and_large_for_a_spoiled_one(tmp_path):
     spoiled.blocks[0].qkv = spoiled.blocks[1].qkv
     honest = quantisation_error(FastModel(path), Int8Model(path), texts)
     assert 0 < honest.kl < 0.2 * quantisation_error(FastModel(path), spoiled, texts).kl
-    with pytest.raises(ValueError, match="no position"):
+    with refuses(ValueError, "quantisation.no_position"):
         quantisation_error(FastModel(path), FastModel(path), [])
 
 

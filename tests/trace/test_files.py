@@ -5,6 +5,7 @@ import base64
 import copy
 import gzip
 import json
+from contextlib import suppress
 from functools import lru_cache
 
 import pytest
@@ -18,6 +19,7 @@ from specviz.trace.files import BIGGEST, Trace, TraceError
 from specviz.trace.recorder import Recorder, finite
 from specviz.trace.schema import SCHEMA
 
+from ..message_codes import refuses
 from ..run.fakes import FakeLoaded
 
 quick = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -87,7 +89,7 @@ def test_text_and_totals_by_lane():
         assert trace.text(lane).encode() == b"".join(base64.b64decode(p["b"]) for p in pieces).decode("utf-8", "replace").encode()
         assert trace.totals(lane)["tokens"] == len(pieces) == 12
     assert trace.text(2) == "" and trace.header(1)["method"]["key"] == "draft_tree"
-    with pytest.raises(TraceError, match="no lane 9"):
+    with refuses(TraceError, "trace.lane", 9):
         trace.header(9)
 
 
@@ -167,10 +169,8 @@ def test_reordered_records_of_a_lane_are_refused(a, b):
         with pytest.raises(TraceError):
             Trace.load(lines(records))
     else:
-        try:
+        with suppress(TraceError):
             Trace.load(lines(records))
-        except TraceError:
-            pass
 
 
 @quick
@@ -193,17 +193,17 @@ def test_any_json_at_all_as_a_record(value, kind):
 
 
 def test_deep_nesting_and_bombs(tmp_path):
-    with pytest.raises(TraceError, match="not JSON"):
+    with refuses(TraceError, "trace.json"):
         Trace.load("{\"a\":" * 100_000 + "\n")
     header = copy.deepcopy(recorded()[0])
     header["knobs"] = {"k": eval("[" * 40 + "]" * 40)}
-    with pytest.raises(TraceError, match="nested too deeply"):
+    with refuses(TraceError, "trace.depth"):
         Trace.load(lines([header]))
     bomb = tmp_path / "bomb.jsonl.gz"
     bomb.write_bytes(gzip.compress(b" " * (BIGGEST * 3)))
-    with pytest.raises(TraceError, match="larger than 20 MB"):
+    with refuses(TraceError, "trace.large", "20 MB"):
         Trace.load(bomb)
-    with pytest.raises(TraceError, match="cut short"):
+    with refuses(TraceError, "trace.damaged"):
         Trace.load(gzip.compress(lines(recorded()).encode())[:-20])
 
 
@@ -213,10 +213,10 @@ def test_caps_on_nodes_lanes_and_records(monkeypatch):
     draft["nodes"] = [{**draft["nodes"][0], "id": i, "parent": -1, "depth": 1} for i in range(5000)]
     with pytest.raises(TraceError, match="4096"):
         Trace.load(lines(records))
-    with pytest.raises(TraceError, match="lane must be"):
+    with refuses(TraceError, "trace.lane_number"):
         Trace.load(lines([{**recorded()[0], "lane": 64}]))
     monkeypatch.setattr("specviz.trace.files.RECORDS", 10)
-    with pytest.raises(TraceError, match="more than 10 records"):
+    with refuses(TraceError, "trace.content", 10):
         Trace.load(lines(recorded()))
 
 
@@ -227,9 +227,9 @@ def test_files_that_are_not_there(source):
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
-    with pytest.raises(TraceError, match="cannot be written"):
+    with refuses(TraceError, "trace.write"):
         Trace(recorded()).save(tmp_path / "no" / "run.jsonl")
     (tmp_path / "dir").mkdir()
-    with pytest.raises(TraceError, match="cannot be written"):
+    with refuses(TraceError, "trace.write"):
         Trace(recorded()).save(tmp_path / "dir")
     assert [p.name for p in tmp_path.iterdir()] == ["dir"]  # and nothing is left behind

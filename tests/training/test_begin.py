@@ -10,6 +10,8 @@ from specviz.training.job import Job, TrainingError
 from specviz.training.runner import Runner
 from specviz.training.warm_start import begin
 
+from ..message_codes import refuses
+
 
 class Head(nn.Module):
     def __init__(self, wide: int = 3):
@@ -44,7 +46,7 @@ def test_another_name_can_be_given(job):
 
 def test_where_nothing_fits_it_is_said(job):
     head = Head(wide=5)
-    with pytest.raises(TrainingError, match="Nothing of Llama-specviz-eagle fits"):
+    with refuses(TrainingError, "training.nothing_fits", "Llama-specviz-eagle"):
         begin(job, head, "eagle")
 
 

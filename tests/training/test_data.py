@@ -10,6 +10,8 @@ from transformers import AutoTokenizer
 from specviz.training import data
 from specviz.training.job import SHIPPED, TARGET
 
+from ..message_codes import refuses
+
 ROW = {"task": "chat", "source": "s", "prompt": "Hello", "response": "Hi!"}
 
 
@@ -24,9 +26,9 @@ def words():
 
 
 def test_missing_folder_and_missing_file(tmp_path):
-    with pytest.raises(data.DataError, match="no data folder"):
+    with refuses(data.DataError, "data.folder"):
         data.load(tmp_path / "nowhere", "train")
-    with pytest.raises(data.DataError, match="no train.jsonl.gz"):
+    with refuses(data.DataError, "data.file", "train.jsonl.gz"):
         data.load(tmp_path, "train")
 
 
@@ -34,7 +36,7 @@ def test_truncated_file(tmp_path):
     path = tmp_path / "train.jsonl.gz"
     write(path, [ROW | {"prompt": str(n)} for n in range(500)])
     path.write_bytes(path.read_bytes()[:-60])
-    with pytest.raises(data.DataError, match="damaged or cut short"):
+    with refuses(data.DataError, "data.damaged"):
         data.load(tmp_path, "train")
 
 
@@ -50,7 +52,7 @@ def test_not_gzip_and_empty(tmp_path):
     with pytest.raises(data.DataError, match="damaged"):
         data.load(tmp_path, "train")
     write(tmp_path / "train.jsonl.gz", [])
-    with pytest.raises(data.DataError, match="no rows"):
+    with refuses(data.DataError, "data.empty"):
         data.load(tmp_path, "train")
 
 
@@ -85,5 +87,5 @@ def test_balanced_follows_the_weights_and_the_seed():
     assert 150 < Counter(row.task for row in first)["math"] < 250
     only = list(itertools.islice(data.balanced(rows, 3, {"math": 1.0}), 60))
     assert Counter(row.prompt for row in only).most_common(1)[0][1] == 2  # a deck is used up before it is shuffled anew
-    with pytest.raises(data.DataError, match="above zero"):
+    with refuses(data.DataError, "data.weights"):
         next(data.balanced(rows, 3, {"math": 0.0}))

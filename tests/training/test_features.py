@@ -25,6 +25,7 @@ from specviz.training.generate import Answer, Maker
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
 from specviz.verifiers import TokenRejection
 
+from ..message_codes import refuses
 from ..models.tiny import body
 from ..targets.tiny import network
 
@@ -179,7 +180,7 @@ def test_refusals(material, tmp_path, monkeypatch):
         with pytest.raises(TrainingError, match=sentence):
             kangaroo.run(one)
     monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"intermediate": 60_000, "rollout": 1})
-    with pytest.raises(TrainingError, match="9.5 are allowed"):
+    with refuses(TrainingError, "training.size_limit", 9.5):
         eagle.run(job(material, tmp_path / "large", steps=1))
 
 
@@ -198,7 +199,7 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         place = recipe.run(one)
         features = Features(one, one.numbers(kind), layer=1)
         head = reader.load(place, features.body).float()
-        batch = features.states(collate([a for a in features.own.answers][:1], 64, features.device))
+        batch = features.states(collate(list(features.own.answers[:1]), 64, features.device))
         order = torch.arange(batch.ids.shape[1])
         order[:-6] = torch.randperm(len(order) - 6, generator=torch.Generator().manual_seed(0))
         part = attention.rows_of(head, partial(recipe.ahead(head, features), batch, 1))[0]

@@ -26,6 +26,7 @@ from specviz.training.generate import Answer, pack
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 from specviz.training.runner import Runner
 
+from ..message_codes import refuses
 from ..zoo.checkpoints import write
 
 
@@ -86,7 +87,7 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     runner = Runner(job(work), "medusa", model, features.numbers, features.place("medusa"))
-    with pytest.raises(TrainingError, match="No space left on device.*untouched"):
+    with refuses(TrainingError, "training.save"):
         chains.export(job(work), "Llama-specviz-medusa", model, features, runner, "")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
@@ -124,9 +125,9 @@ def test_a_recipe_may_store_its_matrices_in_eight_bits(work, monkeypatch):
 
 def test_heads_of_a_target_that_is_not_shipped_are_not_shipped(work, tmp_path):
     shipped = write(tmp_path / "assets" / TARGET, seed=9).parent
-    with pytest.raises(TrainingError, match="ship that one first"):
+    with refuses(TrainingError, "training.not_shipped"):
         medusa.run(job(work, ship=True, shipped=shipped))
-    with pytest.raises(TrainingError, match="run `generate` first"):
+    with refuses(TrainingError, "generate.missing"):
         medusa.run(Job(work=tmp_path / "other", shipped=work / "models", size="tiny", quiet=True))
 
 

@@ -16,6 +16,7 @@ from specviz.training.draft import collate
 from specviz.training.job import TARGET, Job, TrainingError
 from specviz.verifiers import TokenRejection
 
+from ..message_codes import refuses
 from ..models.tiny import body
 from .recipes import learns_and_resumes, tokens_a_round, whole_numbers
 from .test_features import job, material  # noqa: F401
@@ -71,5 +72,5 @@ def test_the_replay_says_what_the_engine_does(features, trained):
 def test_an_exit_that_the_target_does_not_have_is_refused(material, tmp_path, monkeypatch):  # noqa: F811
     numbers = Job.numbers
     monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"exit_layer": 3})
-    with pytest.raises(TrainingError, match="between 1 and 2"):
+    with refuses(TrainingError, "training.exit_layer", "1 and 2"):
         m2r2.run(job(material, tmp_path))

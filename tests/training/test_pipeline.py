@@ -14,6 +14,7 @@ from specviz.training.__main__ import available, main
 from specviz.training.files import write_tensors
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 
+from ..message_codes import refuses
 from .conftest import SOME
 
 DRAFT = Job().named("draft")
@@ -65,13 +66,13 @@ def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(wo
     target.run(job)  # nothing was shipped yet
     shipped = fingerprint(tmp_path / TARGET)
     assert shipped == fingerprint(work / "models" / TARGET)
-    with pytest.raises(TrainingError, match="does not win in story"):
+    with refuses(TrainingError, "training.not_better", "story"):
         target.run(job)  # equal weights do not win
     draft.run(job)
     report.run(job)
     assert "report: begin" in (tmp_path / DRAFT / "README.md").read_text()
     shutil.copyfile(SHIPPED / TARGET / "model-00001-of-00004.safetensors", tmp_path / TARGET / "extra.safetensors")
-    with pytest.raises(TrainingError, match="ship that one first"):
+    with refuses(TrainingError, "training.not_shipped"):
         draft.run(job)
 
 

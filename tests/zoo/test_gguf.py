@@ -23,6 +23,7 @@ from specviz.zoo import forget
 from specviz.zoo.backends import FORWARDS
 from specviz.zoo.registry import register
 
+from ..message_codes import refuses
 from ..run.fakes import byte_level
 from . import gguf_files
 
@@ -140,12 +141,12 @@ def test_an_entry_names_the_file_of_a_hub_model(tmp_path, monkeypatch):
     lines = "default: a\nbackends: {fast: [llama]}\nmodels:\n  a: {hub: o/n, revision: %s, gguf: %s}\n"
     (tmp_path / "models.yaml").write_text(lines % ("a" * 40, "m.gguf"))
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
-    with pytest.raises(ZooError, match="a lies in a GGUF file that was not fetched yet"):
+    with refuses(ZooError, "gguf.not_fetched"):
         register().entries["a"].config_folder()
     assert load("a").name == "a" and fetched == [("o/n", "m.gguf", "a" * 40, local) for local in (True, True, False)]
     for odd in ("../m.gguf", "m.bin", "a/b.gguf"):
         (tmp_path / "models.yaml").write_text(lines % ("a" * 40, odd))
-        with pytest.raises(ZooError, match="gguf of a must be"):
+        with refuses(ZooError, "models_yaml.entry", "gguf"):
             register()
 
 
@@ -252,7 +253,7 @@ def test_a_file_cut_at_any_place_or_with_flipped_bytes_is_a_sentence_or_a_run(tm
 def test_two_files_in_a_folder_are_refused(tmp_path):
     for name in ("a.gguf", "b.gguf"):
         (tmp_path / name).write_bytes(b"GGUF")
-    with pytest.raises(ModelError, match="2 GGUF files"):
+    with refuses(ModelError, "gguf.several", 2):
         gguf_in(tmp_path)
 
 
@@ -271,7 +272,7 @@ def test_parts_are_the_same_file_and_a_changed_part_is_found(tmp_path):
     with pytest.raises(ModelError, match="sha256"):
         GGUFFile(folder / "m.gguf")
     part.unlink()
-    with pytest.raises(ModelError, match="lacks a part of m.gguf"):
+    with refuses(ModelError, "checkpoint.lacks_part", "m.gguf"):
         gguf_in(folder)
 
 

@@ -12,6 +12,8 @@ import pytest
 from specviz.zoo import index_package
 from specviz.zoo.registry import Entry, ZooError
 
+from ..message_codes import refuses
+
 DATA = bytes(range(256)) * 64
 
 
@@ -41,7 +43,7 @@ def entry(tmp_path, monkeypatch):
 def test_a_missing_file_is_named_with_the_command_and_fetched_once(entry):
     entry, found = entry
     assert not entry.installed()
-    with pytest.raises(ZooError, match="specviz models --fetch m"):
+    with refuses(ZooError, "model.not_installed", "specviz models --fetch m"):
         entry.folder()
     folder = entry.fetch()
     assert (folder / "m.gguf").read_bytes() == DATA and (folder / "config.json").is_file() and entry.installed()

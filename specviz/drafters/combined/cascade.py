@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...core import Budget, Drafter, DraftTree, State
+from ...core.errors import InvalidUse
 from .fusion import Several
 
 
@@ -15,7 +16,7 @@ class Cascade(Several):
 
     def __init__(self, first: Drafter, tail: Drafter, count: int):
         if not tail.restartable:
-            raise ValueError("the tail of a cascade must be able to continue unverified text")
+            raise InvalidUse("the tail of a cascade must be able to continue unverified text", "cascade.tail")
         super().__init__(first, tail)
         self.first, self.tail, self.count = first, tail, count
 

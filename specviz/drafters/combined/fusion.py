@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, never_stop
+from ...core.errors import InvalidUse
 
 
 def fuse(trees: Sequence[DraftTree]) -> DraftTree:
@@ -24,7 +25,7 @@ def join(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
     entries.
     """
     if any(tree.probes or tree.inputs for tree in trees):
-        raise ValueError("a tree with probes cannot be fused")
+        raise InvalidUse("a tree with probes cannot be fused", "fusion.probes")
     build = TreeBuilder()
     offset = [0]
     for tree in trees:

@@ -26,7 +26,7 @@ class StoreStates(Drafter):
     def __init__(self, store: Store, target: Target, neighbours: int = 3, least: float = 0.0):
         if store.dense is None or not marks(store.facts.get("states"), target):
             raise StoreError(f"The datastore {store.name!r} holds no hidden states of this target: build it again with "
-                             "`python -m specviz.training.datastore --dense`.")
+                             "`python -m specviz.training.datastore --dense`.", "datastore.no_states")
         self.store, self.neighbours, self.least = store, neighbours, least
         self.state: Tensor | None = None  # [d], produced the last token
 

@@ -28,6 +28,7 @@ from ...core import (
     run_alone,
     token_tensor,
 )
+from ...core.errors import InvalidUse
 from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, one_hot, with_temperature
 from ...trees.growth import Children
 
@@ -140,8 +141,8 @@ class StateChain(DraftChain):
     def __init__(self, model: Target, hidden: int):
         super().__init__(model)
         if model.hidden != hidden:
-            raise ValueError(f"the length predictor was trained on a draft model with hidden size {hidden}, and this one has "
-                             f"{model.hidden}")
+            raise InvalidUse(f"the length predictor was trained on a draft model with hidden size {hidden}, and this one has "
+                             f"{model.hidden}", "draft_length.hidden_size")
         model.capture(frozenset({"final"}))
 
 

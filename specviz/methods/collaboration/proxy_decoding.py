@@ -5,6 +5,7 @@ model, and the draft model stopped after half of its layers, read through its ow
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.errors import InvalidUse
 
 
 def build(kit, alpha: float, router: str, gamma: int) -> Parts:
@@ -15,7 +16,7 @@ def build(kit, alpha: float, router: str, gamma: int) -> Parts:
 
     small = kit.open("middle", required=True)
     if not {"tap:layer", "head"} <= small.capabilities or not hasattr(small, "norm") or small.layers < 2:
-        raise ValueError("proxy decoding needs a draft model of the Llama family with at least two layers")
+        raise InvalidUse("proxy decoding needs a draft model of the Llama family with at least two layers", "proxy.draft")
     half = f"layer:{(small.layers + 1) // 2}"
     helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.hidden_states[half]))),
                "router": ROUTERS[router], "hidden_states": frozenset({half})}

@@ -5,6 +5,7 @@ values are made anew in order once tokens are accepted.
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.errors import InvalidUse
 
 
 def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, nodes: int) -> Parts:
@@ -16,7 +17,8 @@ def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, node
 
     drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
     if "fuzzy" not in drafter.capabilities:
-        raise ValueError("the draft model cannot run its layers side by side; choose the target's own layers")
+        raise InvalidUse("the draft model cannot run its layers side by side; choose the target's own layers",
+                         "easyspec.draft_layers")
     if drafts == "chain":
         return Parts(LayerParallel(drafter, group, DraftChain), Fixed(gamma), TokenRejection())
     shape = sparse(width, gamma, nodes)

@@ -19,6 +19,7 @@ from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import Shape, product
 
+from ...message_codes import refuses
 from ...models import tiny
 
 NET, TEXT = TinyNet(12, 3, layers=4), [5, 1, 7, 2, 9]
@@ -162,15 +163,15 @@ def test_published_prompts_load_and_what_does_not_fit_is_refused(tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"num_special_tokens": 3, "virtual_tokens_per_special_token": 2}))
     made = in_target.load(tmp_path, body)
     assert len(made) == 3 and made.chains == 2 and torch.equal(made.made(1, torch.tensor([0, 1]), prompts[:2]), prompts[2:4])
-    with pytest.raises(ModelError, match="reads states of 8 numbers, and other has 5"):
+    with refuses(ModelError, "head.states", 8, 5, "other"):
         in_target.load(tmp_path, Body("other", 5, 12, 4))
     (tmp_path / "adapter_config.json").write_text(json.dumps({"num_special_tokens": 0}))
-    with pytest.raises(ModelError, match="must say num_special_tokens"):
+    with refuses(ModelError, "in_target.config", "num_special_tokens"):
         in_target.load(tmp_path, body)
     save_file({"transfer.0.weight": torch.eye(8), "transfer.0.bias": torch.zeros(8)}, tmp_path / "adapter_model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"layers": [4]}))
-    with pytest.raises(ModelError, match="a layer of toy, from 0 to 3, for each step"):
+    with refuses(ModelError, "in_target.layer", "toy", "0 to 3"):
         in_target.load(tmp_path, body)
     save_file({"x": torch.ones(2)}, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(ModelError, match="nothing that guesses inside a target"):
+    with refuses(ModelError, "head.other_kind"):
         in_target.load(tmp_path, body)

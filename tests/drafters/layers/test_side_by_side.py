@@ -12,6 +12,7 @@ from specviz.targets.fast import FastModel
 from specviz.targets.layer_groups import groups_of
 from specviz.targets.tiny import TinyNet, TinyTarget
 
+from ...message_codes import refuses
 from ...zoo.checkpoints import write
 
 PROMPT = [7, 30, 2, 90, 41, 7, 30]
@@ -112,6 +113,6 @@ def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which,
 
 def test_a_draft_that_cannot_is_refused():
     kit = SimpleNamespace(target=None, open=lambda role: SimpleNamespace(capabilities=frozenset({"tree"})))
-    with pytest.raises(ValueError, match="choose the target's own layers"):
+    with refuses(ValueError, "easyspec.draft_layers"):
         build(kit, "draft", 4, 3, "tree", 2, 4)
     assert METHOD.needs == {"draft", "fuzzy"} and METHOD.read_knobs({})["model"] == "deep draft"

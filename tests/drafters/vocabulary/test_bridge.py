@@ -23,6 +23,7 @@ from specviz.zoo.other_vocabulary import TokenizerBytes
 from specviz.zoo.text import TokenBytes
 
 from ...exactness.rounds import World
+from ...message_codes import refuses
 from ...methods.toys import Rows, distance, round_probs, target_probs
 from ...zoo import checkpoints
 from . import toys
@@ -296,5 +297,5 @@ def write(loaded, key, sampling):
 def test_without_such_a_draft_one_sentence_says_how_to_make_it(home, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(home))
     loaded = load(str(home.parent / "draft"), draft="none", device="cpu")
-    with pytest.raises(SessionError, match="tokenizer of its own.*specviz.training other_draft"):
+    with refuses(SessionError, "method.missing", "specviz.training other_draft"):
         Session(loaded, "tli")

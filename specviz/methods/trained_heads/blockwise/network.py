@@ -65,10 +65,11 @@ def load(folder: Path, body: Body) -> Blockwise:
     weights = HeadWeights(folder, body)
     heads = weights.numbers(r"out\.(\d+)\.weight")
     if not heads or heads != list(range(len(heads))):
-        raise ModelError(f"{folder.name} holds no heads for blockwise parallel decoding")
+        raise ModelError(f"{folder.name} holds no heads for blockwise parallel decoding", "head.other_kind")
     hidden, inner = weights.shape("out.0.weight")
     if hidden != body.hidden:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {hidden} numbers, and {body.name} has {body.hidden}")
+        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {hidden} numbers, and {body.name} has {body.hidden}",
+                         "head.states")
     made = Blockwise(body.hidden, body.vocab, len(heads), inner)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.none_left()

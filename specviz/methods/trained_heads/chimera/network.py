@@ -100,13 +100,13 @@ def load(folder: Path, body: Body) -> Chimera:
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.numbers(r"chimera_head\.(\d+)\.0\.weight")
     if not heads or heads != list(range(len(heads))):
-        raise ModelError(f"{folder.name} holds no Chimera heads under any of the known names")
+        raise ModelError(f"{folder.name} holds no Chimera heads under any of the known names", "head.other_kind")
     alien = f"{folder.name} does not fit {body.name}: it"
     rows, columns = weights.shape("chimera_head.0.0.weight")
     if columns != 2 * body.hidden:
-        raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {body.name} has {body.hidden}")
+        raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
     if rows not in (body.vocab, body.hidden):
-        raise ModelError(f"{alien} speaks {rows} tokens, and {body.name} has {body.vocab}")
+        raise ModelError(f"{alien} speaks {rows} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
     sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
     own = bool(config.get("own_output", rows == body.vocab))
     made = Chimera({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "chimera_num_heads": len(heads), "own_output": own},

@@ -50,7 +50,8 @@ class Clover(nn.Module):
         self.sizes, d = config, config["hidden_size"]
         self.prefix = Prefix(config)
         if d % self.prefix.sizes.heads:
-            raise ModelError(f"Clover shares {d} numbers out to {self.prefix.sizes.heads} gates, which does not go")
+            raise ModelError(f"Clover shares {d} numbers out to {self.prefix.sizes.heads} gates, which does not go",
+                             "clover.gates")
         self.regression = Regression(d, self.prefix.sizes.heads, self.prefix.sizes.eps)
         self.mlp = nn.ModuleList(Block(d) for _ in range(config["clover_num_heads"]))
         self.accuracy: list[list[float]] = []
@@ -92,12 +93,13 @@ def load(folder: Path, body: Body) -> Clover:
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.numbers(r"mlp\.(\d+)\.linear\.weight")
     if weights.first(r"clover_.*"):
-        raise ModelError(f"{folder.name} holds Clover-2, which reads the token in front of its layers: Clover alone is read here")
+        raise ModelError(f"{folder.name} holds Clover-2, which reads the token in front of its layers: Clover alone is read here",
+                         "head.other_kind")
     if not heads or heads != list(range(len(heads))):
-        raise ModelError(f"{folder.name} holds no Clover heads under any of the known names")
+        raise ModelError(f"{folder.name} holds no Clover heads under any of the known names", "head.other_kind")
     if weights.shape("mlp.0.linear.weight")[0] != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {weights.shape('mlp.0.linear.weight')[0]} numbers, "
-                         f"and {body.name} has {body.hidden}")
+                         f"and {body.name} has {body.hidden}", "head.states")
     sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
     made = Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": len(heads)})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}

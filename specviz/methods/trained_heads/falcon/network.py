@@ -55,7 +55,8 @@ class Falcon(Eagle):
         super().__init__({**config, "num_hidden_layers": 1}, name)
         self.size, d = config.get("k_mask", 2), self.sizes.hidden
         if type(self.size) is not int or not 1 < self.size < 64:
-            raise ModelError(f"config.json of {name} says k_mask is {str(self.size)[:40]}, where a number of tokens must stand")
+            raise ModelError(f"config.json of {name} says k_mask is {str(self.size)[:40]}, where a number of tokens must stand",
+                             "falcon.k_mask")
         self.fc = None
         self.lstm = Cells(2 * d, d)
         self.layers = nn.ModuleList([Layer(self.sizes, False, True, bool(config.get("qkv_bias", False)))])

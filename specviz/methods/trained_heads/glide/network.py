@@ -71,9 +71,9 @@ class Glide(nn.Module):
             self.block, self.keys = int(config["block_size"]), (int(config["target_key_heads"]), int(config["target_head_dim"]))
             self.reads = range(int(config["target_layers"]) - self.sizes.layers, int(config["target_layers"]))
         except (KeyError, TypeError, ValueError) as missing:
-            raise ModelError(f"config.json of {name} does not say {missing}") from None
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
         if self.block < 1 or min(self.keys) < 1 or self.sizes.heads % self.keys[0] or self.keys[1] % 2 or self.reads.start < 0:
-            raise ModelError(f"config.json of {name} gives sizes that do not fit together")
+            raise ModelError(f"config.json of {name} gives sizes that do not fit together", "head.sizes")
         self.layers = nn.ModuleList(GlideLayer(self.sizes, self.keys) for _ in range(self.sizes.layers))
         self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
 
@@ -159,12 +159,12 @@ def load(folder: str | Path, body: Body) -> Glide:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     made = Glide(config, folder.name)
     if made.keys != key_shape(body) or made.reads.stop != body.layers:
         raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers in a target of {made.reads.stop} "
-                         f"layers; {body.name} has {key_shape(body)[0]} of {key_shape(body)[1]} in {body.layers}")
+                         f"layers; {body.name} has {key_shape(body)[0]} of {key_shape(body)[1]} in {body.layers}", "glide.keys")
     sizes, found = made.sizes, {"norm.weight": weights.get("norm.weight", body.hidden)}
     for i in range(sizes.layers):
         at = f"layers.{i}."

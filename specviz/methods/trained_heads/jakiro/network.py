@@ -127,7 +127,8 @@ def load(folder: str | Path, body: Body) -> Jakiro:
     if not problem:
         weights = HeadWeights(folder, body)
         if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
-            raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here")
+            raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here",
+                             "jakiro.star")
         if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
-            raise ModelError(f"{folder.name} has {several} experts; heads of two are read here")
+            raise ModelError(f"{folder.name} has {several} experts; heads of two are read here", "jakiro.experts")
     return alike(folder, body, Jakiro, problem)

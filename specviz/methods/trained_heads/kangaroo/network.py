@@ -69,14 +69,15 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     if "exit_layer" not in config:
         raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "
-                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); after another layer it guesses wrongly")
+                         "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); after another layer it guesses wrongly",
+                         "kangaroo.exit_layer")
     exit, found = config["exit_layer"], {}
     if type(exit) is not int or not 0 < exit < body.layers:
-        raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers")
+        raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers", "head.exit_layer")
     # published configs are the target's own, so the layers are counted in the file
     config["num_hidden_layers"] = max(1, len(weights.numbers(r"layers\.(\d+)\.")))
     sizes = Sizes.of(config, folder.name)

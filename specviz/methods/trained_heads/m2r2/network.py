@@ -64,9 +64,9 @@ class FastResidual(nn.Module):
             self.exit, self.rank = int(config["exit_layer"]), int(config["rank"])
             self.keys = int(config["target_key_heads"]), int(config["target_head_dim"])
         except (KeyError, TypeError, ValueError) as missing:
-            raise ModelError(f"config.json of {name} does not say {missing}") from None
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
         if min(self.exit, self.rank, *self.keys) < 1 or sizes.heads % self.keys[0] or self.keys[1] % 2:
-            raise ModelError(f"config.json of {name} gives sizes that do not fit together")
+            raise ModelError(f"config.json of {name} gives sizes that do not fit together", "head.sizes")
         self.layers = nn.ModuleList(Adapter(sizes.hidden, sizes.heads, self.keys, self.rank, sizes.eps) for _ in range(self.exit))
 
     def forward(self, embeds: Tensor, lent: list[KV], at: int | None = None) -> Tensor:
@@ -98,14 +98,15 @@ def load(folder: str | Path, body: Body) -> FastResidual:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab)
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights = HeadWeights(folder, body)
     made = FastResidual({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
     if not made.exit < body.layers:
-        raise ModelError(f"{folder.name} exits after layer {made.exit}; {body.name} has {body.layers} layers")
+        raise ModelError(f"{folder.name} exits after layer {made.exit}; {body.name} has {body.layers} layers", "head.exit_layer")
     if made.keys != key_shape(body):
         heads, width = key_shape(body)
-        raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers; {body.name} has {heads} of {width}")
+        raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers; {body.name} has {heads} of {width}",
+                         "m2r2.keys")
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.none_left()
     return fill(made, found, body)

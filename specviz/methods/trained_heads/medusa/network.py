@@ -101,7 +101,8 @@ def load(folder: Path, body: Body) -> Medusa:
     matrices = len([name for name in tensors if name.startswith("lm_heads.")])
     width = tensors["lm_heads.0.weight"].shape[0] if matrices else body.vocab
     if width != len(tensors.get("token_map", range(body.vocab))):
-        raise ModelError(f"{folder.name} does not fit {body.name}: it speaks {width} tokens, and {body.name} has {body.vocab}")
+        raise ModelError(f"{folder.name} does not fit {body.name}: it speaks {width} tokens, and {body.name} has {body.vocab}",
+                         "head.vocabulary")
     made = Medusa(body.hidden, body.vocab, heads, layers, OWN if matrices > 1 else SHARED if matrices else TARGETS,
                   "blocks.0.layers.0.bias" in tensors, width if "token_map" in tensors else None)
     fill(made, tensors, body)
@@ -114,10 +115,10 @@ def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
     at = "medusa_head." if any(name.startswith("medusa_head.") for name in weights.names) else ""
     heads = weights.numbers(rf"{at}(\d+)\.0\.linear\.weight")
     if not heads or heads != list(range(len(heads))):
-        raise ModelError(f"{weights.title} holds no Medusa heads under any of the known names")
+        raise ModelError(f"{weights.title} holds no Medusa heads under any of the known names", "head.other_kind")
     last = max(weights.numbers(rf"{at}0\.(\d+)\.weight"), default=0)
     if not last:
-        raise ModelError(f"{weights.title} lacks the weight {at}0.1.weight")
+        raise ModelError(f"{weights.title} lacks the weight {at}0.1.weight", "head.lacks_weight")
     tensors = {}
     for i in heads:
         for j in range(last):

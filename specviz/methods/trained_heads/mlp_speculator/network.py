@@ -97,10 +97,10 @@ def load(folder: str | Path, body: Body) -> MLPSpeculator:
     whole = [levels, config.get("inner_dim", 0), *top]
     if not all(type(value) is int for value in whole) or levels < 1 or not all(value > 0 for value in top):
         raise ModelError(f"config.json of {folder.name} must say n_predict, the number of levels, and in whole numbers inner_dim and "
-                         "top_k_tokens_per_head")
+                         "top_k_tokens_per_head", "mlp_speculator.config")
     if config.get("emb_dim", body.hidden) != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['emb_dim']} numbers, and {body.name} has "
-                         f"{body.hidden}")
+                         f"{body.hidden}", "head.states")
     made = MLPSpeculator(body.hidden, body.vocab, levels, config.get("inner_dim", 0), bool(config.get("tie_weights", False)),
                          bool(config.get("scale_input", False)), tuple(top))
     at = "speculator." if any(name.startswith("speculator.") for name in weights.names) else ""

@@ -132,19 +132,20 @@ def load(folder: str | Path, body: Body) -> Mtp:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "mtp")
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights, raw = HeadWeights(folder, body), config_of(folder)
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **raw, **(nested if isinstance(nested, dict) else {})}
     layouts = (QWEN, SPECULATORS if raw.get("speculators_model_type") == "mtp" else MIMO, DEEPSEEK)
     layout = next((one for one in layouts if weights.first(one.pattern)), None)
     if layout is None:
-        raise ModelError(f"{folder.name} is no MTP module: it has no pre_fc_norm_embedding, input_proj or eh_proj")
+        raise ModelError(f"{folder.name} is no MTP module: it has no pre_fc_norm_embedding, input_proj or eh_proj",
+                         "head.other_kind")
     fc, embedding, hidden, last, at = (name.format(weights.first(layout.pattern)[1]) for name in layout.names)
     kind = str(config.get("model_type") or "")
     if config["hidden_size"] != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['hidden_size']} numbers, and {body.name} "
-                         f"has {body.hidden}")
+                         f"has {body.hidden}", "head.states")
     config |= {"num_hidden_layers": 1, "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
                "zero_first": layout.zero_first, "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
     sizes, d = Sizes.of(config, folder.name), body.hidden

@@ -34,7 +34,8 @@ class PEagle(Eagle3):
         super().__init__(config, name)
         said = next((config[key] for key in MASKS if config.get(key) is not None), None)
         if type(said) is not int or not 0 <= said < self.vocab:
-            raise ModelError(f"config.json of {name} says mask_token_id is {str(said)[:40]}, none of {self.vocab} tokens")
+            raise ModelError(f"config.json of {name} says mask_token_id is {str(said)[:40]}, none of {self.vocab} tokens",
+                             "peagle.mask_token_id")
         d, self.mask_token = self.sizes.hidden, said
         self.mask_hidden = nn.Parameter(torch.randn(1, 1, len(self.read_layers) * d))
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
@@ -97,15 +98,17 @@ def load(folder: str | Path, body: Body) -> PEagle:
     folder = Path(folder)
     problem = why_not(folder, body.name, body.hidden, body.vocab, "peagle")
     if problem:
-        raise ModelError(problem)
+        raise ModelError(problem, "head.unfit")
     weights = HeadWeights(folder, body)
     if "mask_hidden" not in weights:
-        raise ModelError(f"{folder.name} has no mask_hidden: it was not taught to draft in one pass, and its kind is eagle3")
+        raise ModelError(f"{folder.name} has no mask_hidden: it was not taught to draft in one pass, and its kind is eagle3",
+                         "peagle.mask_hidden")
     config, found = read(weights, config_of(folder), body)
     size = len(config["read_layers"]) * body.hidden
     stored = weights.get("mask_hidden", *weights.shape("mask_hidden"))
     if stored.numel() != size:
-        raise ModelError(f"mask_hidden of {folder.name} has {stored.numel()} numbers; the states that it stands for have {size}")
+        raise ModelError(f"mask_hidden of {folder.name} has {stored.numel()} numbers; the states that it stands for have {size}",
+                         "peagle.mask_hidden_size")
     found["mask_hidden"] = stored.view(1, 1, size)
     if "embed_tokens.weight" in weights:
         found["embed_tokens.weight"] = weights.get("embed_tokens.weight", body.vocab, body.hidden)

@@ -81,20 +81,21 @@ def load(folder: Path, body: Body) -> ReDrafter:
     config, weights = config_of(folder), HeadWeights(folder, body)
     blocks = weights.numbers(r"lm_head\.(\d+)\.linear\.weight")
     if not blocks or blocks != list(range(len(blocks))):
-        raise ModelError(f"{folder.name} holds no ReDrafter head under any of the known names")
+        raise ModelError(f"{folder.name} holds no ReDrafter head under any of the known names", "head.other_kind")
     out = f"lm_head.{len(blocks)}.weight"
     wide, recurrent = weights.shape("lm_head.0.linear.weight")[0], "rnn_u.weight" in weights
     read = weights.shape("input_proj.weight")[-1] if "input_proj.weight" in weights else wide
     alien = f"{folder.name} does not fit {body.name}: it"
     if read != 2 * body.hidden:
-        raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}")
+        raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
     if out in weights and weights.shape(out)[0] != body.vocab:
-        raise ModelError(f"{alien} speaks {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}")
+        raise ModelError(f"{alien} speaks {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
     if recurrent != bool(config.get("rnn", recurrent)):
-        raise ModelError(f"config.json of {folder.name} says rnn {config['rnn']!r}, and its weights say otherwise")
+        raise ModelError(f"config.json of {folder.name} says rnn {config['rnn']!r}, and its weights say otherwise",
+                         "redrafter.rnn")
     made = ReDrafter(body.hidden, body.vocab, wide, len(blocks), out in weights, recurrent, biased="input_proj.bias" in weights)
     if not made.own and wide != body.hidden:
-        raise ModelError(f"{folder.name} lacks the weight {out}")
+        raise ModelError(f"{folder.name} lacks the weight {out}", "head.lacks_weight")
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.none_left()
     return fill(made, found, body)
