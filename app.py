@@ -7,12 +7,12 @@ for name in ("GRADIO_SERVER_PORT", "GRADIO_NUM_PORTS"):  # gradio reads them whi
     if asked is not None and not (asked.isascii() and asked.isdigit() and 0 < int(asked[:9]) < 65536):
         sys.exit(f"{name} must be a whole number from 1 to 65535, not {asked[:40]!r}.")
 
-from specviz import TraceError, ZooError  # noqa: E402
+from specviz import TraceError  # noqa: E402
 from specviz.ui import Engine, build_app, launch  # noqa: E402
 
 try:
     demo = build_app(Engine(os.environ.get("SPECVIZ_TARGET"), os.environ.get("SPECVIZ_DRAFT")))
-except (TraceError, ZooError) as error:  # the viewer is not there, or models.yaml cannot be used
+except TraceError as error:  # the viewer is not there
     sys.exit(str(error))
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import json
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
+
+from ..core.errors import CodedError
 
 VALUE, WORD, SENTENCE = 80, 160, 600  # most characters of a file's value, of a word (a path), of a sentence
 
@@ -41,8 +44,9 @@ def without_values(sentence: str, found: Any) -> str:
         if len(text) > VALUE or not text.isprintable():
             values |= {text, repr(one)[1:-1]}
     for text in sorted(values, key=len, reverse=True):
-        if len(text) > VALUE:
-            sentence = sentence.replace(text, shown(text))
+        while len(text) > VALUE and (at := sentence.find(text[:VALUE + 1])) >= 0:  # the sentence may hold the beginning alone
+            end = at + len(commonprefix([sentence[at:], text]))
+            sentence = sentence[:at] + text[:VALUE - 1] + "\u2026" + sentence[end:]
     return sentence
 
 
@@ -58,8 +62,8 @@ def about_files(folder: Path, error: BaseException | str) -> str:
     return tidy(without_values(words, found))
 
 
-class ModelError(ValueError):
+class ModelError(CodedError, ValueError):
     """A checkpoint cannot be used; the message is one sentence for a person."""
 
-    def __init__(self, sentence: Any = ""):
-        super().__init__(tidy(sentence))
+    def __init__(self, sentence: Any = "", code: str = ""):
+        super().__init__(tidy(sentence), code)

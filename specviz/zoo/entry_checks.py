@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..methods import draft_kinds, head_kinds
-from ..models.quantised import PACKAGES
-from .backends import FORWARDS, choose
+from .backends import choose
 from .free_memory import GB
 from .registry import GGUF, Entry, Register, ZooError
 from .tokenizer import read, same_vocabulary
@@ -49,30 +47,14 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
         yield "it says nothing about itself"
     if entry.hub and not _number(entry.memory):
         yield "a hub model must say how many GB of memory its weights take in 16 bits"
-    if entry.memory and not _number(entry.memory):
-        yield f"memory must be a number of GB, not {entry.memory!r}"
-    if entry.gated not in ("", "yes"):
-        yield f"gated must be yes or left out, not {entry.gated!r}"
-    if entry.device_map not in ("", "auto"):
-        yield f"device_map must be auto or left out, not {entry.device_map!r}"
     yield from _names(entry, book)
 
 
 def _names(entry: Entry, book: Register) -> Iterator[str]:
-    """Problems of what the entry names: packages, forwards, kinds, its draft."""
-    if entry.quantise and entry.quantise not in PACKAGES:
-        yield f"quantise must be one of {', '.join(PACKAGES)}, not {entry.quantise!r}"
-    if entry.backend and entry.backend not in FORWARDS:
-        yield f"there is no forward {entry.backend!r}"
-    if entry.role == "head" and entry.kind not in head_kinds():
-        yield f"nothing here reads a head of kind {entry.kind!r}"
-    if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
-        yield f"no recipe here makes a draft of kind {entry.kind!r}"
-    if entry.draft and book.entries[entry.draft].role not in ("target", "draft"):
-        yield f"{entry.draft} is no draft model"
-    if entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory):
-        if float(book.entries[entry.draft].memory) >= float(entry.memory):
-            yield f"its draft {entry.draft} is no smaller than itself"
+    """Problems of its draft's size; roles, kinds and forwards are checked when models.yaml is read."""
+    if (entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory)
+            and float(book.entries[entry.draft].memory) >= float(entry.memory)):
+        yield f"its draft {entry.draft} is no smaller than itself"
 
 
 def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterator[str]:
