@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -193,13 +194,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", help="also write the rows here as .jsonl, each as it is measured")
     args = parser.parse_args(argv)
     how = {"repeats": 2, "tokens": 8, "context": 16} if args.tiny else {}
-    into = open(args.out, "w", encoding="utf-8") if args.out else None
-    for shape in ["tiny"] if args.tiny else args.shapes.split(","):
-        for row in measure(shape, read_device(args.device), **how):
-            line = json.dumps({"shape": shape, **row})
-            print(line, flush=True)
-            if into:
-                print(line, file=into, flush=True)
+    with Path(args.out).open("w", encoding="utf-8") if args.out else nullcontext() as into:
+        for shape in ["tiny"] if args.tiny else args.shapes.split(","):
+            for row in measure(shape, read_device(args.device), **how):
+                line = json.dumps({"shape": shape, **row})
+                print(line, flush=True)
+                if into:
+                    print(line, file=into, flush=True)
     return 0
 
 

@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -90,10 +91,8 @@ class Call:
             if self._watchdog:
                 self._watchdog.cancel()
             if self._socket is not None:
-                try:
+                with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
                 self._socket.close()
 
     def page(self, path: str) -> str:

@@ -52,6 +52,6 @@ class StateCache:
 def open_array(path: Path, size: int, dtype: torch.dtype) -> Tensor:
     """Open a file as a tensor; a new one is sparse and all zeros."""
     if not path.is_file():
-        with open(path, "wb") as file:
+        with path.open("wb") as file:
             file.truncate(size * dtype.itemsize)
     return torch.from_file(str(path), shared=True, size=size, dtype=dtype)

@@ -291,7 +291,7 @@ def _headers(request: Request) -> list[tuple[bytes, bytes]]:
 
 
 def _file(path: Path, request: Request) -> Response:
-    file = FileResponse(path, stat_result=os.stat(path), headers={"cache-control": "no-cache"})
+    file = FileResponse(path, stat_result=path.stat(), headers={"cache-control": "no-cache"})
     return Response(status_code=304) if request.headers.get("if-none-match") == file.headers["etag"] else file
 
 

@@ -109,7 +109,7 @@ def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
     model.sync(state.tokens)
     tree = grow_shape(model, shape, state, drawn_children if drawn else chosen_children)
     assert tree.parents == shape.parents
-    inner = len({p for p in shape.parents})  # nodes with children, the root among them
+    inner = len(set(shape.parents))  # nodes with children, the root among them
     assert model.rows <= inner + 1  # the root is scored again with the first level
     for i in range(len(tree)):
         before = [tree.tokens[j] for j in tree.path(i)[:-1]]

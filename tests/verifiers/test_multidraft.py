@@ -204,7 +204,7 @@ def test_stochastic_beams_keep_the_law_whatever_the_lottery_says(verifier, seed)
 def test_stochastic_beams_are_draws_without_replacement_of_whole_sequences():
     """Two levels over two tokens with a beam of two: level two holds two of the four sequences, best first."""
     draft = table(2, 7)
-    joint = {s: p for s, p in target_probs(draft, 2, 2).items()}
+    joint = dict(target_probs(draft, 2, 2))
     want = {(a, b): joint[a] * joint[b] / (1 - joint[a]) for a in joint for b in joint if a != b}
     got, runs = {}, 1500
     propose = drafted(StochasticBeam, draft, 2, Budget(gamma=2, width=2))

@@ -77,6 +77,7 @@ def test_an_accepted_token_that_ends_the_run_is_drawn_once(drive, settled, kind)
         page.evaluate(LOAD, json.dumps(records))
         page.evaluate("(round) => board.goto({ lane: 1, round })", commit["round"])
         settled(page)
-        assert page.locator("svg.tree .box").count() == page.evaluate("board.board.st.lanes.get(1).rounds[%d].nodes.length" % commit["round"])
+        assert page.locator("svg.tree .box").count() == page.evaluate(
+            f"board.board.st.lanes.get(1).rounds[{commit['round']}].nodes.length")
 
     drive(look)

@@ -19,7 +19,7 @@ OVER = """() => { const all = [...document.querySelectorAll('.transport .keys, .
 @pytest.mark.parametrize("width", [1376, 1200, 1021, pytest.param(700, marks=pytest.mark.thorough)])
 def test_nothing_lies_over_the_player_however_wide_the_board_is(drive, settled, width) -> None:
     def use(page):
-        page.evaluate("document.querySelector('.sv').style.width = '%dpx'" % width)
+        page.evaluate(f"document.querySelector('.sv').style.width = '{width}px'")
         for layout in ("race", "watch"):
             page.evaluate(LOAD, json.dumps(RUN))
             page.evaluate("(l) => board.setLayout(l)", layout)

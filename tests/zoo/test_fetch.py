@@ -77,7 +77,7 @@ class Files(http.server.BaseHTTPRequestHandler):
 
 def fetch(hub: Hub, cache) -> str:
     """The entry's folder or the sentence of its refusal, as another process says it: the client reads its settings once."""
-    work = "from specviz.zoo.registry import Entry, ZooError\ntry:\n    print(Entry('n', hub='o/n', revision='%s').folder())\n" % COMMIT
+    work = f"from specviz.zoo.registry import Entry, ZooError\ntry:\n    print(Entry('n', hub='o/n', revision='{COMMIT}').folder())\n"
     work += "except ZooError as why:\n    print(why)\n"
     environment = os.environ | {"HF_ENDPOINT": hub.address, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
                          "TRANSFORMERS_OFFLINE": "0", "PYTHONPATH": str(ROOT)}

@@ -86,7 +86,7 @@ def test_nothing_grows_across_a_hundred_answers(key):
 
 def test_a_run_becomes_a_past_answer_of_its_visitor_alone():
     loaded, mine, other = FakeLoaded(), Memory(), Memory()
-    first = [e for e in Session(loaded, "autoregressive", memory=mine).run("the cat sat", 12)]
+    first = list(Session(loaded, "autoregressive", memory=mine).run("the cat sat", 12))
     assert len(mine.answers) == 1 and len(mine.answers[0]) == 12 and mine.mark == loaded.name
     Session(loaded, "suffix_decoding", memory=other)
     assert not other.answers and first
