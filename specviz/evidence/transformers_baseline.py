@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..core import Sampling
+from ..models.pretrained import open_config
 from ..run.request import sentence
 from ..run.result import Result
 from ..run.session import Session
@@ -96,8 +97,8 @@ def _open(loaded: Any, folder: Any, spent: Spent, counts: bool) -> Any:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=loaded.model.dtype, use_safetensors=True, local_files_only=True,
-                                                     trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=loaded.model.dtype, use_safetensors=True,
+                                                     local_files_only=True, trust_remote_code=False)
     except Exception as error:  # its loaders break in many ways
         raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load") from None
     forward = model.forward

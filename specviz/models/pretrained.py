@@ -42,6 +42,25 @@ def cache_word(net: torch.nn.Module) -> str | None:
     return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
 
+def open_config(source: str | Path, revision: str | None = None):
+    """Read a config.json for transformers without the kernels that it names: "org/name" as its attention would be fetched and run."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+    config._attn_implementation = None  # None: transformers' own choice for the class; the setters reach the inner configurations
+    config._experts_implementation = None
+    for name in ("kernel_config", "use_kernels"):
+        config.__dict__.pop(name, None)
+    return config
+
+
+def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
+    """Open a trained network of a recipe's own folder with transformers, for training and reports."""
+    import transformers
+
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=dtype, trust_remote_code=False)
+
+
 def _checked_config(name: str, source: str, revision: str | None, width: int, spread: bool):
     """Return the configuration of a causal model that fits here. Raises ModelError."""
     import transformers
@@ -50,8 +69,8 @@ def _checked_config(name: str, source: str, revision: str | None, width: int, sp
         try:
             _check_files(name, Path(source), width, spread)
         except ModelError as error:
-            raise ModelError(f"{name} cannot be loaded: {error}", "checkpoint.load") from None
-    config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+            raise ModelError(f"{name} cannot be loaded: {error}", code_of(error, "checkpoint.load")) from None
+    config = open_config(source, revision)
     if config.is_encoder_decoder or type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(f"{name} is not a causal language model ({config.model_type})", "checkpoint.not_causal")
     _check_sizes(name, config, width, spread)
@@ -72,7 +91,7 @@ def load_causal(name: str, source: str, revision: str | None, **options):
             known = dict(output_loading_info=True, ignore_mismatched_sizes=True) | options  # the report names sizes; an error would not
             if state is None:
                 net, report = transformers.AutoModelForCausalLM.from_pretrained(
-                    source, revision=revision, trust_remote_code=False, use_safetensors=True, **known)
+                    source, config=config, revision=revision, trust_remote_code=False, use_safetensors=True, **known)
             else:
                 network = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
                 net, report = network.from_pretrained(None, config=config, state_dict=state, trust_remote_code=False, **known)

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from ..methods import draft_kinds
 from ..models.exits import exits
+from ..models.pretrained import open_config, open_network
 from . import acceptance, generate, losses, reduced_draft
 from .files import FRONT, export, relinked, write_json, write_text
 from .grow import grown
@@ -38,7 +39,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
                             "training.not_shipped")
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
-    config = LlamaConfig.from_pretrained(target, trust_remote_code=False)
+    config = open_config(target)
     model = started_from(job, numbers, config.vocab_size) if "from" in numbers else build(config, numbers)
     if numbers["draft_vocab"]:
         model = with_part_of(model, job, numbers["draft_vocab"], words)
@@ -129,7 +130,7 @@ class DraftTrainer:
         distribution along them."""
         if self.teacher is None:
             path = self.job.model(self.job.target)
-            net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, trust_remote_code=False).to(self.device).eval()
+            net = open_network(path, torch.bfloat16).to(self.device).eval()
             self.teacher = generate.Maker(net, self.words, self.numbers, self.job)
         asked = self.own.rows(step)[:self.numbers["policy_rows"]]
         with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # stored in float16
@@ -150,7 +151,7 @@ def longer(pieces, size: int) -> list[int]:
 
 def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaForCausalLM:
     """Return a draft that writes the ``count`` most frequent tokens of the target's answers and reads the target's embedding."""
-    net = AutoModelForCausalLM.from_pretrained(job.model(job.target), dtype=torch.bfloat16, trust_remote_code=False)
+    net = open_network(job.model(job.target), torch.bfloat16)
     table, answers = net.get_input_embeddings().weight, generate.read(generate.folder(job) / "train")
     tokens = reduced_draft.frequent_tokens(answers, len(table), count, [words.eos_token_id])
     return reduced_draft.reduce(model, table, tokens)
@@ -158,7 +159,7 @@ def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaF
 
 def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
     """Return an existing draft made wider and deeper without changing what it computes; the tokenizer must be the same."""
-    old = LlamaForCausalLM.from_pretrained(job.model(numbers["from"]), dtype=torch.float32, trust_remote_code=False)
+    old = open_network(job.model(numbers["from"]), torch.float32)
     if old.config.vocab_size != vocabulary:
         raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
                             "training.vocabulary")

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from ..models import draft_length
 from ..models.draft_length import loss
 from ..models.heads import Body
+from ..models.pretrained import open_network
 from . import chains
 from .draft import collate
 from .features import Batch, Features, body_of
@@ -37,7 +37,7 @@ class DraftFeatures(Features):
         if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
             raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.",
                                 "training.not_shipped")
-        net = AutoModelForCausalLM.from_pretrained(self.draft_path, dtype=torch.float32, trust_remote_code=False)
+        net = open_network(self.draft_path, torch.float32)
         self.draft = net.to(self.device).eval().requires_grad_(False)
 
     @property

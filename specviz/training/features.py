@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from ..models.heads import Body
+from ..models.pretrained import open_config, open_network
 from . import generate
 from .draft import Batches
 from .job import Job, TrainingError, fingerprint
@@ -70,7 +70,7 @@ class Features:
         self.heldout = generate.read(root / "heldout")
         self.device = job.torch_device()
         dtype = torch.bfloat16 if half_is_faster(self.device) else torch.float32  # the weights are 16-bit numbers in both
-        net = AutoModelForCausalLM.from_pretrained(self.path, dtype=dtype, trust_remote_code=False)
+        net = open_network(self.path, dtype)
         self.target = net.to(self.device).eval().requires_grad_(False)
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
@@ -118,5 +118,5 @@ def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
 
 def body_of(path: Path) -> Body:
     """Return the facts of a target that is not loaded."""
-    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    config = open_config(path)
     return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

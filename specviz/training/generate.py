@@ -18,10 +18,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tqdm import tqdm
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from ..models.pretrained import cache_word
+from ..models.pretrained import cache_word, open_network
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
@@ -55,7 +55,7 @@ def run(job: Job) -> Path:
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     device = job.torch_device()
     dtype = torch.bfloat16 if half_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, trust_remote_code=False).to(device).eval()
+    model = open_network(path, dtype).to(device).eval()
     began, spent = time.monotonic(), spent_seconds(root)
     budget = 60 * (job.minutes or numbers["minutes"])
     make = Maker(model, tokenizer, numbers, job)

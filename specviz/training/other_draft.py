@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, LlamaConfig
 
+from ..models.pretrained import open_config
 from ..zoo import other_vocabulary as others
 from ..zoo.found_weights import OTHER_DRAFT
 from . import data, draft, generate, losses, tokenizer
@@ -35,7 +36,7 @@ def run(job: Job) -> Path:
     train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
     model = draft.started_from(job, numbers, len(words)) if older else draft.build(
-        shape(LlamaConfig.from_pretrained(target, trust_remote_code=False), words), numbers)
+        shape(open_config(target), words), numbers)
     runner = Runner(job, "other_draft", model, numbers, place)
     own = draft.Batches(train, numbers, job.seed, runner.device)
     wide = draft.Batches(train + read, numbers, job.seed, runner.device)

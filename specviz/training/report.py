@@ -12,8 +12,9 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+from transformers import AutoTokenizer
 
+from ..models.pretrained import open_network
 from . import acceptance, answers, data, drafters, generate, target
 from .files import write_json, write_text
 from .job import Job, fingerprint
@@ -93,11 +94,11 @@ def older(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
 def loaded(job: Job, name: str) -> tuple:
     path = job.model(name)
     words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    return words, LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).eval()
+    return words, open_network(path, torch.float32).eval()
 
 
 def of_draft(job: Job, numbers: dict) -> dict:
-    model = AutoModelForCausalLM.from_pretrained(job.model(job.named("draft")), dtype=torch.float32, trust_remote_code=False).eval()
+    model = open_network(job.model(job.named("draft")), torch.float32).eval()
     replayed = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), replayed, numbers["gamma"])
 

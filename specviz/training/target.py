@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from ..models.pretrained import open_network
 from . import corpus, data, losses, tokenizer
 from .draft import at
 from .files import export
@@ -55,7 +56,7 @@ def run(job: Job) -> Path:
 
 def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dict) -> None:
     """The shipped weights at ``path`` stay until the new ones win in every task; by bytes, as vocabularies may differ."""
-    old = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).to(next(model.parameters()).device).eval()
+    old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
     before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, numbers, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
     after = by_task(new, words, heldout, numbers, by_bytes=True)
@@ -70,7 +71,7 @@ def start(job: Job, numbers: dict):
     if numbers["start"] in ("shipped", "grown"):
         path = job.shipped / (numbers["name"] if numbers["start"] == "shipped" else numbers["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False)
+        model = open_network(path, torch.float32)
         shape = {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
         return words, model if numbers["start"] == "shipped" else grown(model, shape, job.seed)
     words = AutoTokenizer.from_pretrained(tokenizer.run(job), trust_remote_code=False)
