@@ -22,8 +22,10 @@ from specviz.core import (
     open_run,
 )
 from specviz.drafters.model.chain import DraftChain
+from specviz.loops import speculate
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
+from specviz.verifiers.judge import JudgeDecoding
 
 from .enumeration import distance, probs_of_engine
 from .toys import PROMPT, begin, later, methods, player, provided, sample, small_knobs, toy, toy_of
@@ -55,6 +57,8 @@ class Spec:
     least: int = 0
     grammar: bool = False
     min_p: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
 
     def processors(self, vocab: int, stop) -> Processors:
         return Processors([Bigrams(vocab)] * self.grammar + [BadWords(self.bad)] * bool(self.bad)
@@ -79,7 +83,7 @@ class Spec:
         return torch.tensor(z, dtype=torch.float64)
 
     def sampling(self, temperature: float) -> Sampling:
-        return Sampling(temperature, min_p=self.min_p)
+        return Sampling(temperature, self.top_k, self.top_p, min_p=self.min_p)
 
 
 SPECS = {
@@ -88,6 +92,7 @@ SPECS = {
     "bad_words": Spec(bad=((1, 2), (0, 0), (2, 1, 0))),
     "min_tokens": Spec(least=5),
     "grammar": Spec(grammar=True),
+    "filters": Spec(min_p=0.1, top_k=2, top_p=0.85),
     "all": Spec(1.2, 0.3, 0.5, ((1, 0.7),), ((2, 0),), 4, True, 0.05),
 }
 STOP = frozenset({1})
@@ -120,7 +125,9 @@ def joint(net, spec: Spec, tokens: list[int], start: int, count: int, sampling: 
 
 
 def quick(method, name: str) -> bool:
-    return method.key in SAMPLE and name in ("all", "penalties", "grammar")
+    """One method of each family with all processors together, and with one of them alone, another one in each family."""
+    alone = [spec for spec in SPECS if spec != "all"]
+    return method.key in SAMPLE and name in ("all", alone[sorted(SAMPLE).index(method.key) % len(alone)])
 
 
 GREEDY = [later(pytest.param(method, name, id=f"{method.key}-{name}"), quick(method, name))
@@ -143,7 +150,8 @@ def test_greedy_tokens_equal_plain_decoding_with_the_same_processors(method, nam
             outcome = player(parts)(parts, kit.target, state)
             taken += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert state.tokens == plain(kit.net, spec, PROMPT, 24, stop)
-    assert taken or method.key == "autoregressive" or name in ("grammar", "all", "min_tokens"), "a run in which nothing is accepted proves little"
+    assert taken or method.key == "autoregressive" or name in ("grammar", "all", "min_tokens"), \
+        "a run in which nothing is accepted proves little"
 
 
 def off(parts: Parts, kit, spec: Spec, processors: Processors, temperature: float, warm: int, count: int, stop=frozenset()) -> float:
@@ -227,3 +235,56 @@ def test_min_p_keeps_tokens_by_their_share_of_the_top_one(order):
     p = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)[list(order)]
     kept = Sampling(1.0, min_p=0.4).probs(p.log())
     assert kept.tolist() == pytest.approx([x / 0.9 if x > 0.2 else 0.0 for x in p.tolist()])
+
+
+class Banned(Bigrams):
+    """A grammar that also counts what was written against it."""
+
+    def broken(self, tokens: list[int], start: int) -> int:
+        return sum(after in self.banned(Context(tokens[:i + 1], (), ()), ()) for i, after in enumerate(tokens[1:]) if i + 1 >= start)
+
+
+LOSSY = [later(pytest.param(method, id=method.key), method.key in ("judge", "fly", "superposed", "fastcot", "reward_guided"))
+         for method in methods("approximate") if method.key != "parallel_branches"]  # its outline needs a tokenizer
+
+
+@pytest.mark.parametrize("method", LOSSY)
+def test_only_methods_that_declare_it_write_tokens_that_a_mask_forbids(method):
+    """A response_format is refused for a method that declares ``unchecked``; every other one keeps to the mask, however lossy it is."""
+    broken = 0
+    for seed, temperature in itertools.product(range(4), (0.0, 1.0)):
+        for knobs in (method.read_knobs({}), *small_knobs(method)[:2]):
+            kit = toy_of(method, 12, seed=seed, share=0.6, sharp=1.0)
+            provided(method, kit)
+            mask = Banned(kit.vocab)
+            state = State(list(PROMPT), Sampling(temperature, seed=seed), limit=24, processors=Processors([mask]))
+            parts = method.build(kit, **knobs)
+            with torch.inference_mode():
+                for _ in (parts.loop or speculate)(parts, kit.target, state):
+                    pass
+            broken += mask.broken(state.tokens, state.start)
+    assert bool(broken) == bool(method.unchecked)
+
+
+def test_a_judge_keeps_no_token_that_a_mask_forbids():
+    kit = toy(12, share=0.0, sharp=1.0)
+    mask = Banned(kit.vocab)
+    state = State(list(PROMPT), Sampling(0.0), limit=24, processors=Processors([mask]))
+    parts = Parts(without_processors(DraftChain(kit.open("draft"))), Fixed(3), JudgeDecoding(lambda states: torch.ones(len(states)), 0.5))
+    open_run(parts, kit.target, state)
+    while not state.done:
+        player(parts)(parts, kit.target, state)
+    assert mask.broken(state.tokens, state.start) == 0
+
+
+def without_processors(drafter):
+    """The drafter without the run's processors, so that it proposes what they forbid."""
+    propose = drafter.propose
+
+    def unprocessed(state, budget):
+        bare = state.fork()
+        bare.processors = None
+        return propose(bare, budget)
+
+    drafter.propose = unprocessed
+    return drafter

@@ -54,6 +54,9 @@ class Kit:
     def bridge(self, role: str):
         return bridges.bridge(self.vocab)
 
+    def piece(self, token: int) -> bytes:
+        return b"." if token < self.vocab // 5 else b"x"
+
     def head(self, kind: str) -> torch.nn.Module:
         return tiny.head(kind, tiny.body(self.target))
 

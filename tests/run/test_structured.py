@@ -95,3 +95,12 @@ def test_forced_tokens_end_where_there_is_a_choice():
     assert tokenizer.decode(forced).startswith("the cat") and "sat" not in tokenizer.decode(forced)
     text = tokenizer.encode("the cat sat", add_special_tokens=False)
     assert mask.forced(text) == [] and mask.forced([]) == forced, "an end token is not drafted, and the matcher rolls back"
+
+
+@pytest.mark.parametrize("method", ["superposed", "fastcot", "contrastive_decoding"])
+def test_a_method_that_writes_unchecked_tokens_is_refused_with_its_reason(method):
+    from specviz.methods import catalogue
+
+    with pytest.raises(SessionError) as refused:
+        Session(FakeLoaded(ends=True), method, request=GenerationRequest(response_format=FORMATS["regex"]))
+    assert refused.value.code == "request.response_format_unchecked" and catalogue()[method].unchecked in str(refused.value)
