@@ -11,10 +11,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import bench, chat, context_costs, doctor, export, load_test, models, run_server, serve, serve_vllm, space
+from . import bench, chat, context_costs, doctor, export, load_test, models, recommend, run_server, serve, serve_vllm, space
 from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
 from .open_page import open_page
@@ -54,10 +55,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _discard_stdout() -> None:
-    try:  # output that is still buffered goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # it is closed, or no file at all
-        pass
+    with suppress(OSError, ValueError, AttributeError):  # it is closed, or no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # output that is still buffered goes nowhere
 
 
 def _print_error(sentence: str, status: int) -> int:
@@ -107,7 +106,7 @@ def parser() -> Parser:
 
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
-    for module in (models, export, serve, serve_vllm, space):
+    for module in (models, export, recommend, serve, serve_vllm, space):
         module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)
@@ -157,7 +156,9 @@ def list_methods(args: argparse.Namespace) -> int:
         from ..methods import catalogue
 
         catalogue()  # methods declare kinds of notes, too
-        print(note_kinds.write(ROOT / "docs" / "TRACE.md"))
+        path = ROOT / "docs" / "TRACE.md"
+        write_output(path, note_kinds.with_table(path.read_text(encoding="utf-8")))
+        print(path)
         return 0
     from ..methods import catalogue
     from ..zoo import survey

@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 
 from .. import ROOT
+from ..trace.file_writer import write_file
 from .commands import parser
 
 HEAD = """# Command line
@@ -35,4 +36,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "reference" / "command-line.md").write_text(page(), encoding="utf-8")
+    write_file(ROOT / "docs" / "reference" / "command-line.md", page())

@@ -12,7 +12,6 @@ in the order of the round's draft.
 """
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from .errors import InvalidUse
@@ -45,13 +44,12 @@ def check(kind: str, data: dict[str, Any]) -> None:
             raise InvalidUse(f"the note {kind!r} lacks {name!r}", "note.lacks")
 
 
-def write(path: Path) -> Path:
-    """Replace the table in docs/TRACE.md."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+def with_table(text: str) -> str:
+    """Return the text of docs/TRACE.md with its table replaced."""
+    lines = text.split("\n")
     at = [i for i, line in enumerate(lines) if line.startswith("| kind |")][0]
     end = next(i for i in range(at, len(lines)) if not lines[i].startswith("|"))
-    path.write_text("\n".join([*lines[:at], *table().splitlines(), *lines[end:]]), encoding="utf-8")
-    return path
+    return "\n".join([*lines[:at], *table().splitlines(), *lines[end:]])
 
 
 def table() -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .. import ROOT
+from ..trace.file_writer import write_file
 from .glossary import table
 
 HEAD = """# Errors by identifier
@@ -70,4 +71,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "reference" / "errors.md").write_text(page(), encoding="utf-8")
+    write_file(ROOT / "docs" / "reference" / "errors.md", page())

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from .. import ASSETS, ROOT
+from ..trace.file_writer import write_file
 
 HEAD = """# Glossary
 
@@ -40,4 +41,4 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "glossary.md").write_text(page(), encoding="utf-8")
+    write_file(ROOT / "docs" / "glossary.md", page())

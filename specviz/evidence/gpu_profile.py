@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from ..methods import catalogue
 from ..models.llama import Llama
 from ..targets.fast import FastModel
 from ..targets.static_shapes import StaticModel
+from ..trace.file_writer import write_file
 from ..zoo.device import environment, read_device
 
 SHAPES = {  # config.json of a Llama: hidden, layers, heads, kv heads, inner, vocabulary
@@ -194,13 +194,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", help="also write the rows here as .jsonl, each as it is measured")
     args = parser.parse_args(argv)
     how = {"repeats": 2, "tokens": 8, "context": 16} if args.tiny else {}
-    with Path(args.out).open("w", encoding="utf-8") if args.out else nullcontext() as into:
-        for shape in ["tiny"] if args.tiny else args.shapes.split(","):
-            for row in measure(shape, read_device(args.device), **how):
-                line = json.dumps({"shape": shape, **row})
-                print(line, flush=True)
-                if into:
-                    print(line, file=into, flush=True)
+    lines: list[str] = []
+    for shape in ["tiny"] if args.tiny else args.shapes.split(","):
+        for row in measure(shape, read_device(args.device), **how):
+            lines.append(json.dumps({"shape": shape, **row}))
+            print(lines[-1], flush=True)
+            if args.out:
+                write_file(args.out, "\n".join(lines) + "\n")
     return 0
 
 

@@ -28,6 +28,7 @@ from ..indexes.earlier_answers import Memory
 from ..indexes.nearest import Dense, Frame, library, make_graph
 from ..indexes.store import Store
 from ..indexes.suffix_array import SuffixArray
+from ..trace.file_writer import write_file
 from ..zoo.device import environment
 
 VOCAB, STEP, DRAFT, DIM = 8192, 4, 10, 64
@@ -200,9 +201,9 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     found = measure(options.most, options.rounds, lambda line: print(line, file=sys.stderr))
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "lookup_cost.svg").write_text(picture(found), encoding="utf-8")
+    write_file(options.out / "lookup_cost.svg", picture(found))
     text = table(found, environment(torch.device("cpu"), torch.float32)["machine"])
-    (options.out / "lookup_cost.md").write_text(text, encoding="utf-8")
+    write_file(options.out / "lookup_cost.md", text)
     print(text)
     return 0
 

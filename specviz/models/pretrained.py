@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..core.errors import code_of
 from .checkpoint_sizes import SCALES, check_config, check_weights, everywhere, fits
 from .errors import about_files
 from .gguf_reader import gguf_in

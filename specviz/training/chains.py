@@ -4,7 +4,6 @@ The replay is that of a draft model (acceptance.py), with one difference: what a
 tokens ahead it stands, since it then stands on its own guesses.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from . import attention
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .files import FRONT, relinked, write_json, write_shards, write_text
+from .files import FRONT, relinked, write_bytes, write_json, write_shards, write_text
 from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
@@ -119,7 +118,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
             facts = dict(name=name, target=job.target, recipe=runner.name, of=job.options, parameters=parameters / 1e6)
             write_text(card, relinked(CARD.format(about=about, **facts), job, place))
         if (curve := runner.place / "loss.svg").is_file():
-            shutil.copyfile(curve, place / "loss.svg")
+            write_bytes(place / "loss.svg", curve.read_bytes())
     return job.work / "models" / name
 
 

@@ -6,15 +6,16 @@ sees the old file or the new one, never half of one.
 
 import copy
 import json
-import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save
 
 from ..models.split import split
+from ..trace.file_writer import write_file
 from ..zoo.found_weights import FOLDER, mark
 from .job import Job, TrainingError
 
@@ -31,25 +32,25 @@ language: [en]
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.with_name(f".{path.name}.part")  # always the same: what a kill leaves is written over
+    """Write a whole file in the program's one way (trace.file_writer), or leave the old one. Raises TrainingError."""
     try:
-        with name.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        name.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
     except OSError as error:
-        name.unlink(missing_ok=True)
         raise TrainingError(f"Could not save {path} ({error.strerror}); what was there before is untouched.",
                             "training.save") from error
-    except BaseException:
-        name.unlink(missing_ok=True)
-        raise
 
 
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
+
+
+def write_tokenizer(tokenizer: Any, place: Path) -> None:
+    """Write a tokenizer's files; old ones stay whole until each new one is."""
+    with tempfile.TemporaryDirectory() as made:
+        tokenizer.save_pretrained(made)
+        for file in sorted(Path(made).iterdir()):
+            write_bytes(place / file.name, file.read_bytes())
 
 
 def write_json(path: Path, value) -> None:

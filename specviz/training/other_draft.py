@@ -17,7 +17,7 @@ from ..models.pretrained import open_config
 from ..zoo import other_vocabulary as others
 from ..zoo.found_weights import OTHER_DRAFT
 from . import data, draft, generate, losses, tokenizer
-from .files import FRONT, export, write_text
+from .files import FRONT, export, write_text, write_tokenizer
 from .job import Job, TrainingError, fingerprint
 from .runner import Runner
 
@@ -56,8 +56,9 @@ def learn(job: Job, numbers: dict, place: Path):
     """The tokenizer; learnt once for a target."""
     if not (place / "tokenizer.json").is_file():
         rows = data.load(job.data, "train", numbers["own_rows"])
-        tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), numbers["rows"]), numbers["vocabulary"],
-                        digits=False, quiet=job.quiet).save_pretrained(place)
+        words = tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), numbers["rows"]), numbers["vocabulary"],
+                                digits=False, quiet=job.quiet)
+        write_tokenizer(words, place)
     return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
 
 

@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM
 
 from ..models.reduced_vocabulary import spread
 from ..zoo.found_weights import mark
-from .files import write_json, write_shards
+from .files import write_json, write_shards, write_tokenizer
 from .generate import Answer
 from .job import Job, TrainingError
 
@@ -108,7 +108,7 @@ def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: s
                for key, tensor in model.state_dict().items()}
     for place in job.places(name):
         place.mkdir(parents=True, exist_ok=True)
-        tokenizer.save_pretrained(place)
+        write_tokenizer(tokenizer, place)
         write_shards(place, tensors)
         write_json(place / "config.json", config | (mark(kind, job.target) if kind else {}))
     return job.places(name)[0]

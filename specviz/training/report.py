@@ -8,7 +8,6 @@ that one included: the same on the real engine, and speed beside plain decoding 
 
 import dataclasses
 import re
-import shutil
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ from transformers import AutoTokenizer
 
 from ..models.pretrained import open_network
 from . import acceptance, answers, data, drafters, generate, target
-from .files import write_json, write_text
+from .files import write_bytes, write_json, write_text
 from .job import Job, fingerprint
 
 BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
@@ -40,7 +39,7 @@ def run(job: Job) -> Path:
             continue  # the shipped cards change only when asked
         curve = curve_of(job, name)
         if curve.is_file():
-            shutil.copyfile(curve, place / "loss.svg")
+            write_bytes(place / "loss.svg", curve.read_bytes())
         into_card(place / "README.md", name, text)
     if not job.only:
         job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})

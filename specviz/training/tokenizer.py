@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from . import data
+from .files import write_tokenizer
 from .job import Job
 
 SPECIAL = ("<|pad|>", "<|bos|>", "<|end|>", "<|user|>", "<|assistant|>")
@@ -27,7 +28,7 @@ def run(job: Job) -> Path:
     numbers, size = job.numbers("tokenizer"), job.numbers("target")["vocabulary"]
     rows = data.load(job.data, "train", numbers["own_rows"])
     words = learn(itertools.islice(data.balanced(rows, job.seed), numbers["rows"]), size, quiet=job.quiet)
-    words.save_pretrained(place)
+    write_tokenizer(words, place)
     job.log("tokenizer", vocabulary=len(words))
     return place
 

@@ -27,6 +27,7 @@ from .start_content import RECORDED, start_content
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
     """Play one run and save it; return the number of records. Raises Refused."""
+    from ..trace.file_writer import write_file
     from ..trace.files import Trace
 
     request = read_request(engine.cards, **asked)
@@ -38,7 +39,7 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".gz":
         text = "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in records)
-        out.write_bytes(gzip.compress(text.encode(), mtime=0))
+        write_file(out, gzip.compress(text.encode(), mtime=0))
     else:
         Trace(records).save(out)
     return len(records)
