@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
+from specviz.evidence.error_list import sites
 
 VAGUE = ("registry", "variable", "run.engine", "usage")  # messages that are another module's words
 
@@ -23,3 +25,18 @@ def refuses(kind: type[BaseException], code: str, *parts: object):
         yield caught
     assert getattr(caught.value, "code", None) == code, f"{getattr(caught.value, 'code', None)}: {caught.value}"
     assert not [part for part in parts if str(part) not in str(caught.value)], str(caught.value)
+
+
+@cache
+def _engine() -> list[tuple[str, re.Pattern[str]]]:
+    found = []
+    for site in sites():
+        pieces = re.split(r"\{[^{}]*\}|\u2026", site.sentence.rstrip("."))
+        if site.code and re.search(r"[a-z]{3}.*[a-z]{3}", " ".join(pieces)):
+            found.append((site.code, re.compile(".*".join(map(re.escape, pieces)), re.S)))
+    return found
+
+
+def engine_codes(words: str) -> set[str]:
+    """Return the identifiers of the engine's errors whose sentence may be part of these words."""
+    return {code for code, pattern in _engine() if pattern.search(words)}

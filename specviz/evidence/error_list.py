@@ -45,8 +45,9 @@ def _in_file(name: str, tree: ast.Module, errors: set[str]) -> Iterator[Site]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors and node.args:
             code = node.args[1] if len(node.args) > 1 else ast.Constant("")
-            yield Site(f"{name}:{node.lineno}", node.func.id, code.value if isinstance(code, ast.Constant) else None,
-                       _words(node.args[0]))
+            one = node.args[0]
+            for words in (one.body, one.orelse) if isinstance(one, ast.IfExp) else (one,):
+                yield Site(f"{name}:{node.lineno}", node.func.id, code.value if isinstance(code, ast.Constant) else None, _words(words))
 
 
 def _words(node: ast.expr) -> str:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from .eagle import layer_weights, like
 from .eagle_layers import Fused, Layer, Sizes, angles_of
-from .heads import Body, HeadWeights, config_of, fill, why_not
+from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
 from .weights import ModelError
 
@@ -116,9 +116,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Causal:
 def load(folder: str | Path, body: Body) -> Causal:
     """Load the model of a folder; its width is the target's. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "cllm")
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab, "cllm")
     config, weights = config_of(folder), HeadWeights(folder, body)
     if weights.first(r".*\.lora_A\.weight"):
         config, found = adapted(weights, config, body)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from .eagle_layers import Fused, Layer, Sizes, angles_of
-from .heads import Body, HeadWeights, config_of, fill, why_not
+from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .llama import rope_of
 from .row_cache import RowCache
 from .weights import ModelError, Weights
@@ -112,9 +112,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Eagle:
 def load(folder: str | Path, body: Body) -> Eagle:
     """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle")
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab, "eagle")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     sizes, d = Sizes.of(config, folder.name), body.hidden
     if "embed_tokens.weight" in weights and weights.shape("embed_tokens.weight")[0] != body.vocab:
@@ -129,11 +127,9 @@ def load(folder: str | Path, body: Body) -> Eagle:
     return fill(Eagle(config, folder.name), found, body)
 
 
-def alike(folder: Path, body: Body, kind: Callable[..., Eagle], problem: str | None, *fine: str) -> Any:
+def alike(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> Any:
     """Load a variant of EAGLE's head whose weights have our names. Biases of queries, keys and values are optional; weights of
     the patterns ``fine`` are ignored. Raises ModelError with a sentence."""
-    if problem:
-        raise ModelError(problem, "head.unfit")
     weights = HeadWeights(folder, body)
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from .eagle import layer_weights, like, seen
 from .eagle_layers import KV, Fused, Layer, Sizes, angles_of
-from .heads import Body, HeadWeights, config_of, fill, why_not
+from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
 from .row_cache import RowCache
 from .weights import ModelError
@@ -191,9 +191,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
 def load(folder: str | Path, body: Body) -> Eagle3:
     """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "eagle3")
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab, "eagle3")
     weights = HeadWeights(folder, body)
     config, found = read(weights, config_of(folder), body)
     weights.none_left(*VERIFIER)

@@ -153,27 +153,34 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
 
 
 def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
-    """Return why a folder's head of a kind does not fit a target of this name, width and vocabulary; None when it fits.
-
-    Reads the config and the headers of the weights, no numbers, so it is quick; what it cannot see, loading will say.
-    """
+    """Return why a folder's head of a kind does not fit a target of this name, width and vocabulary; None when it fits."""
     try:
-        config = config_of(folder)
-        weights = HeadWeights(folder, Body(name, hidden, vocab, 0))
-        for shard in sorted(set(weights._where.values())):
-            weights._file(shard)
+        check_fit(folder, name, hidden, vocab, kind)
     except ModelError as error:
         return str(error)
-    if kind == "eagle" and (third := eagle3_mark(weights.names, config)):
-        return (f"{folder.name} is an EAGLE-3 head ({third}), which reads other states of the target than EAGLE's: "
-                "its kind is eagle3, not eagle")
-    if kind in STANDALONE_KINDS:
-        return None
-    for key, have, what in (("hidden_size", hidden, "reads states of {} numbers"), ("vocab_size", vocab, "speaks {} tokens")):
-        said = config.get(key, have)
-        if said != have:
-            return f"{folder.name} does not fit {name}: it {what.format(said)}, and {name} has {have}"
     return None
+
+
+def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> None:
+    """Raise ModelError where a folder's head of a kind does not fit a target of this name, width and vocabulary.
+
+    Reads the config and the headers of the weights, no tensors, so it is quick; loading finds the rest.
+    """
+    config = config_of(folder)
+    weights = HeadWeights(folder, Body(name, hidden, vocab, 0))
+    for shard in sorted(set(weights._where.values())):
+        weights._file(shard)
+    if kind == "eagle" and (third := eagle3_mark(weights.names, config)):
+        raise ModelError(f"{folder.name} is an EAGLE-3 head ({third}), which reads other states of the target than EAGLE's: "
+                         "its kind is eagle3, not eagle", "head.eagle3")
+    if kind in STANDALONE_KINDS:
+        return
+    if config.get("hidden_size", hidden) != hidden:
+        raise ModelError(f"{folder.name} does not fit {name}: it reads states of {config['hidden_size']} numbers, and {name} has "
+                         f"{hidden}", "head.states")
+    if config.get("vocab_size", vocab) != vocab:
+        raise ModelError(f"{folder.name} does not fit {name}: it speaks {config['vocab_size']} tokens, and {name} has {vocab}",
+                         "head.vocabulary")
 
 
 def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:

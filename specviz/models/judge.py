@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .heads import Body, HeadWeights, config_of, fill, why_not
+from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .weights import ModelError
 
 JUDGE, REWARD = "judge", "reward"
@@ -66,9 +66,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Judge | Reward:
 def load(folder: str | Path, body: Body) -> Judge | Reward:
     """The network of a folder. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab)
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), config_of(folder)
     if config.get("model_type") not in (JUDGE, REWARD):
         raise ModelError(f"{folder.name} is no judge and no reward head: its model_type is {str(config.get('model_type'))[:40]}",

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ..core import token_tensor
 from . import causal
 from .eagle import like
-from .heads import Body, HeadWeights, config_of, fill, why_not
+from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .llama import FAMILY
 from .row_cache import RowCache
 from .weights import ModelError
@@ -64,9 +64,7 @@ def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
 def load(folder: str | Path, body: Body) -> MaskedModel:
     """The draft model of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "pard")
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab, "pard")
     config = config_of(folder)
     if "pard_token" not in config:
         raise ModelError(f"{folder.name} was not taught to read masks: its config.json names no pard_token", "pard.no_token")

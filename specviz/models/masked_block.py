@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from .eagle import layer_weights, like
 from .eagle_layers import Attention, Fused, Layer, Sizes, _turned, angles_of
-from .heads import Body, HeadWeights, config_of, fill, why_not
+from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
 from .row_cache import STEP, RowCache
 from .weights import ModelError
@@ -232,9 +232,7 @@ def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
 def load(folder: str | Path, body: Body) -> BlockDrafter:
     """Load the drafter of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab)
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     if "d2t" in weights.names:
         raise ModelError(f"{folder.name} drafts from a smaller vocabulary of its own, which is not read here",

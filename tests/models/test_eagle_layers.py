@@ -86,7 +86,7 @@ def test_an_eagle_head_that_does_not_fit_is_refused_with_a_sentence(tmp_path, sp
 def test_an_eagle_3_head_is_called_what_it_is(tmp_path, names, config):
     """In its authors' layout, in speculators', and by its config alone; before it is chosen, too."""
     folder, _ = write(tmp_path / "third", {name: torch.zeros(shape) for name, shape in names.items()}, CONFIG | config)
-    with refuses(ModelError, "head.unfit", "third", "eagle3"):
+    with refuses(ModelError, "head.eagle3", "third"):
         eagle.load(folder, BODY)
     assert "EAGLE-3" in why_not(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle")
     assert why_not(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle3") is None
@@ -117,7 +117,7 @@ def test_other_files_that_cannot_be_used(tmp_path):
     with refuses(ModelError, "checkpoint.lacks_weight", "fc.weight"):
         eagle.load(folder, BODY)
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
-    with refuses(ModelError, "head.unfit", "model.safetensors"):
+    with refuses(ModelError, "checkpoint.cut_short", "model.safetensors"):
         eagle.load(folder, BODY)
     for exit_layer in (0, 4, "2"):
         with refuses(ModelError, "head.exit_layer", "toy", 4):

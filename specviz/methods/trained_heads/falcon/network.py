@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ....models.eagle import Eagle, EagleRows, alike, like
 from ....models.eagle_layers import Fused, Layer, angles_of
-from ....models.heads import Body, why_not
+from ....models.heads import Body, check_fit
 from ....models.weights import ModelError
 
 LEVELS = 2  # of the recurrent network
@@ -148,4 +148,5 @@ def build(body: Body, numbers: dict[str, Any]) -> Falcon:
 def load(folder: str | Path, body: Body) -> Falcon:
     """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    return alike(folder, body, Falcon, why_not(folder, body.name, body.hidden, body.vocab, "falcon"), r"lstm\.weight_hh_l\d+")
+    check_fit(folder, body.name, body.hidden, body.vocab, "falcon")
+    return alike(folder, body, Falcon, r"lstm\.weight_hh_l\d+")

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from ....models.eagle import Eagle, EagleRows, alike, like
 from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
-from ....models.heads import Body, why_not
+from ....models.heads import Body, check_fit
 from ....models.llama import Block
 from ....models.rms_norm import Norm
 
@@ -113,5 +113,5 @@ def build(body: Body, numbers: dict[str, Any]) -> Fspad:
 def load(folder: str | Path, body: Body) -> Fspad:
     """The head of a folder. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "fspad")
-    return alike(folder, body, Fspad, problem)
+    check_fit(folder, body.name, body.hidden, body.vocab, "fspad")
+    return alike(folder, body, Fspad)

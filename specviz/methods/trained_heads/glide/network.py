@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ....core import to_device
 from ....models.eagle import layer_weights, like
 from ....models.eagle_layers import Fused, Layer, Sizes, _turned, angles_of
-from ....models.heads import Body, HeadWeights, config_of, fill, key_shape, why_not
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
@@ -157,9 +157,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Glide:
 def load(folder: str | Path, body: Body) -> Glide:
     """The drafter of a folder. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab)
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     made = Glide(config, folder.name)
     if made.keys != key_shape(body) or made.reads.stop != body.layers:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ....models.eagle import Eagle, EagleRows, alike, like
 from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
-from ....models.heads import Body, HeadWeights, why_not
+from ....models.heads import Body, HeadWeights, check_fit
 from ....models.weights import ModelError
 
 
@@ -123,12 +123,11 @@ def build(body: Body, numbers: dict[str, Any]) -> Jakiro:
 def load(folder: str | Path, body: Body) -> Jakiro:
     """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "jakiro")
-    if not problem:
-        weights = HeadWeights(folder, body)
-        if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
-            raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here",
-                             "jakiro.star")
-        if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
-            raise ModelError(f"{folder.name} has {several} experts; heads of two are read here", "jakiro.experts")
-    return alike(folder, body, Jakiro, problem)
+    check_fit(folder, body.name, body.hidden, body.vocab, "jakiro")
+    weights = HeadWeights(folder, body)
+    if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
+        raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here",
+                         "jakiro.star")
+    if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
+        raise ModelError(f"{folder.name} has {several} experts; heads of two are read here", "jakiro.experts")
+    return alike(folder, body, Jakiro)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ....models.eagle import layer_weights, like
 from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
-from ....models.heads import Body, HeadWeights, config_of, fill, why_not
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
 from ....models.weights import ModelError
@@ -67,9 +67,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Kangaroo:
 def load(folder: str | Path, body: Body) -> Kangaroo:
     """Load the adapter of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab)
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
     if "exit_layer" not in config:
         raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "

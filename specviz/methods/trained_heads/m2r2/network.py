@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ....core import to_device
 from ....models.eagle import like
 from ....models.eagle_layers import Sizes, _turned
-from ....models.heads import Body, HeadWeights, config_of, fill, key_shape, why_not
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.weights import ModelError
 
@@ -96,9 +96,7 @@ def build(body: Body, numbers: dict[str, Any]) -> FastResidual:
 def load(folder: str | Path, body: Body) -> FastResidual:
     """The adapters of a folder. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab)
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = FastResidual({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
     if not made.exit < body.layers:

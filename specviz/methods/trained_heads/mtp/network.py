@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ....models.eagle import EagleRows, layer_weights, like, seen
 from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
-from ....models.heads import Body, HeadWeights, config_of, fill, why_not
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.rms_norm import Norm
 from ....models.weights import ModelError
 
@@ -130,9 +130,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Mtp:
 def load(folder: str | Path, body: Body) -> Mtp:
     """Load the module of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "mtp")
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab, "mtp")
     weights, raw = HeadWeights(folder, body), config_of(folder)
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **raw, **(nested if isinstance(nested, dict) else {})}

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ....models.eagle import like
 from ....models.eagle3 import VERIFIER, BesideNet, BesideRows, Eagle3, read, spread
 from ....models.eagle_layers import angles_of
-from ....models.heads import Body, HeadWeights, config_of, fill, why_not
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.weights import ModelError
 
 MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask token in config.json
@@ -96,9 +96,7 @@ def build(body: Body, numbers: dict[str, Any]) -> PEagle:
 def load(folder: str | Path, body: Body) -> PEagle:
     """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
-    problem = why_not(folder, body.name, body.hidden, body.vocab, "peagle")
-    if problem:
-        raise ModelError(problem, "head.unfit")
+    check_fit(folder, body.name, body.hidden, body.vocab, "peagle")
     weights = HeadWeights(folder, body)
     if "mask_hidden" not in weights:
         raise ModelError(f"{folder.name} has no mask_hidden: it was not taught to draft in one pass, and its kind is eagle3",
