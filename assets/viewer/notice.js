@@ -24,7 +24,7 @@
               ? (n / 1e3).toFixed(0) + " k"
               : "",
       warning = own ?? (n && n < TOY ? "a toy, its facts are unreliable" : "");
-    return short(name, 32) + (size ? ", " + size + " parameters" : "") + (warning ? ": " + short(warning, 80) : "");
+    return short(name, 32) + (size ? ", " + size + " parameters" : "") + (warning ? ": " + short(warning, 300) : "");
   }
   function when(iso) {
     const d = new Date(iso);

@@ -85,7 +85,7 @@
         ? {
             name: str(obj(r.target).name, 120),
             parameters: num(obj(r.target).parameters),
-            nature: "nature" in obj(r.target) ? str(r.target.nature, 120) : null,
+            nature: "nature" in obj(r.target) ? str(r.target.nature, 300) : null,
           }
         : null,
       draft: r.draft ? { name: str(obj(r.draft).name, 120) } : null,

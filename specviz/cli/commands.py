@@ -180,6 +180,8 @@ def list_methods(args: argparse.Namespace) -> int:
         _print(rows)
     else:
         print(table(rows, ["key", "title", "family", "exactness", "available", "reason"]))
+        for note in why_not.notes:
+            print(f"{why_not.name}: {note}.")
     return 0
 
 

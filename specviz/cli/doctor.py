@@ -49,6 +49,7 @@ def text(found: dict[str, Any]) -> str:
     else:
         rows += [("target", f"{target['name']}, {target['parameters'] / 1e6:.0f} M parameters; draft {target['draft'] or 'none'}"),
                  ("forward", f"{target['backend']} ({target['forward']}), {target['numbers']}, on {target['device']}")]
+        rows += [("note", note) for note in target["notes"]]
     width = max(len(name) for name, _ in rows)
     parts = ["\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)]
     if target.get("passes"):

@@ -118,7 +118,7 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
     except (ZooError, OSError, RuntimeError) as error:
         return {"problem": str(error)}
     facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
-             "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name}
+             "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name, "notes": loaded.notes}
     if seconds > 0:
         facts["passes"] = passes(loaded, seconds * (0.75 if loaded.draft is not None else 1.0))
         if loaded.draft is not None:

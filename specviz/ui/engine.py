@@ -1,12 +1,15 @@
 """The real engine behind the page. torch is imported here, inside functions, when somebody first wants a run."""
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from .server_lanes import is_served, served_cards, with_server_lanes
 from .stream import Record, status_of
 
 LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun
+CONVERSATIONS = 8  # whose KV caches are kept, a lane of the page each
 TOP = 5  # best tokens of each distribution that are kept for the inspector
 
 
@@ -39,6 +43,9 @@ class Engine:
         self._asked = (target, draft)
         self._loaded: dict[str | None, Any] = {}
         self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._batchable: dict[tuple[str | None, str, str], str] = {}  # methods with knobs of past requests
+        self._together: Any = None  # BatchedGeneration
+        self._caches: Any = None  # PrefixPool
         if on_zero_gpu():  # there the models must be in place before the first call, and spaces imported before torch
             import spaces  # noqa: F401
 
@@ -147,7 +154,8 @@ class Engine:
 
     def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
         lease = int(min(seconds, 10 + 0.05 * asked.max_new_tokens * len(asked.lanes) * asked.repeats * asked.prompts))
-        return self._use(play, asked.models, asked, seconds, cancel, lease)
+        work = play if on_zero_gpu() else partial(play, caches=self._conversations())
+        return self._use(work, asked.models, asked, seconds, cancel, lease)
 
     def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
              lease: int) -> Iterator[Any]:
@@ -169,7 +177,38 @@ class Engine:
         """Run a request of the OpenAI-compatible endpoint: see generation.generate."""
         from .generation import generate
 
-        return self._use(generate, target, asked, seconds, cancel, int(seconds))
+        if on_zero_gpu() or not self.batch_name(target, asked):
+            work: Callable[..., Iterator[Any]] = partial(generate, caches=None if on_zero_gpu() else self._conversations())
+        else:
+            work = self._generate_together
+        return self._use(work, target, asked, seconds, cancel, int(seconds))
+
+    def batch_name(self, target: str | None, asked: Any) -> str:
+        """Return the name of the batch that a request can be answered in; empty where its method decodes one request at a time, or
+        where its draft lengths, and with them its draws, would depend on the other requests."""
+        key = (target, asked.method, json.dumps(asked.knobs, sort_keys=True))
+        if on_zero_gpu():
+            return ""
+        if key not in self._batchable:
+            with engine_errors_refused():
+                self._batchable[key] = sharing(self.loaded(target), asked.method, asked.knobs)
+        shares = self._batchable[key] == "any" or (self._batchable[key] == "greedy" and asked.fields.get("temperature") == 0)
+        return f"batch:{target or ''}" if shares else ""
+
+    def _generate_together(self, loaded: Any, asked: Any, seconds: float, cancel: threading.Event) -> Iterator[Any]:
+        from .batched_generation import BatchedGeneration
+
+        with self._lock:
+            if self._together is None or self._together.loaded is not loaded:
+                self._together = BatchedGeneration(loaded, self._conversations())
+        return self._together.generate(asked, seconds, cancel)
+
+    def _conversations(self) -> Any:
+        """The KV caches of recent conversations."""
+        from ..run.prefix_cache import PrefixPool
+
+        self._caches = self._caches or PrefixPool(CONVERSATIONS)
+        return self._caches
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         if name == "catalogue":
@@ -191,9 +230,25 @@ class Engine:
         return target or None
 
 
+def sharing(loaded: Any, method: str, knobs: dict[str, Any]) -> str:
+    """Return which requests of a method can share forward passes with others and still be answered as alone: "any", "greedy" ones
+    (a joint policy plans for the whole batch), or "none"."""
+    from ..core import JointPolicy
+    from ..loops.batched import why_not_batched
+    from ..run.session import Session
+
+    session, kit = Session(loaded, method, knobs), loaded.kit()
+    try:
+        parts = session.method.build(kit, **session.knobs)
+    finally:
+        kit.close()
+    return "none" if why_not_batched(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
+
+
 def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
-         mode: str = "live") -> Iterator[list[Record] | dict[str, str]]:
-    """Run all lanes; yield the records of one event at a time, and a status while lanes are measured once more."""
+         mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
+    """Run all lanes; yield the records of one event at a time, and a status while lanes are measured once more. caches: a PrefixPool
+    that holds the KV caches of conversations; one that continues reuses its own, lane by lane."""
     from ..core import Sampling
     from ..indexes.earlier_answers import Memory
     from ..run import Session, race
@@ -206,6 +261,10 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
     batch_prompts = lab.sample_prompts(asked.prompts - 1)
     sessions = [Session(loaded, key, knobs, sampling, memory, asked.deterministic, asked.predicted, batch_prompts)
                 for key, knobs in asked.lanes if not is_served(key)]
+    if caches is not None and asked.turns and not asked.deterministic:
+        owner = asked.shelf.setdefault("owner", secrets.token_hex(8))
+        for session in sessions:
+            session.prefix_cache = caches.lease(f"{owner} {session.method.key}", session.encode(asked.messages()))
     names = titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
     recorders = [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
                  for i, (key, _) in enumerate(asked.lanes)]
@@ -306,4 +365,5 @@ def engine_errors_refused(light: bool = False) -> Iterator[None]:
 
 def _description(loaded: Any) -> str:
     draft = f" with draft {loaded.draft_name}" if loaded.draft_name else ""
-    return f"{loaded.name}{draft} on {loaded.facts['env']['device']}"
+    notes = "".join(f"; {note}" for note in getattr(loaded, "notes", ()))
+    return f"{loaded.name}{draft} on {loaded.facts['env']['device']}{notes}"

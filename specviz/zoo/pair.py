@@ -4,6 +4,7 @@ A model that cannot be loaded raises ZooError with one sentence. ``why_not`` exp
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +21,11 @@ from .backends import Forward, choose, chosen_for
 from .device import environment, read_device, use_cores
 from .free_memory import require_memory
 from .kit import Kit
+from .model_notes import model_notes
 from .registry import Entry, Register, ZooError, register
 from .requirements import roles, stored, why_not
 from .text import TokenBytes
-from .tokenizer import different_tokens, end_tokens, open_tokenizer, quick_mark, read, same_vocabulary
+from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
 from .trained_heads import Heads, heads_of, sizes
 from .weight_cache import load_once
 
@@ -112,11 +114,22 @@ class Loaded:
         return end_tokens(self.folder, self.tokenizer)
 
     @cached_property
+    def generation_defaults(self) -> dict[str, Any]:
+        """The sampling settings that the model's generation_config.json recommends."""
+        return generation_defaults(self.folder)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader must know of the target next to its name (zoo.model_notes)."""
+        return model_notes(self.folder)
+
+    @cached_property
     def facts(self) -> dict[str, Any]:
         """The header of the trace: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
-                  "parameters": model.parameters, "nature": self.nature, "backend": self.backend.name, "forward": self.forward}
+                  "parameters": model.parameters, "nature": "; ".join(filter(None, (self.nature, *self.notes))),
+                  "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         env = environment(self.device, getattr(model, "numbers", model.dtype))
         return {"target": target, "draft": draft, "tokenizer": self.name, "env": env}
@@ -231,8 +244,20 @@ def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
     return {role: place for role, place in places.items() if place}
 
 
-def survey(target: str | None = None, draft: str | None = None):
-    """Return ``why_not`` of a pair that is not loaded (method -> sentence or None), from configurations alone. Raises ZooError."""
+@dataclass(frozen=True)
+class Survey:
+    """A pair that is not loaded: the target's name and notes, and ``why_not`` (method -> sentence or None)."""
+
+    name: str
+    notes: list[str]
+    why_not: Callable[[Method], str | None]
+
+    def __call__(self, method: Method) -> str | None:
+        return self.why_not(method)
+
+
+def survey(target: str | None = None, draft: str | None = None) -> Survey:
+    """Describe a pair that is not loaded, from configurations alone. Raises ZooError."""
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read(folder, "config.json")
     place = entry.path or folder
@@ -246,4 +271,5 @@ def survey(target: str | None = None, draft: str | None = None):
     except ZooError as error:
         problem = str(error)
     capabilities |= roles(others.folder_of(book, entry.name, place), more)
-    return lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems)
+    return Survey(entry.name, model_notes(folder),
+                  lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems))

@@ -1,0 +1,43 @@
+"""What a reader must know of a model next to its name, from its files alone: a context that is cut, recommended sampling settings."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..models.errors import shown
+from ..models.rotary_limits import fixed_rotary_length
+from .registry import ZooError
+from .tokenizer import read
+
+NEUTRAL: dict[str, Any] = {  # settings of generation_config.json that change what ``generate`` writes, with the value that changes nothing
+    "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
+    "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "length_penalty": 1.0, "num_beams": 1, "suppress_tokens": None,
+    "begin_suppress_tokens": None, "bad_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "sequence_bias": None,
+    "min_length": 0, "min_new_tokens": None, "guidance_scale": None, "exponential_decay_length_penalty": None}
+SETTINGS = 6  # most settings that are named
+
+
+def model_notes(folder: Path) -> list[str]:
+    """Return the notes of a model's folder, each the end of a sentence; none for files that cannot be read."""
+    try:
+        config, settings = read(folder, "config.json"), read(folder, "generation_config.json")
+    except ZooError:  # loading reports it
+        return []
+    return [*_cut_context(config), *_recommended(settings)]
+
+
+def _cut_context(config: dict[str, Any]) -> list[str]:
+    inner = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    fixed, stated = fixed_rotary_length(inner), inner.get("max_position_embeddings")
+    if fixed is None or type(stated) is not int or stated <= fixed:
+        return []
+    return [f"texts of up to {fixed:,} tokens, not {stated:,}: its rotary angles change beyond that"]
+
+
+def _recommended(settings: dict[str, Any]) -> list[str]:
+    """Name the settings that the authors recommend and that change what is written; a run uses those of its request."""
+    found = {"temperature": 0} if settings.get("do_sample") is False and settings.get("temperature") not in (None, 1.0) else {}
+    found = {key: settings[key] for key, neutral in NEUTRAL.items() if settings.get(key) is not None and settings[key] != neutral} | found
+    words = [f"{key} {shown(value, 20)}" for key, value in found.items()]
+    more = f" and {len(words) - SETTINGS} more" if len(words) > SETTINGS else ""
+    return [f"recommended: {', '.join(words[:SETTINGS])}{more}"] if words else []
