@@ -175,11 +175,14 @@ def list_methods(args: argparse.Namespace) -> int:
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
                      "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
                      "published": method.published, "aliases": list(method.aliases),
-                     "available": reason is None, "reason": reason})
+                     "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method)})
     if args.json:
         _print(rows)
     else:
         print(table(rows, ["key", "title", "family", "exactness", "available", "reason"]))
+        for row in rows:
+            for name, most in row["knob_limits"].items():
+                print(f"{row['key']}: {name} up to {most:g} here, since {why_not.name} has no further draft models.")
         for note in why_not.notes:
             print(f"{why_not.name}: {note}.")
     return 0

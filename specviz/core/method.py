@@ -3,7 +3,7 @@ the benchmark and the tests find everything they need here."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +21,8 @@ AS_PUBLISHED = "As published."
 class Knob:
     """A setting of a method. A number between low and high, one of ``choices``, or a switch (default True/False).
 
-    only_with: choices that go with some values of another knob alone, as (choice, other knob, its values).
+    only_with: choices that go with some values of another knob alone, as (choice, other knob, its values). needs: of a number, as
+    (value, need): from this value on the models must offer more than the method needs.
     """
 
     name: str
@@ -31,6 +32,11 @@ class Knob:
     help: str = ""
     choices: tuple[str, ...] = ()
     only_with: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
+    needs: tuple[tuple[int, str], ...] = ()
+
+    def highest(self, capabilities: frozenset[str]) -> float | None:
+        """Return the highest value that models with these capabilities allow."""
+        return min((value - 1 for value, need in self.needs if need not in capabilities), default=self.high)
 
     def why_not(self, choice: str, others: dict[str, Any]) -> str | None:
         """Return why a choice does not go with the other knobs' values, and what does; None when it does."""
@@ -62,6 +68,7 @@ class Knob:
         except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if isinstance(self.default, int) else "a number"
             raise InvalidUse(f"{self.name} must be {kind}, not {value!r}", "knob.kind") from None
+        assert self.low is not None and self.high is not None  # a number has bounds
         if not self.low <= number <= self.high:
             raise InvalidUse(f"{self.name} must lie between {self.low} and {self.high}, not {value}", "knob.range")
         return int(number) if isinstance(self.default, int) else number
@@ -76,6 +83,7 @@ class Kit(Protocol):
 
     def open(self, role: str) -> Target:
         """Open another model by role ("draft", ...): shared weights, its own KV cache. Raises with a sentence when there is none."""
+        ...
 
     def head(self, kind: str) -> Any:
         """Return the target's trained heads of a kind ("medusa", ...). Raises with a sentence when there are none."""
@@ -149,12 +157,12 @@ class Method:
     loses: str = ""
     differs: str = ""
     compared: str = "notes"
-    published: dict[str, Any] = field(default_factory=dict, hash=False)
+    published: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     aliases: tuple[str, ...] = ()
     trains: tuple[Trained, ...] = ()
     bound: bool = False  # an upper bound on speed, never offered as a method that pays
     unchecked: str = ""  # it may write tokens that no processed logits allowed, so response_format is refused: the end of a sentence
-    notes: dict[str, Note] = field(default_factory=dict, hash=False)
+    notes: dict[str, Note] = field(default_factory=dict[str, Note], hash=False)
 
     def __post_init__(self):
         register_notes(self.notes)
@@ -179,6 +187,6 @@ class Method:
         return values
 
 
-def _or(words) -> str:
+def _or(words: Iterable[object]) -> str:
     *most, last = [str(word) for word in words]
     return f"{', '.join(most)} or {last}" if most else last

@@ -40,12 +40,18 @@ class Backend(Protocol):
     def why_not(self, target: str | None = None) -> dict[str, str]:
         """Return the methods that cannot run on this model, loaded or not: key -> a sentence on what is missing."""
 
+    def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
+        """Return the highest value of each knob of a method that the models limit."""
+
     def run(self, ask: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
         """Yield the records of all lanes in order, a batch at a time, and maybe a status between. Ends within one round of
         ``cancel``."""
 
     def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
         """Yield lists of chunks of a generation.Generation, as generation.generate does."""
+
+    def batch_name(self, target: str | None, asked: Any) -> str:
+        """Return the name of the batch that may answer a Generation together with others; empty for none. Its model is loaded."""
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
         """Yield the answer to a question as it grows, the last one whole; a text is a message on progress. The models it needs are

@@ -10,8 +10,9 @@ from .limits import NO_DRAFT
 from .messages import text
 
 
-def widget(knob: Any, value: Any, elem_id: str, off: str = "{}") -> gr.components.Component:
-    """The widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as board.choice has it."""
+def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> gr.components.Component:
+    """The widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as board.choice has it; ``most``: the
+    highest value that the models allow, where they limit it."""
     label = knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
     if knob.choices:
@@ -20,7 +21,8 @@ def widget(knob: Any, value: Any, elem_id: str, off: str = "{}") -> gr.component
     if isinstance(knob.default, bool):
         return gr.Checkbox(**common)
     step = 1 if isinstance(knob.default, int) else _step(knob.high - knob.low)
-    return gr.Slider(knob.low, knob.high, step=step, **common)
+    high = knob.high if most is None else max(knob.low, min(knob.high, most))
+    return gr.Slider(knob.low, high, step=step, **common | {"value": min(value, high), "interactive": high > knob.low})
 
 
 def _step(reach: float) -> float:

@@ -145,8 +145,20 @@ class Engine:
         reasons = {key: why_not(method) for key, method in catalogue().items()}
         return {key: why for key, why in reasons.items() if why}
 
-    def _survey(self, target: str | None) -> Callable[[Any], str | None]:
-        """``why_not`` of models that are not loaded, from their configurations."""
+    def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
+        """Return the highest value of each knob of a method that the models limit; empty where they are not known."""
+        from specviz import ZooError, catalogue
+
+        method = catalogue().get(key)
+        if method is None or not any(knob.needs for knob in method.knobs):
+            return {}
+        try:
+            return (self.loaded(target) if self.ready(target) else self._survey(target)).knob_limits(method)
+        except (ZooError, Refused):
+            return {}
+
+    def _survey(self, target: str | None) -> Any:
+        """``why_not`` and ``knob_limits`` of models that are not loaded, from their configurations."""
         from ..zoo import survey
 
         asked, _ = self._load_arguments(target)
@@ -261,10 +273,10 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
     batch_prompts = lab.sample_prompts(asked.prompts - 1)
     sessions = [Session(loaded, key, knobs, sampling, memory, asked.deterministic, asked.predicted, batch_prompts)
                 for key, knobs in asked.lanes if not is_served(key)]
-    if caches is not None and asked.turns and not asked.deterministic:
+    if caches is not None and not asked.deterministic:
         owner = asked.shelf.setdefault("owner", secrets.token_hex(8))
         for session in sessions:
-            session.prefix_cache = caches.lease(f"{owner} {session.method.key}", session.encode(asked.messages()))
+            session.lease(caches, f"{owner} {session.method.key}", asked.messages())
     names = titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
     recorders = [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
                  for i, (key, _) in enumerate(asked.lanes)]

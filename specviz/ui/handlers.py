@@ -273,6 +273,10 @@ class Handlers:
         """Mark the methods that cannot run on these models, and whether the speeds were measured with them."""
         return {self.ui["methods"]: gr.HTML(off=pack(off), timed=timed(self.backend.targets(), models))}
 
+    def knob_limits(self, key: str, target: str | None, draft: str | None) -> dict[str, float]:
+        """Return the highest value of each knob of a method that the chosen models limit."""
+        return self.backend.knob_limits(key, model_key(target, draft))
+
     def knob_rules(self, key: str) -> Callable[..., tuple]:
         """Return a listener that shows where two of a method's knobs do not go together, and which choices are left."""
         def rule(*values: Any) -> tuple:

@@ -71,7 +71,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         _listen(demo, ui, hands, tries)
         _steer(demo, ui, hands)
         demo.unload(hands.leave)
-    demo.openai_api = OpenAIApi(backend, hands.run_queue, hands.loader, configured_keys())
+    demo.openai_api = OpenAIApi(backend, hands.run_queue, hands.loader, configured_keys(), page=True)
     demo.queue(max_size=QUEUED_EVENTS, default_concurrency_limit=None, api_open=False)
     return demo
 
@@ -113,6 +113,7 @@ def _top(ui: dict[str, Any], backend: Backend) -> None:
         gr.HTML(f'<h1>{TITLE}</h1>', elem_id="title", apply_default_css=False, js_on_load=None)
         ui["tabs"] = board.tabs(backend.targets())
         ui["models"] = board.line("models", "idle", text("models.idle"))
+        ui["present"] = gr.Button("Present", size="sm", elem_id="present", scale=0)
         ui["share"] = gr.Button("Share", size="sm", elem_id="share", scale=0)
         ui["settings"] = gr.Button("Settings", size="sm", elem_id="open-settings", scale=0)
 
@@ -170,6 +171,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
         ui["system"] = controls.system()
         ui["predicted"] = controls.predicted()
         ui["knob_place"] = gr.Column(elem_id="knobs")
+        board.own_model()
 
 
 def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
@@ -178,9 +180,11 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
 
     with ui["knob_place"]:
         # one rendering at a time: the numbers Gradio gives to new components are not safe between threads
-        @gr.render(inputs=[ui["methods"], ui["knobs"]], concurrency_limit=1, concurrency_id="knobs", show_progress="hidden",
-                   triggers=[demo.load, ui["methods"].change, ui["tabs"].input, ui["tabs"].select, ui["tabs"].submit])
-        def knobs(picked: str, given: dict | None) -> None:
+        @gr.render(inputs=[ui["methods"], ui["knobs"], ui["target"], ui["draft"]], concurrency_limit=1, concurrency_id="knobs",
+                   show_progress="hidden",
+                   triggers=[demo.load, ui["methods"].change, ui["target"].change, ui["draft"].change, ui["tabs"].input,
+                             ui["tabs"].select, ui["tabs"].submit])
+        def knobs(picked: str, given: dict | None, target: str | None, draft: str | None) -> None:
             for key in lanes_picked(picked, cards):
                 card = cards[key]
                 if not card.knobs:
@@ -189,7 +193,8 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
                     values = [controls.widget_value(k, given.get(key) if isinstance(given, dict) else None) for k in card.knobs]
                     off = hands.off(key, values)
-                    widgets = {k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})))
+                    most = hands.knob_limits(key, target, draft)
+                    widgets = {k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})), most.get(k.name))
                                for k, value in zip(card.knobs, values)}
                     note = board.line(f"knobs-{key}", *hands.clash(key, values))
                 # .input and not .change: a change event also comes when a knob appears, maybe for a rendering that has been replaced
@@ -258,6 +263,7 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     afresh = ui["tabs"].submit(None, choice, taken, js=take, **quiet).then(hands.start_over, ui["chat"], ui["chat"], queue=False, **quiet)
     for ready in (asked_for, afresh):
         _watch(ready.then(hands.begin, *_begin(ui), concurrency_limit=None, **quiet), ui, hands)
+    ui["present"].click(None, None, None, js="() => SpecVizPage.present()", **quiet)
     ui["share"].click(None, choice, ui["notice"], js="(...values) => SpecVizPage.share(...values)", **quiet)
 
 

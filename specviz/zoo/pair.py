@@ -23,7 +23,8 @@ from .free_memory import require_memory
 from .kit import Kit
 from .model_notes import model_notes
 from .registry import Entry, Register, ZooError, register
-from .requirements import roles, stored, why_not
+from .requirements import knob_limits, roles, stored, why_not
+from .requirements import sizes as sizes_of_draft
 from .text import TokenBytes
 from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
 from .trained_heads import Heads, heads_of, sizes
@@ -159,7 +160,13 @@ class Loaded:
 
     @cached_property
     def capabilities(self) -> frozenset[str]:
-        return self.open_target().capabilities | stored(self.stores, self._mark) | self.heads.capabilities | roles(self.other, self.more)
+        more = sizes_of_draft(register(), self.draft_name, lambda folder: _same(self.folder, folder)) if self.draft_name else frozenset()
+        return (self.open_target().capabilities | stored(self.stores, self._mark) | self.heads.capabilities
+                | roles(self.other, self.more) | more)
+
+    def knob_limits(self, method: Method) -> dict[str, float]:
+        """Return the highest value of each knob that these models limit (a second draft model that is not there)."""
+        return knob_limits(method, self.capabilities)
 
     def _mark(self) -> str:
         """The fingerprint of the vocabulary; empty without a tokenizer, so that no datastore fits."""
@@ -233,6 +240,11 @@ def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
                        f"{which[:160]}).", "draft.vocabulary")
 
 
+def _same(target: Path, draft: Path) -> bool:
+    vocabularies = [sizes(read(folder, "config.json"))[1] for folder in (target, draft)]
+    return same_vocabulary(target, draft, vocabularies[0] == vocabularies[1])
+
+
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
     """The folders of the middle model that models.yaml names, and of the small model that drafts for it (or for the draft), if present."""
     def there(name: str) -> Path | None:
@@ -251,6 +263,7 @@ class Survey:
     name: str
     notes: list[str]
     why_not: Callable[[Method], str | None]
+    knob_limits: Callable[[Method], dict[str, float]]
 
     def __call__(self, method: Method) -> str | None:
         return self.why_not(method)
@@ -270,6 +283,9 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
             more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         problem = str(error)
+    if chosen and not problem:
+        capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: _same(folder, other))
     capabilities |= roles(others.folder_of(book, entry.name, place), more)
     return Survey(entry.name, model_notes(folder),
-                  lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems))
+                  lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems),
+                  lambda method: knob_limits(method, capabilities))

@@ -10,7 +10,10 @@ from ..core.needs import missing
 from ..indexes.store import HOW, HOW_TO, Store, StoreError
 from . import other_vocabulary as others
 from . import trained_drafts
+from .registry import Register
 from .trained_heads import needed
+
+SIZES = ("wide", "deep")  # of draft models, by the end of their names
 
 
 def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
@@ -23,6 +26,20 @@ def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: 
 def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
     """The capabilities that further models add."""
     return frozenset(more) | ({others.ROLE} if other else set())
+
+
+def sizes(book: Register, name: str, same: Callable[[Path], bool]) -> frozenset[str]:
+    """The capabilities that other sizes of a draft add, of those that are here and have the target's vocabulary, as a run would open
+    them. same: whether the draft in a folder has it."""
+    found = {size: book.entries.get(f"{name}-{size}") for size in SIZES}
+    there = {size: entry.path for size, entry in found.items() if entry and entry.path and (entry.path / "config.json").is_file()}
+    return frozenset(f"size:{size}" for size, folder in there.items() if same(folder))
+
+
+def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float]:
+    """Return the highest value of each knob that these models limit."""
+    limits = {knob.name: (knob.highest(capabilities), knob.high) for knob in method.knobs if knob.needs}
+    return {name: most for name, (most, high) in limits.items() if most is not None and high is not None and most < high}
 
 
 def stored(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset[str]:

@@ -108,6 +108,9 @@ class FakeBackend:
     def wants(self, payload):
         return None
 
+    def knob_limits(self, key, target=None):
+        return {}
+
     def why_not(self, target=None):
         return {"heads": "Extra heads need heads trained for this target; there are none."}
 
