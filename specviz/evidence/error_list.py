@@ -45,19 +45,21 @@ def _in_file(name: str, tree: ast.Module, errors: set[str]) -> Iterator[Site]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors and node.args:
             code = node.args[1] if len(node.args) > 1 else ast.Constant("")
-            one = node.args[0]
-            for words in (one.body, one.orelse) if isinstance(one, ast.IfExp) else (one,):
-                yield Site(f"{name}:{node.lineno}", node.func.id, code.value if isinstance(code, ast.Constant) else None, _words(words))
+            for words in _words(node.args[0]):
+                yield Site(f"{name}:{node.lineno}", node.func.id, code.value if isinstance(code, ast.Constant) else None, words)
 
 
-def _words(node: ast.expr) -> str:
+def _words(node: ast.expr) -> list[str]:
+    """Return the sentence, or each of them where the source chooses one."""
     if isinstance(node, ast.Constant):
-        return str(node.value)
+        return [str(node.value)]
     if isinstance(node, ast.JoinedStr):
-        return "".join(str(part.value) if isinstance(part, ast.Constant) else _value(part.value) for part in node.values)
+        return ["".join(str(part.value) if isinstance(part, ast.Constant) else _value(part.value) for part in node.values)]
     if isinstance(node, ast.IfExp):
-        return f"{_words(node.body)} / {_words(node.orelse)}"
-    return _words(node.left) + _words(node.right) if isinstance(node, ast.BinOp) else "\u2026"
+        return _words(node.body) + _words(node.orelse)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [left + right for left in _words(node.left) for right in _words(node.right)]
+    return ["\u2026"]
 
 
 def _value(node: ast.expr) -> str:

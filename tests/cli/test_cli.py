@@ -21,7 +21,7 @@ from specviz.trace.files import Trace
 from specviz.zoo.text import TokenBytes
 
 from ..evidence.test_certificate import Loaded
-from ..message_codes import codes
+from ..message_codes import codes, engine_codes
 from ..run.fakes import byte_level
 
 
@@ -95,29 +95,29 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
 @pytest.mark.parametrize("argv, says", [
     (["run", "--method", "nope", "--prompt", "x"], "There is no method 'nope'; there are autoregressive"),
     (["run", "--method", "speculative", "--prompt", ""], "The prompt is empty"),
-    (["run", "--method", "speculative", "--prompt", "cat " * 900], "no room in the context of 256"),
+    (["run", "--method", "speculative", "--prompt", "cat " * 900], "engine prompt.context"),
     (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma"], "code knob.form"),
-    (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma=99"], "gamma must lie between"),
-    (["run", "--method", "speculative", "--prompt", "x", "--max-new-tokens", "abc"], "max_new_tokens must be"),
-    (["run", "--method", "speculative", "--prompt", "x", "--temperature", "9"], "temperature must lie between"),
-    (["run", "--method", "speculative", "--prompt", "x", "--target", "../../x"], "There is no model '../../x'; there are tiny"),
+    (["run", "--method", "speculative", "--prompt", "x", "--knob", "gamma=99"], "engine knob.range"),
+    (["run", "--method", "speculative", "--prompt", "x", "--max-new-tokens", "abc"], "engine request.number"),
+    (["run", "--method", "speculative", "--prompt", "x", "--temperature", "9"], "engine request.range"),
+    (["run", "--method", "speculative", "--prompt", "x", "--target", "../../x"], "engine model.unknown"),
     (["run", "--method", "speculative", "--prompt", "x", "--draft", "none"], "needs a draft model"),
-    (["run", "--method", "speculative", "--prompt", "x", "--device", "tpu"], "no device 'tpu'"),
-    (["run", "--method", "autoregressive", "--prompt", "x", "--trace", "/no/such/place/t.jsonl"], "cannot be written"),
+    (["run", "--method", "speculative", "--prompt", "x", "--device", "tpu"], "engine device.unknown"),
+    (["run", "--method", "autoregressive", "--prompt", "x", "--trace", "/no/such/place/t.jsonl"], "code file.write"),
     (["run", "--method", "autoregressive"], "required: --prompt"),
-    (["replay", "/no/such/file", "--html", "x.html"], "cannot be read"), (["replay", __file__, "--html", __file__], "code file.same"),
+    (["replay", "/no/such/file", "--html", "x.html"], "engine trace.read"), (["replay", __file__, "--html", __file__], "code file.same"),
     (["replay", __file__, "--html", "/dev/null"], "code file.write"),
-    (["bench", "--suite", "/no/such/file"], "cannot be read"), (["bench", "--repeats", "0"], "repeats must be"),
+    (["bench", "--suite", "/no/such/file"], "engine suite.read"), (["bench", "--repeats", "0"], "engine request.whole"),
     (["bench", "--minutes", "5"], "code bench.minutes"), (["bench", "--into", "a", "--table", "b"], "code bench.table_and_into"),
     (["bench", "--write"], "code bench.write"), (["bench", "--tasks", ","], "code list.empty"), (["bench", "--tasks", ""], "code list.empty"),
     (["load", "--methods", ","], "code list.empty"), (["load-test", "--users", ","], "code list.empty"), (["load", "--rate", " , "], "code list.empty"),
     (["load", "--tasks", ","], "code list.empty"), (["load", "--out", "/no/such/place/f.json"], "code file.write"), (["load", "--out", "/dev/null"], "code file.write"),
     (["load", "--write", "x.md"], "code load.write"), (["run", "--prompt", "x"], "code run.method_or_server"),
     (["export", "--gguf", "--out", "/dev/null"], "code file.write"),
-    (["bench", "--into", "/no/such/place/f.jsonl"], "cannot be written"), (["bench", "--table", "/no/such/file"], "cannot be read"),
-    (["bench", "--into", __file__], "line 1 of"), (["bench", "--methods", "nope"], "There is no method"), (["bench", "--tasks", "nope"], "no task 'nope'; it has story"),
-    (["verify", "--method", "nope"], "There is no method"),
-    (["list", "--target", "nope"], "There is no model 'nope'"),
+    (["bench", "--into", "/no/such/place/f.jsonl"], "engine ledger.write"), (["bench", "--table", "/no/such/file"], "engine ledger.read"),
+    (["bench", "--into", __file__], "engine ledger.line"), (["bench", "--methods", "nope"], "engine method.unknown"), (["bench", "--tasks", "nope"], "engine suite.task"),
+    (["verify", "--method", "nope"], "engine method.unknown"),
+    (["list", "--target", "nope"], "engine model.unknown"),
     (["fly"], "invalid choice"), (["list", "--colour"], "unrecognized arguments"),
 ])
 def test_mistakes_are_one_line_and_a_status(command, argv, says):
@@ -125,7 +125,9 @@ def test_mistakes_are_one_line_and_a_status(command, argv, says):
     assert status in (1, 2) and err.startswith("specviz: ") and len(err) < LONGEST + 20
     if says.startswith("code "):
         assert status == 2 and says.removeprefix("code ") in codes(err.removeprefix("specviz: ").strip(), TEXTS), err
-    else:  # a sentence of the engine
+    elif says.startswith("engine "):
+        assert says.removeprefix("engine ") in engine_codes(err), err
+    else:  # words of argparse, or of the method
         assert says.lower() in err.lower()
     assert err.count("\n") == 1 and "Traceback" not in err
     assert not out.strip()
