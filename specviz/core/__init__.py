@@ -7,12 +7,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .budget import Budget, Step, StopBelowProbability, never_stop
     from .draft_steps import DraftSteps, ForwardPass, UnbatchedCall, run_alone
     from .lazy_scalars import LazyScalar, numbers, plain, read, select_rows, to_device, token_tensor
     from .logits_processors import BadWords, Context, LogitBias, LogitsProcessor, MinTokens, Penalties, Processors, TokenMask
     from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method, Trained
     from .parts import (
-        Budget,
         Decision,
         Drafter,
         Early,
@@ -22,19 +22,28 @@ if TYPE_CHECKING:
         Parts,
         Policy,
         Scores,
-        Step,
-        StopBelowProbability,
         Target,
         Verdict,
         Verifier,
         compatible_verifiers,
         has_nan,
-        never_stop,
     )
     from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
     from .sampling import InvalidDistribution, RandomStreams, Sampling, SingleStream, argmax_tokens, check_distributions
     from .state import Clock, Costs, FixedCosts, State, common
     from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DeviceTopology, DraftTree, Entry, Origin, TreeBuilder
+
+__all__ = [
+    "AS_PUBLISHED", "BadWords", "BrokenModel", "Budget", "CHOSEN", "COMPARED", "Clock", "Context", "Costs", "Decision",
+    "DeviceTopology", "DraftSteps", "DraftTree", "Drafter", "EXACTNESS", "Early", "Entry", "Family", "FixedCosts",
+    "ForwardPass", "IID", "IncompatibleVerifier", "InvalidDistribution", "JointPolicy", "Kit", "Knob", "LazyScalar",
+    "LogitBias", "LogitsProcessor", "Method", "MinTokens", "Origin", "Outcome", "Parts", "Penalties", "Policy",
+    "Processors", "Proposal", "RandomStreams", "Sampling", "Scores", "SingleStream", "State", "Step",
+    "StopBelowProbability", "Target", "TokenMask", "Trained", "TreeBuilder", "UnbatchedCall", "Verdict", "Verifier",
+    "WITHOUT_REPLACEMENT", "argmax_tokens", "check_distributions", "clip", "common", "compatible_verifiers", "conclude",
+    "has_nan", "never_stop", "numbers", "open_run", "plain", "play", "propose", "read", "run_alone", "select_rows",
+    "to_device", "token_tensor", "within",
+]
 
 _MODULES = ("method", "budget", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round",
             "logits_processors")  # light ones first

@@ -47,5 +47,5 @@ class Budget:
     gamma: int = 4
     width: int = 1
     nodes: int = 64
-    arm: int = 0
+    candidate: int = 0
     stop: Callable[[Step], bool] = never_stop

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from functools import total_ordering
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
@@ -27,19 +27,29 @@ class _Pending(threading.local):
 _pending = _Pending()
 
 
+class _HasList(Protocol):
+    def tolist(self) -> Any: ...
+
+
+def to_list(values: _HasList) -> Any:
+    """``values.tolist()`` of a tensor or an array. torch's own annotation is a bare list."""
+    return values.tolist()
+
+
 class PendingTransfer:
     """Integers [n] on a device. ``values`` copies them to the host, with all other pending ones of this thread and device."""
 
     def __init__(self, numbers: Tensor):
         self.numbers = numbers
-        self._values: list[int] | None = None
+        self.host_values: list[int] | None = None  # None: not read yet
         _pending.transfers.append(weakref.ref(self))
 
     @property
     def values(self) -> list[int]:
-        if self._values is None:
+        if self.host_values is None:
             read(self.numbers.new_empty(0), self)
-        return self._values  # type: ignore[return-value]
+        assert self.host_values is not None  # read() filled it
+        return self.host_values
 
 
 def read(more: Tensor, *also: PendingTransfer) -> list[float]:
@@ -47,21 +57,21 @@ def read(more: Tensor, *also: PendingTransfer) -> list[float]:
 
     Raises the error of a pending check (see ``raise_if``) that holds.
     """
-    transfers = [transfer for ref in _pending.transfers if (transfer := ref()) is not None and transfer._values is None]
+    transfers = [transfer for ref in _pending.transfers if (transfer := ref()) is not None and transfer.host_values is None]
     mine = [transfer for transfer in {*transfers, *also} if transfer.numbers.device == more.device]
     checks = [check for check in _pending.checks if check[0].device == more.device]
     _pending.checks = [check for check in _pending.checks if check[0].device != more.device]
     parts = [more, *(broken for broken, _ in checks), *(transfer.numbers for transfer in mine)]
-    values = torch.cat([part.double() for part in parts]).tolist()
+    values: list[float] = to_list(torch.cat([part.double() for part in parts]))
     at = len(more)
     for _, error in checks:
         if values[at]:
             raise error
         at += 1
     for transfer in mine:
-        transfer._values = [int(number) for number in values[at:at + len(transfer.numbers)]]
+        transfer.host_values = [int(number) for number in values[at:at + len(transfer.numbers)]]
         at += len(transfer.numbers)
-    _pending.transfers = [weakref.ref(transfer) for transfer in transfers if transfer._values is None]
+    _pending.transfers = [weakref.ref(transfer) for transfer in transfers if transfer.host_values is None]
     return values[:len(more)]
 
 
@@ -108,13 +118,18 @@ class LazyScalar:
     __radd__ = __add__
 
     def __repr__(self) -> str:
-        return "LazyScalar()" if self.transfer._values is None else repr(int(self))
+        return "LazyScalar()" if self.transfer.host_values is None else repr(int(self))
+
+
+def is_lazy(token: object) -> TypeGuard[LazyScalar]:
+    """Whether a lazy scalar stands in a token's place; token ids are annotated as int."""
+    return type(token) is LazyScalar
 
 
 def numbers(tensor: Tensor) -> Any:
     """``tensor.tolist()`` of integers [...]: plain ints of a CPU tensor, else lazy scalars."""
     if tensor.device.type == "cpu":
-        return tensor.tolist()
+        return to_list(tensor)
     transfer = PendingTransfer(tensor.flatten())
     flat: list[Any] = [LazyScalar(transfer, at) for at in range(tensor.numel())]
     for size in reversed(tensor.shape[1:]):
@@ -124,7 +139,7 @@ def numbers(tensor: Tensor) -> Any:
 
 def plain(tokens: tuple[int, ...]) -> tuple[int, ...]:
     """The same tokens as plain ints."""
-    return tuple(map(int, tokens)) if any(type(token) is LazyScalar for token in tokens) else tokens
+    return tuple(map(int, tokens)) if any(is_lazy(token) for token in tokens) else tokens
 
 
 def to_device(here: Tensor, device: torch.device) -> Tensor:
@@ -132,10 +147,10 @@ def to_device(here: Tensor, device: torch.device) -> Tensor:
     return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
-def token_tensor(device: torch.device, ids: Sequence[int]) -> Tensor:
+def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tensor:
     """Token ids [n] as a tensor of the device, without reading the lazy ones."""
-    lazy = [(place, token) for place, token in enumerate(ids) if type(token) is LazyScalar]
-    found = to_device(torch.tensor([0 if type(token) is LazyScalar else token for token in ids], dtype=torch.int64), device)
+    lazy = [(place, token) for place, token in enumerate(ids) if is_lazy(token)]
+    found = to_device(torch.tensor([0 if is_lazy(token) else token for token in ids], dtype=torch.int64), device)
     if lazy:
         values = torch.cat([token.transfer.numbers[token.at:token.at + 1] for _, token in lazy])
         found.index_copy_(0, to_device(torch.tensor([place for place, _ in lazy]), device), values.to(torch.int64))

@@ -33,6 +33,7 @@ class LogitsProcessor(Protocol):
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
         """Return the processed logits [rows, vocab]."""
+        ...
 
 
 class Processors:
@@ -82,7 +83,8 @@ class Processors:
 
 def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
     """Return the drafted tokens on the path of each row: () for the root, then one entry per node."""
-    tokens, paths = plain(tree.tokens), [()]
+    tokens = plain(tree.tokens)
+    paths: list[tuple[int, ...]] = [()]
     for parent, token in zip(plain(tree.parents), tokens):
         paths.append((*paths[parent + 1], token))
     return paths
@@ -96,7 +98,8 @@ class TokenMask:
         return ()
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
-        rows, columns = [], []
+        rows: list[int] = []
+        columns: list[int] = []
         for row, path in enumerate(context.paths):
             banned = self.banned(context, path)
             rows += [row] * len(banned)

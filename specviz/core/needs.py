@@ -28,9 +28,9 @@ NEEDS = {  # by the part of a need before its colon
     "server": Need("the owner's server, and your prompt goes there"),
     "rewind": Need("", "needs a target whose cache can be rewound; that of {name} cannot"),
     "early": Need("an early exit", _LAYERS.replace("{what}", "stop after some of its layers")),
-    "lean": Need("", _LAYERS.replace("{what}", "draft from a part of its own keys and values")),
+    "partial_cache": Need("", _LAYERS.replace("{what}", "draft from a part of its own keys and values")),
     "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
-    "fuzzy": Need("layers side by side"),
+    "layer_parallel": Need("layers side by side"),
     "tap": Need("the model's hidden states"),
 }
 

@@ -4,11 +4,11 @@ No code branches on the class of a part: a target lists its ``capabilities``, a 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .budget import Budget, Step, StopBelowProbability, never_stop  # noqa: F401 - imported from here, too
+from .budget import Budget
 from .draft_labels import CHOSEN
 from .errors import CodedError
 
@@ -31,7 +31,7 @@ class Scores:
     """
 
     logits: Tensor
-    hidden_states: dict[str, Tensor] = field(default_factory=dict)
+    hidden_states: dict[str, Tensor] = field(default_factory=lambda: {})
     at: int = 0
     num_computed: int = 0
     best: tuple[int, ...] | None = None
@@ -106,18 +106,21 @@ class Early(Protocol):
 
     def step(self, tree: DraftTree, start: int) -> Tensor:
         """Return hidden states [rows, d] at the exit, for the root and all nodes (start 0) or for the nodes from start on."""
+        ...
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return keys and values [kv_heads, rows, head_dim] of a layer below the exit: text, root and the last step's nodes."""
+        ...
 
 
 class Target(Protocol):
     """A causal language model with its KV cache; targets and draft models alike.
 
     The KV cache holds tokens[:-1]; the last token is the un-cached root of the next round. No other part touches keys and values.
-    capabilities: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy", "lean", "batch"
+    capabilities: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
+    "partial_cache", "batch"
     (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the same ``weights``),
-    "write" (``write(after, count, temperature, roll, least)``: drafts a chain of ``count`` tokens in one call).
+    "draft_chain" (``draft_chain(after, count, temperature, roll, least)``: drafts a chain of ``count`` tokens in one call).
     """
 
     capabilities: frozenset[str]
@@ -133,13 +136,16 @@ class Target(Protocol):
     def sync(self, tokens: Sequence[int]) -> Scores:
         """Bring the KV cache to tokens[:-1]: keep the common prefix, drop the rest, prefill what is missing. Returns Scores of the
         tokens computed."""
+        ...
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         """Return logits of the root and every node. Nodes before ``start`` are in scratch already from the call before."""
+        ...
 
     def learning(self) -> Target:
         """Return a trainable copy: ``weights``, the leaves that gradients reach; ``logits(tokens)`` [n, vocab] of a text, with
         gradients; ``renew()`` after the weights have changed."""
+        ...
 
     def commit(self, verdict: Verdict) -> None:
         """Keep root and accepted path in the KV cache; the verdict's token becomes the root. sync(state.tokens) then does nothing."""
@@ -236,9 +242,10 @@ class Verifier:
                                        f"{_and(unknown)}: compatible is {others}", "verifier.incompatible")
 
 
-def compatible_verifiers(labels) -> list[str]:
+def compatible_verifiers(labels: Iterable[str]) -> list[str]:
     """Return the titles of all verifiers that judge draws of these kinds."""
-    found, work = set(), [Verifier]
+    found: set[str] = set()
+    work = [Verifier]
     while work:
         kind = work.pop()
         work += kind.__subclasses__()
@@ -251,7 +258,7 @@ class IncompatibleVerifier(CodedError, ValueError):
     """A verifier was given draws that it cannot judge; the output would be biased."""
 
 
-def _and(words) -> str:
+def _and(words: Iterable[str]) -> str:
     return " and ".join(sorted(words))
 
 
@@ -263,7 +270,7 @@ class Parts:
     policy: Policy
     verifier: Verifier
     loop: Callable[[Parts, Target, State], Iterator[Any]] | None = None
-    helpers: dict[str, Any] = field(default_factory=dict)
+    helpers: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def hidden_states(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidUse
-from .lazy_scalars import LazyScalar, numbers, raise_if, to_device
+from .lazy_scalars import LazyScalar, numbers, raise_if, to_device, to_list
 
 SLACK = 1e-2  # tolerated error of a distribution's sum: float32 sums of a hundred thousand numbers, and half precision
 
@@ -155,7 +155,7 @@ class RandomStreams:
         u = self.stream(stream).random()
         return u < accept, u
 
-    def raw(self, stream: str, shape: tuple[int, ...], device="cpu") -> Tensor:
+    def raw(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
         """Return uniforms on [0, 1) as a tensor, for decisions on the device."""
         source = self.stream(stream)
         flat = [source.random() for _ in range(math.prod(shape))]
@@ -177,7 +177,7 @@ def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
 def argmax_tokens(x: Tensor) -> list[int]:
     """Return the argmax of each row of x [n, vocab], the first of equal ones. numpy's argmax takes a tenth of torch's time on a CPU."""
     on_host = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    return (x.detach().numpy() if on_host else x).argmax(-1).tolist()
+    return to_list((x.detach().numpy() if on_host else x).argmax(-1))
 
 
 def check_distributions(distributions: Tensor) -> Tensor:
@@ -190,23 +190,23 @@ def check_distributions(distributions: Tensor) -> Tensor:
 class SingleStream:
     """Random streams of a nested run: every draw comes from one stream of the parent run."""
 
-    def __init__(self, rng, name: str):
+    def __init__(self, rng: RandomStreams | SingleStream, name: str):
         self._rng, self._name = rng, name
 
-    def pick(self, stream, probs):
+    def pick(self, stream: str, probs: Tensor) -> int:
         return self._rng.pick(self._name, probs)
 
-    def draw(self, stream, probs):
+    def draw(self, stream: str, probs: Tensor) -> LazyScalar:
         return self._rng.draw(self._name, probs)
 
-    def uniforms(self, stream, count):
+    def uniforms(self, stream: str, count: int) -> list[float]:
         return self._rng.uniforms(self._name, count)
 
-    def ahead(self, stream, count):
+    def ahead(self, stream: str, count: int) -> list[float]:
         return self._rng.ahead(self._name, count)
 
-    def flip(self, stream, accept):
+    def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
         return self._rng.flip(self._name, accept)
 
-    def raw(self, stream, shape, device="cpu"):
+    def raw(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
         return self._rng.raw(self._name, shape, device)

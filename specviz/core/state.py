@@ -27,8 +27,9 @@ class Clock:
     A loop pauses it around each ``yield``, so that timings exclude UI rendering and writing of files.
     """
 
-    def __init__(self, source=time.perf_counter):
-        self._source, self._start, self._paused_at = source, source(), None
+    def __init__(self, source: Callable[[], float] = time.perf_counter):
+        self._source, self._start = source, source()
+        self._paused_at: float | None = None
 
     def now(self) -> float:
         return (self._source() if self._paused_at is None else self._paused_at) - self._start
@@ -112,7 +113,7 @@ def _between(table: dict[int, float], key: int) -> float:
     below = max((k for k in table if k < key), default=None)
     above = min((k for k in table if k > key), default=None)
     if below is None or above is None:
-        return table[above if below is None else below]
+        return next(table[k] for k in (below, above) if k is not None)
     share = (key - below) / (above - below)
     return table[below] * (1 - share) + table[above] * share
 
@@ -140,7 +141,7 @@ class State:
     processors: Any = None  # Processors
     draft_ready: Callable[[], bool] = field(default=lambda: True, repr=False)
     round: int = 0
-    notes: list[tuple[str, dict]] = field(default_factory=list)
+    notes: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
 
     def __post_init__(self):
         self.start = len(self.tokens) if self.start < 0 else self.start
@@ -160,7 +161,7 @@ class State:
     def done(self) -> bool:
         return self.left <= 0 or self.ended
 
-    def fork(self, extra=(), limit: int | None = None, stream: str | None = None) -> State:
+    def fork(self, extra: Sequence[int] = (), limit: int | None = None, stream: str | None = None) -> State:
         """Return a hypothetical continuation. ``stream``: the one random stream that all its draws come from."""
         return State(
             self.tokens + list(extra), self.sampling, SingleStream(self.rng, stream) if stream else self.rng,
@@ -179,7 +180,7 @@ class State:
         """
         return self.processors.draft_rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
-    def note(self, kind: str, **data) -> None:
+    def note(self, kind: str, **data: Any) -> None:
         """Attach a note to this round (plain numbers, strings, lists), for a panel to draw. Raises ValueError with a sentence where
         core/note_kinds.py declares no such kind, or other fields."""
         notes.check(kind, data)

@@ -6,7 +6,7 @@ duplicate drawn siblings are never merged; a cut that looked at token identities
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .draft_labels import CHOSEN, IID, WITHOUT_REPLACEMENT
 from .errors import InvalidUse
-from .lazy_scalars import LazyScalar, token_tensor
+from .lazy_scalars import is_lazy, token_tensor
 
 
 class Origin(NamedTuple):  # made for every copied token: three times quicker than a frozen dataclass
@@ -100,7 +100,7 @@ class DraftTree:
 
     def path(self, i: int) -> list[int]:
         """Return the nodes from below the root down to i."""
-        out = []
+        out: list[int] = []
         while i >= 0:
             out.append(i)
             i = self.parents[i]
@@ -114,9 +114,10 @@ class DraftTree:
         k = self.draw[i]
         if k < 0:
             return None
+        assert self.probs is not None  # a draw has a distribution
         row = self.probs[k]
         if self.drawn[k] == WITHOUT_REPLACEMENT:
-            gone = [self.tokens[j] for j in self._children.get(self.parents[i], ()) if j < i and self.draw[j] == k]
+            gone = [self.tokens[j] for j in self.children(self.parents[i]) if j < i and self.draw[j] == k]
             if gone:
                 row = row.clone()
                 row[gone] = 0
@@ -125,15 +126,16 @@ class DraftTree:
 
     def prob(self, i: int) -> float | None:
         """Return the probability node i was drawn with, given its earlier siblings; None = chosen, not drawn."""
-        if self.draw[i] < 0:
-            return None
-        return float(self.draft_probs(i)[self.tokens[i]]) if self.token_probs is None else self.token_probs[i]
+        if self.draw[i] >= 0 and self.token_probs is not None:
+            return self.token_probs[i]
+        probs = self.draft_probs(i)
+        return None if probs is None else float(probs[self.tokens[i]])
 
     def chances_on(self, device: torch.device) -> Tensor | None:
         """Return ``token_probs`` as a tensor on the distributions' device; None on another device, and for draws without replacement."""
         if self.probs is None or self.probs.device != device or WITHOUT_REPLACEMENT in self.drawn:
             return None
-        tokens = [token if type(token) is LazyScalar else max(0, token) for token in self.tokens]
+        tokens = [token if is_lazy(token) else max(0, token) for token in self.tokens]
         return self.probs[token_tensor(device, [max(0, k) for k in self.draw]), token_tensor(device, tokens)]
 
     def add(self, token: int, parent: int, draw: int = -1, probe: bool = False) -> DraftTree:
@@ -147,7 +149,7 @@ class DraftTree:
         rows = row if self.probs is None else torch.cat([self.probs, row])
         return replace(self, probs=rows, drawn=self.drawn + (drawn,)), len(self.drawn)
 
-    def keep(self, nodes, looked: bool) -> DraftTree:
+    def keep(self, nodes: Iterable[int], looked: bool) -> DraftTree:
         """Return the part of the tree on ``nodes`` (closed under parents), renumbered.
 
         looked: the choice depended on the identity of dropped tokens, so the remaining nodes become chosen. Otherwise the cut must
@@ -162,7 +164,7 @@ class DraftTree:
                     raise InvalidUse("a cut that did not look must keep a prefix of each draw", "tree.cut_prefix")
         if any(self.parents[c] not in at for c in nodes):
             raise InvalidUse("a cut must keep the parents of what it keeps", "tree.cut_parents")
-        inputs = []
+        inputs: list[Entry] = []
         for entry in self.inputs:
             if any(c in at for c in entry.nodes):
                 if not all(c in at for c in entry.nodes):
@@ -182,7 +184,7 @@ class DraftTree:
         )
 
     @classmethod
-    def chain(cls, tokens, probs: Tensor | None = None, drawn: str = IID) -> DraftTree:
+    def chain(cls, tokens: Sequence[int], probs: Tensor | None = None, drawn: str = IID) -> DraftTree:
         """Return a single path; with probs [len(tokens), vocab] each token was drawn from its row, without it was chosen."""
         n = len(tokens)
         draw, labels = ((-1,) * n, ()) if probs is None or not n else (tuple(range(n)), (drawn,) * n)
@@ -193,14 +195,14 @@ class DraftTree:
 class TreeBuilder:
     """A tree under construction; ``tree()`` returns it as a DraftTree."""
 
-    tokens: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    draw: list[int] = field(default_factory=list)
-    distributions: list[Tensor] = field(default_factory=list)
-    drawn: list[str] = field(default_factory=list)
-    probes: set[int] = field(default_factory=set)
-    inputs: list[Entry] = field(default_factory=list)
-    origin: list[Origin | None] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list[int])
+    parents: list[int] = field(default_factory=list[int])
+    draw: list[int] = field(default_factory=list[int])
+    distributions: list[Tensor] = field(default_factory=list[Tensor])
+    drawn: list[str] = field(default_factory=list[str])
+    probes: set[int] = field(default_factory=set[int])
+    inputs: list[Entry] = field(default_factory=list[Entry])
+    origin: list[Origin | None] = field(default_factory=list[Origin | None])
 
     def __len__(self) -> int:
         return len(self.tokens)
