@@ -1,4 +1,4 @@
-/* Learn: from the picture to the words. */
+/* Learn: from the story to the words. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -7,8 +7,9 @@
     learn: {
       label: "Chapters",
       items: [
-        { key: "start", title: "Start here", line: "The picture, and three lessons" },
+        { key: "start", title: "Start here", line: "A story to scroll, and three lessons" },
         { key: "methods", title: "Methods", line: "A card for each" },
+        { key: "server", title: "Which one for my server?", line: "Methods and exact flags" },
         { key: "formula", title: "How fast should it be?", line: "The formula, with live numbers" },
         { key: "numbers", title: "Numbers by other names", line: "What papers call them" },
         { key: "quiz", title: "Quiz", line: "Will the target accept?" },

@@ -18,6 +18,7 @@
       trace: () => board.records.slice(),
       on: (name, f) => board.on(name, f),
       where: () => where(board),
+      end: () => board.end(),
       goto: (to) => go(board, to || {}),
       setLayout: (name) => board.setLayout(name),
       play: () => {
@@ -54,6 +55,7 @@
     if (typeof to.tab === "string") board.inspector.show(to.tab);
     if (typeof to.tab === "string" || Number.isInteger(to.round)) board.shut.insp.set(true);
     if (!lane || !lane.committed) return;
+    if (Number.isFinite(to.t) && board.race()) return board.seekTime(to.t);
     if (Number.isInteger(to.round))
       board.goto(to.round, Number.isInteger(to.phase) ? Math.min(4, Math.max(1, to.phase)) : 4);
     if (to.node === "tail" || Number.isInteger(to.node))

@@ -7,7 +7,9 @@
      on("change", f)    f(where) after the cursor, the selection, the layout or the trace changed; returns a function that ends it
      where()            {layout, lane, round, phase, node, tab, t}: what the inspector shows; node is a node id, "tail" or null,
                         phase 1 drafted, 2 verifying, 3 judged, 4 committed; t seconds of engine time
-     goto({...})        any of layout, lane, round, phase, node, tab; stops playback; show: the answer comes into sight
+     goto({...})        any of layout, lane, round, phase, node, tab; t: in a race, seconds of engine time; stops playback;
+                        show: the answer comes into sight
+     end()              seconds of engine time until the last lane ends
      setLayout(name)    "watch" (one lane large, the others behind a lane switch), "race" (all lanes on one clock),
                         null (by the trace)
      play(), pause()
@@ -17,7 +19,8 @@
      say(text)          a sentence over what is on the board
      asked()            the prompt of what is on the board, or null
      destroy()
-   Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never).
+   Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never),
+   keys (false: no keys of the page, only those pressed inside the board).
    Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the
    --sv-* variables. */
 (() => {
@@ -141,9 +144,9 @@
       this.onKey = (e) => SV.keys.handle(this, e);
       this.root.addEventListener("keydown", this.onKey);
       this.onDocKey = (e) => {
-        if (e.target === document.body) SV.keys.handle(this, e);
+        if (e.target === document.body && this.root.clientWidth) SV.keys.handle(this, e);
       };
-      document.addEventListener("keydown", this.onDocKey);
+      if (this.options.keys !== false) document.addEventListener("keydown", this.onDocKey);
       this.sized = new ResizeObserver(() => {
         this.measure();
         this.later();

@@ -1,4 +1,4 @@
-/* The few pictures that lenses are made of: bars, a line with its limit, a heat map, a strip of tokens. SVG, greys and ink. */
+/* The few pictures that lenses are made of: bars, a line with its limit, a grid, a strip of tokens. SVG, greys and ink. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
