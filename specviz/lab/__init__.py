@@ -13,9 +13,10 @@ from .tasks import sample_prompts
 
 # question -> module; those of LIGHT need no model
 ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distribution": "distribution_test", "break_it": "broken_methods",
-          "sweep": "sweep", "heat_map": "heat_map", "load": "load"}
+          "sweep": "sweep", "heat_map": "heat_map", "load": "load", "prompt_set": "prompt_set"}
 LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
-         "tasks": "tasks", "scaling": "scaling"}
+         "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend"}
+FIELDS = {"recommend": ("engine", "model", "task", "load", "temperature")}  # of a light question's payload; the others have a name
 
 
 class LabError(CodedError, ValueError):
@@ -25,7 +26,7 @@ class LabError(CodedError, ValueError):
 def answer(name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool) -> Iterator[Any]:
     """Answer one question. Raises SessionError or LabError with a one-sentence message."""
     if name in LIGHT:
-        yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**_only(payload, ("name",)))
+        yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**_only(payload, FIELDS.get(name, ("name",))))
         return
     yield from getattr(import_module(f".{ENGINE[name]}", __name__), name)(loaded, payload, stop)
 

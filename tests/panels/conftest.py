@@ -9,6 +9,7 @@ import pytest
 
 from specviz import ASSETS
 from specviz.evidence.scaling import FIGURES, report
+from specviz.lab import recommend
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
 from specviz.ui.cards import card_data, cards
@@ -58,7 +59,8 @@ ANSWERS = {
              "environment": {"requests": 9, "max_new_tokens": 32, "interrupted": False}},
     "scaling": {"figures": FIGURES, "targets": [report("t", DRAFTS), report("bare", [])]},
     "tasks": [{"task": "story", "prompts": 6}],
-    "library": [{"name": "story", "title": "A story", "about": "Three lanes.", "bytes": 188_000}],
+    "questions": recommend.questions(), "recommend": recommend.recommend(),
+    "library": [{"name": "story", "title": "A story", "about": "Three lanes.", "temperature": 0.0, "bytes": 188_000}],
     "library_trace": "".join(json.dumps(r) + "\n" for r in sample.race()),
 }
 PAGE = """<!doctype html><html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><style>{css}</style></head>

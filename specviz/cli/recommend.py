@@ -1,0 +1,41 @@
+"""``specviz recommend``: three methods and an engine's flags for a server."""
+from __future__ import annotations
+
+import argparse
+import json
+
+QUESTIONS = ("engine", "model", "task", "load", "temperature")  # of assets/recommend.yaml; read there only when the command runs
+
+
+def add(command) -> None:
+    """Add the command to the parser."""
+    sub = command("recommend", recommend, "Three methods for a server, with its engine's flags, from published and measured figures.")
+    abouts = ("vllm, sglang, tensorrt_llm, llama_cpp or transformers", "what there is for the model: head, mtp, family or none",
+              "chat, code, copy or reason", "requests at once: one, few or many", "greedy or sampled")
+    for question, about in zip(QUESTIONS, abouts):
+        sub.add_argument(f"--{question}", metavar="ANSWER", help=about + "; the first where left out")
+
+
+def recommend(args: argparse.Namespace) -> int:
+    from ..lab import recommend as lab
+
+    given = {question: getattr(args, question) for question in QUESTIONS if getattr(args, question) is not None}
+    found = lab.recommend(**given)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return 0
+    words = lab.questions()
+    print("; ".join(words[question]["answers"][answer] for question, answer in found["asked"].items()))
+    for number, one in enumerate(found["answers"], 1):
+        print(f"\n{number}. {one['title']}{_figure(one)}\n   {one['note']}")
+        print("".join(f"     {line}\n" for line in one["flags"].splitlines()), end="")
+    print(f"\nFlags as in {found['documents']}")
+    return 0
+
+
+def _figure(one: dict) -> str:
+    if one["figure"] is None:
+        return ": no figure"
+    other = f"; another {', '.join(one['differs'])}" if one["differs"] else ""
+    source = f"; {one['figure']['source']}" if one["figure"]["source"] else ""
+    return f": {one['figure']['speedup']:.2f} times plain decoding ({one['figure']['setting']}{source}{other})"

@@ -1,0 +1,91 @@
+"""Which method for a server: four questions answered from published and measured speed-ups (assets/recommend.yaml, assets/bench.json).
+
+A method's figure is the one whose setting is nearest to the one asked for; what differs is part of the answer. Methods with a figure
+for this load and temperature come first, by their speed-up; plain decoding is among them with 1. Nothing is interpolated.
+"""
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import yaml
+
+from .. import ASSETS
+from . import LabError
+
+FILE, BENCH = ASSETS / "recommend.yaml", ASSETS / "bench.json"
+SHOWN = 3
+LOADS = {"one": (1, 1), "few": (2, 8), "many": (16, 10**6)}  # requests at once
+TASK, HARDWARE, LOAD, TEMPERATURE = 1, 2, 8, 4  # what a setting that differs weighs when figures are compared
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+
+
+def questions(name: Any = None) -> dict[str, Any]:
+    """Return {question: {title, answers: {key: words}}} in the order in which they are asked."""
+    return _table()["questions"]
+
+
+def recommend(**asked: Any) -> dict[str, Any]:
+    """Answer for one choice of ``questions`` (the first answer where none is given): {asked, documents, answers, others}. An answer:
+    {method, title, card, paper, note, flags, figure: {speedup, setting, source} or None, differs: [...]}, best first. Raises LabError."""
+    table, chosen = _table(), {}
+    for question, about in table["questions"].items():
+        answer = asked.get(question, next(iter(about["answers"])))
+        if not isinstance(answer, str) or answer not in about["answers"]:
+            raise LabError(f"{question} is one of {', '.join(about['answers'])}.", "recommend.answer")
+        chosen[question] = answer
+    possible = [key for key, method in table["methods"].items()
+                if chosen["engine"] in method["flags"] and chosen["model"] in method.get("needs", [chosen["model"]])]
+    answers = sorted((_answer(key, chosen) for key in possible), key=_order)
+    return {"asked": chosen, "documents": table["engines"][chosen["engine"]]["documents"], "answers": answers[:SHOWN],
+            "others": [{"method": one["method"], "title": one["title"]} for one in answers[SHOWN:]]}
+
+
+def _answer(key: str, chosen: dict[str, str]) -> dict[str, Any]:
+    method = _table()["methods"][key]
+    figures = [figure for figure in (*_table()["figures"], *_measured()) if figure["method"] == key]
+    figure = min(figures, key=lambda one: sum(weight for _, weight in _differences(one, chosen)), default=None)
+    differs = [name for name, _ in _differences(figure, chosen)] if figure else []
+    return {"method": key, "title": method["title"], "card": method["card"], "paper": method.get("paper", ""), "note": method["note"],
+            "flags": method["flags"][chosen["engine"]],
+            "figure": figure and {name: figure[name] for name in ("speedup", "setting", "source")}, "differs": differs}
+
+
+def _differences(figure: dict[str, Any], chosen: dict[str, str]) -> list[tuple[str, int]]:
+    """Return in what the setting of a figure is another than the one asked for, and how much that weighs."""
+    if figure["task"] == "every":  # plain decoding
+        return []
+    low, high = LOADS[chosen["load"]]
+    hardware = _table()["engines"][chosen["engine"]]["hardware"]
+    found = [("task", TASK, figure["task"] != chosen["task"]),
+             ("hardware", HARDWARE, hardware != "any" and figure["hardware"] != hardware),
+             ("load", LOAD, not low <= figure.get("batch", 0) <= high),
+             ("temperature", TEMPERATURE, figure.get("temperature") != chosen["temperature"])]
+    return [(name, weight) for name, weight, differs in found if differs]
+
+
+def _order(answer: dict[str, Any]) -> tuple[bool, float]:
+    """Sort key: figures for this load first, then by speed-up; what has no figure comes last."""
+    figure = answer["figure"]
+    return "load" in answer["differs"] or figure is None, -(figure["speedup"] if figure else 0.0)
+
+
+@cache
+def _measured() -> tuple[dict[str, Any], ...]:
+    """Return the figures of assets/bench.json: one request at a time, all tasks together."""
+    plain = {"method": "plain", "speedup": 1.0, "task": "every", "setting": "by definition", "source": ""}
+    try:
+        found = json.loads(BENCH.read_text(encoding="utf-8"))
+        where, speedups = str(found["where"]).split(", torch")[0], found["speedups"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return (plain,)
+    rows = [{"method": key, "speedup": round(speedups[method["card"]][column], 2), "task": "any", "temperature": temperature, "batch": 1,
+             "hardware": "cpu", "setting": f"measured: {found['target']}, {where}", "source": "docs/bench.md"}
+            for key, method in _table()["methods"].items() if key != "plain" and method.get("card_counts", True)
+            for column, temperature in (("0", "greedy"), ("1", "sampled")) if column in speedups.get(method["card"], {})]
+    return (plain, *rows)

@@ -1,0 +1,56 @@
+"""Which method for a server: every choice has an answer, nothing is told that the engine cannot do, and every figure has a source."""
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import pytest
+import yaml
+
+from specviz.cli.commands import main
+from specviz.lab import LabError, answer
+from specviz.lab.recommend import FILE, SHOWN, questions, recommend
+from specviz.methods import catalogue
+
+TABLE = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+
+
+def test_every_choice_has_an_answer_in_order_with_flags_of_its_engine():
+    words = questions()
+    for choice in product(*(q["answers"] for q in words.values())):
+        asked = dict(zip(words, choice))
+        found = recommend(**asked)
+        assert found["asked"] == asked and 2 <= len(found["answers"]) + len(found["others"])
+        methods = [one["method"] for one in found["answers"]]
+        assert len(methods) <= SHOWN and len(set(methods)) == len(methods)
+        for one in found["answers"]:
+            entry = TABLE["methods"][one["method"]]
+            assert one["flags"] == entry["flags"][asked["engine"]] and asked["model"] in entry.get("needs", [asked["model"]])
+        fitting = [one["figure"]["speedup"] for one in found["answers"] if one["figure"] and "load" not in one["differs"]]
+        assert fitting == sorted(fitting, reverse=True)
+
+
+def test_many_requests_turn_the_order_around():
+    one, many = (recommend(engine="vllm", model="family", load=load)["answers"] for load in ("one", "many"))
+    assert one[0]["method"] == "draft_model" and many[0]["method"] == "plain"
+    assert recommend(engine="sglang", model="head", load="many")["answers"][0]["method"] == "eagle3"
+
+
+def test_figures_have_sources_and_cards_exist():
+    for figure in TABLE["figures"]:
+        assert figure["method"] in TABLE["methods"] and figure["source"] and figure["speedup"] > 0 and figure["setting"]
+    for method in TABLE["methods"].values():
+        assert method["card"] in catalogue() and set(method["flags"]) <= set(TABLE["engines"])
+
+
+@pytest.mark.parametrize("asked", [{"engine": "nope"}, {"load": 3}, {"task": ["chat"]}])
+def test_an_answer_that_is_none_is_refused(asked):
+    with pytest.raises(LabError):
+        next(answer("recommend", asked))
+
+
+def test_the_command_and_the_page_answer_alike(capsys):
+    asked = {"engine": "llama_cpp", "model": "none", "task": "copy", "load": "one", "temperature": "greedy"}
+    assert main(["recommend", "--json", *(x for key, value in asked.items() for x in (f"--{key}", value))]) == 0
+    assert json.loads(capsys.readouterr().out) == next(answer("recommend", asked))
+    assert main(["recommend", "--model", "mtp"]) == 0 and "num_speculative_tokens" in capsys.readouterr().out
