@@ -1,4 +1,4 @@
-/* The Lab: ten experiments, one at a time. Four need nothing but the trace on the board; five ask the engine; one reads what the
+/* The Lab: its experiments, one at a time. Some need nothing but the trace on the board; most ask the engine; one reads what the
    drafts here carry of their training. */
 (() => {
   "use strict";
@@ -12,6 +12,8 @@
     { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },
     { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
     { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
+    { key: "grid", title: "Length and temperature", line: "Speed cell by cell; runs the engine" },
+    { key: "prompts", title: "Your prompts", line: "A set raced as one; runs the engine" },
     { key: "load", title: "Under load", line: "Many users at once; runs the engine" },
     { key: "scaling", title: "What training buys", line: "Acceptance over tokens and sizes" },
   ];

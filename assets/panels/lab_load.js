@@ -34,12 +34,27 @@
         loads.input.value = LOADS[v];
       },
     );
-    const offered = cards.filter((c) => c.key === FIXED || c.family === FAMILY).map((c) => c.key);
-    offered.sort((a, b) => TICKED.includes(b) - TICKED.includes(a));
-    const ticks = offered.map((key) => {
-      const input = el("input", { type: "checkbox", checked: TICKED.includes(key) });
-      return { key, input, root: el("label", null, input, el("span", null, names.get(key))) };
-    });
+    /* The lanes that are chosen for the page come first, ticked; then what is made for many requests. */
+    const field = el("fieldset", { class: "pn-ticks" });
+    let ticks = [],
+      touched = false;
+    function offer() {
+      const lanes = (env.ctx.chosen?.() ?? []).filter((key) => names.has(key) && key !== PLAIN),
+        ticked = lanes.length ? lanes : TICKED,
+        made = cards.filter((c) => c.key === FIXED || c.family === FAMILY).map((c) => c.key),
+        offered = [...new Set([...lanes, ...made])].sort((a, b) => ticked.includes(b) - ticked.includes(a));
+      if (touched || offered.join() + ticked.join() === field.dataset.of) return;
+      field.dataset.of = offered.join() + ticked.join();
+      ticks = offered.map((key) => {
+        const input = el("input", { type: "checkbox", checked: ticked.includes(key), on: { change: () => (touched = true) } });
+        return { key, input, root: el("label", { "data-key": key }, input, el("span", null, names.get(key))) };
+      });
+      field.replaceChildren(
+        el("legend", null, lanes.length ? "Your lanes, beside plain decoding" : "Beside plain decoding"),
+        ...ticks.map((t) => t.root),
+      );
+    }
+    offer();
     const task = K.select({ label: "Tasks", options: [["", "all of the suite, in turn"]] });
     const requests = K.slider({ label: "Requests of each load", min: 8, max: 64, step: 8, value: 24, on() {} });
     const length = K.slider({
@@ -153,12 +168,7 @@
           { class: "pn-box pn-controls" },
           how,
           loads.root,
-          el(
-            "fieldset",
-            { class: "pn-ticks" },
-            el("legend", null, "Beside plain decoding"),
-            ticks.map((t) => t.root),
-          ),
+          field,
           task.root,
           requests.root,
           length.root,
@@ -181,7 +191,10 @@
     pick(store.read()[0]);
     return {
       root,
-      update: tasks,
+      update() {
+        offer();
+        tasks();
+      },
       destroy() {
         control?.abort();
         for (const c of charts) c.stop();

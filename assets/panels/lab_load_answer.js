@@ -111,10 +111,19 @@
     K.finite(r.drafted) && K.finite(r.accepted) && !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted);
   const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
 
+  /* Of each load the method with the largest goodput first: [row, place]. */
+  const ranked = (list) =>
+    [...new Set(list.map((r) => r.load))].flatMap((load) =>
+      list
+        .filter((r) => r.load === load)
+        .sort((a, b) => b.goodput - a.goodput)
+        .map((r, i) => [r, i + 1]),
+    );
   const table = (list, title) =>
     K.table(
       [
         { name: "load" },
+        { name: "rank", num: true },
         { name: "method" },
         { name: "goodput", num: true },
         { name: "over plain", num: true },
@@ -125,8 +134,9 @@
         { name: "drafted", num: true },
         { name: "accepted", num: true },
       ],
-      list.map((r) => [
+      ranked(list).map(([r, place]) => [
         K.say(r.load, 30),
+        String(place),
         title(r.method).replace(/ \(.*/, ""),
         mark(r, rate(r.goodput)),
         K.finite(r.against_plain) ? mark(r, times(r.against_plain)) : "\u2013",

@@ -1,0 +1,179 @@
+/* Lab: a set of one's own prompts, pasted or from a file, raced as one: every method on every prompt beside plain decoding, the
+   median over the prompts with its interval, and each run. */
+(() => {
+  "use strict";
+  const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
+  const { el, rate, times, count } = SpecViz.dom;
+  const K = P.kit;
+  const PLAIN = "autoregressive",
+    USUAL = ["speculative", "prompt_lookup"],
+    MOST = 24,
+    METHODS = 3,
+    LETTERS = 4000,
+    FILE = 200_000;
+  const TEXTS = {
+    "prompts.lead":
+      "Paste your prompts, one a line, or open a file. Each method runs once on each prompt, in shuffled order with plain decoding.",
+    "prompts.help": "One prompt a line. A file: text with a prompt a line, or JSON Lines with a field \u201cprompt\u201d.",
+    "prompts.none": "Give at least one prompt.",
+    "prompts.file": "This file holds no prompts: text, or JSON Lines with a field \u201cprompt\u201d.",
+    "prompts.stopped": "Stopped: what was measured is kept.",
+  };
+
+  /* Prompts of a text: JSON Lines where the first line is an object, else a prompt a line. */
+  function read(text) {
+    const lines = text.split(/\r?\n/).filter((line) => line.trim());
+    if (!lines[0]?.trim().startsWith("{")) return lines;
+    return lines.flatMap((line) => {
+      try {
+        const { prompt } = JSON.parse(line);
+        return typeof prompt === "string" && prompt.trim() ? [prompt] : [];
+      } catch {
+        return [];
+      }
+    });
+  }
+  const chosen = (env) => env.ctx.chosen?.().filter((key) => key !== PLAIN) ?? [];
+
+  function view(env) {
+    const cards = (env.ctx.catalogue || []).filter((c) => c.key !== PLAIN),
+      names = new Map((env.ctx.catalogue || []).map((c) => [c.key, K.say(c.title, 60)])),
+      tell = K.status(),
+      out = el("div"),
+      text = K.field({ label: "Prompts", lines: 8, most: 60_000 }),
+      length = K.slider({ label: "Tokens an answer", min: 16, max: 128, step: 16, value: 48, on() {} });
+    let list = [],
+      control = null,
+      touched = false;
+    const picks = [0, 1, 2].map((i) =>
+      K.select({
+        label: i ? `Method ${i + 1}` : "Method",
+        options: [["", "none"], ...cards.map((c) => [c.key, c.title])],
+        on: () => (touched = true),
+      }),
+    );
+    const file = el("input", {
+      type: "file",
+      accept: ".txt,.jsonl,.json,text/plain",
+      "aria-label": "Open a file of prompts",
+      on: { change: open },
+    });
+    const press = K.button("Race them", run, "primary"),
+      stop = K.button("Stop", () => control?.abort());
+    stop.disabled = true;
+
+    async function open() {
+      const found = file.files[0] && file.files[0].size <= FILE ? read(await file.files[0].text()) : [];
+      if (!found.length) return tell.set(TEXTS["prompts.file"], "error");
+      list = found.slice(0, MOST).map((p) => p.slice(0, LETTERS));
+      text.input.value = list.map((p) => p.replace(/\s*\n\s*/g, " ")).join("\n");
+      tell.set(`${count(list.length, "prompt")} of ${found.length} taken.`);
+    }
+    async function run() {
+      const typed = read(text.value);
+      /* a file's prompts keep their line breaks as long as nobody edits them */
+      const prompts = (list.length && text.value === list.map((p) => p.replace(/\s*\n\s*/g, " ")).join("\n") ? list : typed)
+        .slice(0, MOST)
+        .map((p) => p.slice(0, LETTERS));
+      if (!prompts.length) return tell.set(TEXTS["prompts.none"], "error");
+      control = new AbortController();
+      stop.disabled = false;
+      const methods = [...new Set(picks.map((p) => p.value).filter(Boolean))].slice(0, METHODS);
+      let last = null;
+      const part = (p) => {
+        if (!p || !Array.isArray(p.rows)) return;
+        last = p;
+        tell.set(`${K.say(p.done, 6)} of ${K.say(p.of, 6)} prompts`, "busy");
+        show(p, prompts);
+      };
+      const got = await K.request(
+        env.ctx,
+        "prompt_set",
+        { prompts, methods: methods.length ? methods : [PLAIN], max_new_tokens: length.value },
+        { press, tell, part, signal: control.signal, busy: "Warming up\u2026" },
+      );
+      stop.disabled = true;
+      if (got) show(got, prompts);
+      else if (last && control.signal.aborted) tell.set(TEXTS["prompts.stopped"]);
+    }
+
+    const triple = (x, form) => (Array.isArray(x) ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : "\u2013");
+    const believed = (r) =>
+      !Array.isArray(r.walltime_speedup) || SpecViz.timing.plausible(r.walltime_speedup[0], (r.block_efficiency || [])[0]);
+    const mark = (r, x) => (believed(r) ? x : el("span", { class: "doubtful" }, x));
+    function show(got, prompts) {
+      const rows = got.rows.slice(0, 8).sort((a, b) => (b.tokens_per_second?.[0] ?? 0) - (a.tokens_per_second?.[0] ?? 0)),
+        runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
+        sure = Math.round(100 * (rows[0]?.confidence ?? 0));
+      out.replaceChildren(
+        K.table(
+          [
+            { name: "method" },
+            { name: "tokens/s", num: true },
+            { name: "times plain decoding", num: true },
+            { name: "tokens a pass", num: true },
+          ],
+          rows.map((r) => [
+            K.say(r.title, 60),
+            mark(r, triple(r.tokens_per_second, rate)),
+            mark(r, triple(r.walltime_speedup, times)),
+            triple(r.block_efficiency, (x) => x.toFixed(2)),
+          ]),
+          `Median over ${count(K.finite(got.done) ? got.done : 0, "prompt")}, in brackets its interval (${sure} %). ` +
+            `${K.say(got.machine, 160)}.`,
+        ),
+        K.table(
+          [
+            { name: "prompt" },
+            { name: "method" },
+            { name: "tokens", num: true },
+            { name: "tokens/s", num: true },
+            { name: "times plain decoding", num: true },
+            { name: "tokens a pass", num: true },
+          ],
+          runs.map((r) => [
+            `${r.prompt + 1}. ${K.say(prompts[r.prompt], 40)}`,
+            names.get(r.method) || K.say(r.method, 40),
+            K.say(r.tokens, 8),
+            K.finite(r.tokens_per_second) ? rate(r.tokens_per_second) : "\u2013",
+            K.finite(r.walltime_speedup) ? times(r.walltime_speedup) : "\u2013",
+            K.finite(r.block_efficiency) ? r.block_efficiency.toFixed(2) : "\u2013",
+          ]),
+          "Every run",
+        ),
+      );
+    }
+    out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing raced yet"), "Paste a few prompts and press \u201cRace them\u201d."));
+    return {
+      root: el(
+        "div",
+        { class: "pn-view" },
+        K.head("Your prompts", K.lead(TEXTS["prompts.lead"])),
+        el(
+          "div",
+          { class: "pn-two" },
+          el(
+            "div",
+            { class: "pn-box pn-controls" },
+            text.root,
+            el("label", { class: "pn-help" }, TEXTS["prompts.help"], file),
+            picks.map((p) => p.root),
+            length.root,
+            el("div", { class: "pn-row" }, press, stop),
+            tell.root,
+          ),
+          el("div", { class: "pn-box" }, out),
+        ),
+      ),
+      update() {
+        if (touched) return;
+        const now = chosen(env);
+        (now.length ? now : USUAL).slice(0, METHODS).forEach((key, i) => (picks[i].input.value = names.has(key) ? key : ""));
+      },
+      destroy: () => control?.abort(),
+    };
+  }
+
+  (P.views = P.views || {}).prompts = view;
+  P.prompts = { read };
+})();

@@ -1,0 +1,100 @@
+"""Race several methods over a set of one's own prompts: the median over prompts with an interval, and every run.
+
+For each prompt plain decoding and the methods run once, in shuffled order, so that noise of the machine affects all of them. A speed-up
+is of the same prompt. The interval of a median holds for any distribution: it takes order statistics by the binomial distribution.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from math import comb
+from statistics import median
+from typing import Any
+
+from ..core import Method
+from ..methods import catalogue
+from ..run.request import SessionError, read_whole
+from ..run.result import collect
+from ..run.session import Session, find_method
+from ..trace.metrics import Totals
+from .pass_costs import machine
+from .payload import prompt_of, sampling_of
+
+MOST_PROMPTS, MOST_METHODS, LONGEST, WARM = 24, 4, 128, 8  # limits per request
+CONFIDENCE = 0.95
+
+
+def prompt_set(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+    """payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, growing prompt
+    by prompt; a stop ends with what was measured. rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency: [median,
+    low, high] or null, prompts, confidence}; runs: {prompt, method, tokens, seconds, block_efficiency, walltime_speedup}."""
+    prompts, methods = _prompts(payload), _methods(payload)
+    probs = sampling_of(payload, 0.0)
+    length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
+    sessions = [(method, Session(loaded, method, None, probs)) for method in methods]
+    for method, session in sessions:
+        yield f"Warming up: {method.title}."
+        collect(session.run(prompts[0], WARM))
+    rng, runs = random.Random(0), []
+    for number, prompt in enumerate(prompts):
+        found: dict[str, Totals] = {}
+        for method, session in rng.sample(sessions, len(sessions)):
+            if stop():
+                return
+            found[method.key] = collect(session.run(prompt, length)).totals
+        runs += [_run(number, method, found) for method in methods]
+        yield {"rows": [_row(method, runs) for method in methods], "runs": runs, "done": number + 1, "of": len(prompts),
+               "machine": machine(loaded)}
+
+
+def median_interval(values: list[float]) -> tuple[float, float, float]:
+    """Return (low, high, confidence) of the median: the narrowest order statistics with at least CONFIDENCE, else the extremes."""
+    ordered, count = sorted(values), len(values)
+    best = 0
+    for k in range(1, (count + 1) // 2):
+        if _covered(count, k) >= CONFIDENCE:
+            best = k
+    return ordered[best], ordered[count - 1 - best], _covered(count, best)
+
+
+def _covered(count: int, k: int) -> float:
+    """Return the probability that the median lies between the (k+1)-th smallest and the (k+1)-th largest of so many values."""
+    return 1 - 2 * sum(comb(count, i) for i in range(k + 1)) / 2**count
+
+
+def _run(number: int, method: Method, found: dict[str, Totals]) -> dict[str, Any]:
+    ours, plain = found[method.key], found[_plain().key]
+    speeds = [one.tokens / one.seconds if one.seconds else None for one in (ours, plain)]
+    return {"prompt": number, "method": method.key, "tokens": ours.tokens, "seconds": ours.seconds, "tokens_per_second": speeds[0],
+            "block_efficiency": ours.metrics()["block_efficiency"], "walltime_speedup": speeds[0] / speeds[1] if all(speeds) else None}
+
+
+def _row(method: Method, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    mine = [run for run in runs if run["method"] == method.key]
+    row: dict[str, Any] = {"method": method.key, "title": method.title, "prompts": len(mine), "confidence": None}
+    for figure in ("tokens_per_second", "walltime_speedup", "block_efficiency"):
+        values = [run[figure] for run in mine if run[figure] is not None]
+        row[figure] = None
+        if values:
+            low, high, row["confidence"] = median_interval(values)
+            row[figure] = [median(values), low, high]
+    return row
+
+
+def _plain() -> Method:
+    return next(iter(catalogue().values()))
+
+
+def _prompts(payload: dict[str, Any]) -> list[str]:
+    given = payload.get("prompts")
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_PROMPTS:
+        raise SessionError(f"Give 1 to {MOST_PROMPTS} prompts.", "lab.prompts")
+    return [prompt_of({"prompt": one}) for one in given]
+
+
+def _methods(payload: dict[str, Any]) -> list[Method]:
+    given = payload.get("methods")
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_METHODS or not all(isinstance(key, str) for key in given):
+        raise SessionError(f"Name 1 to {MOST_METHODS} methods.", "lab.methods")
+    methods = [find_method(key) for key in dict.fromkeys(given)]
+    return [_plain(), *(method for method in methods if method.key != _plain().key)]

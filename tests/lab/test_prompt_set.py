@@ -1,0 +1,53 @@
+"""A race over one's own prompts: medians with intervals, runs paired with plain decoding's, progress and stop."""
+from __future__ import annotations
+
+import random
+from statistics import median
+
+import pytest
+
+from specviz import lab
+from specviz.lab.prompt_set import CONFIDENCE, median_interval
+from specviz.run.request import SessionError
+
+from ..run.fakes import FakeLoaded
+
+ASKED = {"prompts": ["the cat", "a dog", "one two"], "methods": ["speculative", "prompt_lookup"], "max_new_tokens": 6}
+
+
+def ask(payload, stop=bool):
+    return [one for one in lab.answer("prompt_set", payload, FakeLoaded(), stop) if isinstance(one, dict)]
+
+
+def test_every_prompt_runs_on_every_method_beside_plain_decoding():
+    parts = ask(ASKED)
+    assert [one["done"] for one in parts] == [1, 2, 3] and parts[-1]["of"] == 3
+    last = parts[-1]
+    assert [row["method"] for row in last["rows"]] == ["autoregressive", "speculative", "prompt_lookup"]
+    assert len(last["runs"]) == 9 and {run["prompt"] for run in last["runs"]} == {0, 1, 2}
+    for row in last["rows"]:
+        mine = [run["block_efficiency"] for run in last["runs"] if run["method"] == row["method"]]
+        assert row["block_efficiency"] == [median(mine), min(mine), max(mine)] and row["prompts"] == 3
+    assert last["rows"][0]["walltime_speedup"][0] == 1.0 == last["rows"][0]["block_efficiency"][0]
+
+
+def test_a_stop_keeps_the_prompts_that_are_done():
+    left = iter([False] * 4 + [True])
+    assert ask(ASKED, lambda: next(left))[-1]["done"] == 1
+
+
+def test_the_interval_covers_the_median_as_often_as_it_says():
+    rng, hits, rounds = random.Random(1), 0, 2000
+    for _ in range(rounds):
+        low, high, confidence = median_interval([rng.expovariate(1.0) for _ in range(15)])
+        assert confidence >= CONFIDENCE
+        hits += low <= 0.6931 <= high
+    assert abs(hits / rounds - confidence) < 0.02
+    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0, 0.75)
+
+
+@pytest.mark.parametrize("wrong", [{"prompts": []}, {"prompts": ["x"] * 25}, {"prompts": [3]}, {"prompts": "x"}, {"methods": []},
+                                   {"methods": ["nope"]}, {"methods": ["speculative"] * 5}, {"methods": [1]}, {"max_new_tokens": 0}])
+def test_what_cannot_be_asked_is_refused(wrong):
+    with pytest.raises(SessionError):
+        ask(ASKED | wrong)

@@ -1,0 +1,100 @@
+"""Panels that ask the engine about a set: one's own prompts, draft length and temperature, many users; and which method for a server."""
+from __future__ import annotations
+
+from specviz.lab.recommend import recommend
+
+from .conftest import ANSWERS
+
+RUNS = [{"prompt": i, "method": m, "tokens": 40, "seconds": 1.0, "tokens_per_second": 40.0 * k, "block_efficiency": 1 + k, "walltime_speedup": k}
+        for i in (0, 1) for m, k in (("autoregressive", 1.0), ("speculative", 1.5))]
+ROWS = [{"method": m, "title": m, "prompts": 2, "confidence": 0.5, "tokens_per_second": [40.0 * k, 39.0, 41.0 * k],
+         "walltime_speedup": [k, k, k], "block_efficiency": [1 + k, 1.0, 3.0]} for m, k in (("autoregressive", 1.0), ("speculative", 1.5))]
+CELLS = [{"draft_length": n, "temperature": t, "tokens_per_second": 50.0, "walltime_speedup": s, "predicted_speedup": s + 0.1,
+          "block_efficiency": 2.0, "acceptance_rate": 0.5} for (n, t), s in zip(((1, 0), (4, 0), (1, 1), (4, 1)), (1.2, 1.5, 1.1, 0.8))]
+SETS = {"prompt_set": {"rows": ROWS, "runs": RUNS, "done": 2, "of": 2, "machine": "a machine"},
+        "grid": {"method": "speculative", "knob": "gamma", "lengths": [1, 4], "temperatures": [0, 1], "cells": CELLS, "done": 16, "of": 16, "csv": "a,b\n"}}
+
+
+def ask_for(visit, use, kind="lab"):
+    visit(use, kind, answers=ANSWERS | {"prompt_set": SETS["prompt_set"], "heat_map": SETS["grid"]})
+
+
+def test_own_prompts_are_raced_as_one_with_median_and_interval(visit):
+    def use(page):
+        page.evaluate("() => { ctx.chosen = () => ['autoregressive', 'prompt_lookup', 'draft_tree']; panel.show('prompts'); }")
+        page.locator(".pn-body textarea").fill("one\n\ntwo\n")
+        page.click("text=Race them")
+        page.wait_for_selector(".pn-body table >> nth=1")
+        name, asked = page.evaluate("asked.at(-1)")
+        assert name == "prompt_set" and asked["prompts"] == ["one", "two"] and asked["methods"] == ["prompt_lookup", "draft_tree"]
+        first = page.locator(".pn-body table >> nth=0").locator("tbody tr").first.inner_text()
+        assert first.startswith("speculative") and "60.0 (39.0 to 61.5)" in first and "1.50" in first
+        assert page.locator(".pn-body table >> nth=1").locator("tbody tr").count() == 4
+        page.set_input_files("input[type=file]", {"name": "p.jsonl", "mimeType": "text/plain", "buffer": b'{"prompt": "a\\nb"}\n{"x": 1}\n{"prompt": "c"}\n'})
+        page.wait_for_function("document.querySelector('.pn-body textarea').value === 'a b\\nc'")
+        page.click("text=Race them")
+        page.wait_for_function("asked.filter(([name]) => name === 'prompt_set').length === 2")
+        assert page.evaluate("asked.at(-1)[1].prompts") == ["a\nb", "c"]
+
+    ask_for(visit, use)
+
+
+def test_a_stop_keeps_what_was_measured_and_says_so(visit):
+    def use(page):
+        page.evaluate("""(part) => { ctx.ask = (name, payload, told, signal) => name !== "prompt_set" ? Promise.resolve([]) :
+            new Promise((_, fail) => { told({ state: "working", part }); signal.addEventListener("abort", () => fail(new Error("x"))); }); }""",
+                      SETS["prompt_set"])
+        page.evaluate("panel.show('prompts')")
+        page.locator(".pn-body textarea").fill("one")
+        page.click("text=Race them")
+        page.wait_for_selector(".pn-body table >> nth=1")
+        page.evaluate("panel.show('cost'); panel.show('prompts')")  # it goes on while one looks elsewhere
+        page.click(".pn-body .pn-btn:has-text('Stop')")
+        page.wait_for_selector(".pn-status:has-text('Stopped')")
+        assert page.locator(".pn-body table").count() == 2 and page.is_enabled("text=Race them")
+
+    ask_for(visit, use)
+
+
+def test_length_and_temperature_stand_measured_beside_predicted(visit):
+    def use(page):
+        page.evaluate("panel.show('grid')")
+        page.click(".pn-body .pn-btn.primary")
+        page.wait_for_selector(".pn-cell")
+        assert page.evaluate("asked.at(-1)")[1]["lengths"] == [1, 2, 4, 8] and page.locator(".pn-cell").count() == 4
+        assert page.locator(".pn-cell.slow").count() == 1
+        shown = page.text_content(".pn-plot svg")
+        assert "1.50" in shown and "1.60" in shown and "0.80" in shown
+        with page.expect_download() as told:
+            page.click("text=Save as CSV")
+        assert told.value.path().read_text() == "a,b\n"
+
+    ask_for(visit, use)
+
+
+def test_under_load_the_chosen_lanes_come_first_and_totals_are_ranked(visit):
+    def use(page):
+        page.evaluate("() => { ctx.chosen = () => ['prompt_lookup', 'draft_tree']; panel.show('load'); }")
+        assert page.evaluate("[...document.querySelectorAll('.pn-ticks label')].slice(0, 2).map((l) => l.dataset.key)") == ["prompt_lookup", "draft_tree"]
+        page.click(".pn-body .pn-btn.primary")
+        page.wait_for_selector(".pn-body table")
+        assert page.evaluate("asked.at(-1)[1].methods") == ["autoregressive", "prompt_lookup", "draft_tree"]
+        assert page.evaluate("[...document.querySelectorAll('.pn-body table tbody tr')].map((r) => r.children[1].textContent)") == ["1", "2", "1", "2"]
+
+    ask_for(visit, use)
+
+
+def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
+    def use(page):
+        page.evaluate("panel.show('server')")
+        page.wait_for_selector(".pn-choiceof")
+        for one, shown in zip(recommend()["answers"], page.query_selector_all(".pn-choiceof")):
+            assert shown.get_attribute("data-method") == one["method"] and one["flags"] == shown.query_selector("pre").inner_text()
+        assert page.query_selector(".pn-choiceof a[href='https://arxiv.org/abs/2503.01840']")
+        page.get_by_label("Which engine?").select_option("llama_cpp")
+        page.wait_for_function("asked.filter(([name]) => name === 'recommend').length === 2")
+        assert page.evaluate("asked.at(-1)[1]") == {"engine": "llama_cpp", "model": "head", "task": "chat", "load": "one", "temperature": "greedy"}
+        page.click("text=See its card >> nth=0")
+        assert page.get_attribute(".svp", "data-view") == "methods" and page.get_attribute(".pn-mrow[aria-pressed=true], .pn-mrow[aria-current=true]", "data-key") == "eagle3"
+
+    ask_for(visit, use, "learn")
