@@ -166,7 +166,19 @@ class GGUFFile:
             raise ModelError(f"the metadata key {key[:60]!r} of {self.name} has a value of an unknown type", "gguf.value_type")
         if count * 8 > len(self._data) - self._at:
             raise ModelError(f"{self.name} claims {count:,} texts under {key[:60]!r}, more than it can hold", "gguf.texts")
-        return [self._text() for _ in range(count)]
+        return self._texts(count)
+
+    def _texts(self, count: int) -> list[str]:
+        """The next texts. A tokenizer has a hundred thousand, so this is one loop without a call for each."""
+        size_at, data, at, end, texts = struct.Struct("<Q").unpack_from, self._view, self._at, len(self._data), []
+        for _ in range(count):
+            start = at + 8
+            at = start + size_at(data, at)[0] if start <= end else end + 1
+            if at > end:
+                raise ModelError(f"{self.name} is cut short in its header, or broken there", "gguf.header")
+            texts.append(str(data[start:at], "utf-8"))
+        self._at = at
+        return texts
 
     # --- tensors -----------------------------------------------------------------------------------------------------------
     def tensor(self, name: str) -> Tensor:

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-ROWS = 4096  # rotated at a time, in float64
+ROWS = 4096  # rotated at a time
 
 
 class Basis:
@@ -30,11 +30,12 @@ class Basis:
         self.matrix = self._signs[:, None] * torch.kron(self._hartley, self._hadamard)
 
     def rotate(self, weight: Tensor) -> Tensor:
-        """Return weight [rows, width] times the matrix, by its two factors."""
+        """Return weight [rows, width] times the matrix, by its two factors, in the weight's own precision."""
         out = torch.empty_like(weight)
+        signs, hadamard, hartley = (part.to(weight.dtype) for part in (self._signs, self._hadamard, self._hartley))
         for part, made in zip(weight.split(ROWS), out.split(ROWS)):
-            halves = (part.double() * self._signs).unflatten(1, (len(self._hartley), -1)) @ self._hadamard
-            made.copy_((self._hartley @ halves).flatten(1))
+            halves = (part * signs).unflatten(1, (len(hartley), -1)) @ hadamard
+            made.copy_((hartley @ halves).flatten(1))
         return out
 
 
