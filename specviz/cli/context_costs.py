@@ -23,8 +23,8 @@ def contexts(args: argparse.Namespace) -> int:
     answer: dict[str, Any] = {}
     for answer in lab.answer("context_costs", {}, load(args.target, args.draft, args.device)):
         if sys.stderr.isatty():
-            said = f"{len(answer['lengths'])} lengths and {len(answer['methods'])} methods measured"
-            print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
+            line = f"{len(answer['lengths'])} lengths and {len(answer['methods'])} methods measured"
+            print(f"\r{line}\033[K", end="", file=sys.stderr, flush=True)
     if args.json:
         print(json.dumps(answer, ensure_ascii=False, indent=2))
         return 0

@@ -82,5 +82,5 @@ def _table(args: argparse.Namespace) -> int:
 def _show(at: dict[str, Any]) -> None:
     """Show progress on one line of the terminal."""
     load = f"{at['users']:g} users" if "users" in at else f"{at['rate']:g} requests/s"
-    said = f"{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens"
-    print(f"\r{said}\033[K", end="", file=sys.stderr, flush=True)
+    line = f"{at['method']}, {load}: {at['done']} of {at['of']} answered, {at['tokens']} tokens"
+    print(f"\r{line}\033[K", end="", file=sys.stderr, flush=True)

@@ -118,8 +118,8 @@ class Target(Protocol):
 
     The KV cache holds tokens[:-1]; the last token is the un-cached root of the next round. No other part touches keys and values.
     capabilities: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-    "partial_cache", "batch"
-    (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the same ``weights``),
+    "partial_cache", "batch" (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the
+    same ``weights``),
     "draft_chain" (``draft_chain(after, count, temperature, roll, least)``: drafts a chain of ``count`` tokens in one call).
     """
 

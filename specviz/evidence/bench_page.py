@@ -281,8 +281,8 @@ def noise(sessions: list[BenchSession]) -> str:
             seen[count, leg.prompt, leg.repeat].append(leg.plain)
     ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
     apart = [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
-    said = f"Two runs of plain decoding, one leg apart on the same prompt, differ by {median(apart):.1%}" if apart else ""
-    return said and f"{said} (median of {len(apart)}): smaller differences are noise."
+    sentence = f"Two runs of plain decoding, one leg apart on the same prompt, differ by {median(apart):.1%}" if apart else ""
+    return sentence and f"{sentence} (median of {len(apart)}): smaller differences are noise."
 
 
 def kept(greedy: MethodFigures, methods: dict[str, Method]) -> str:

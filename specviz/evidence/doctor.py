@@ -53,7 +53,7 @@ def machine() -> dict[str, Any]:
 
 
 def memory() -> dict[str, float | None]:
-    """Total and available memory in GB; None where the system does not tell."""
+    """Total and available memory in GB; None where the system does not report it."""
     found = {line.split(":")[0]: line.split()[1] for line in _text("/proc/meminfo").splitlines() if len(line.split()) > 1}
     return {name: round(int(found[key]) * 1024 / 1e9, 2) if key in found else None
             for name, key in (("total_gb", "MemTotal"), ("available_gb", "MemAvailable"))}

@@ -44,8 +44,8 @@ def figures(report: dict[str, Any] | None) -> str:
     for row in rows:
         if row["requests"] == env["requests"]:  # a load that was stopped is no figure
             loads.setdefault(row["load"], {})[row["method"]] = row
-    said = [unmarked(line) for line in report.get("said", ())]
-    parts = [where(env), command(env), table(loads), "\n".join(f"- {line}" for line in said), *judged(loads)]
+    lines = [unmarked(line) for line in report.get("said", ())]
+    parts = [where(env), command(env), table(loads), "\n".join(f"- {line}" for line in lines), *judged(loads)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -95,7 +95,7 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
 
 
 def busy() -> float | None:
-    """What the machine was doing before, in processors; None where it does not tell."""
+    """Return the load average before, in processors; None where the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -137,7 +137,7 @@ def _named(kind: str, load: float) -> str:
 def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
     """For each method that drafts, up to which load it pays and where it no longer does, in a sentence; of the loads at which both
     it and plain decoding answered all ``count`` requests."""
-    plain, said = next(iter(catalogue())), []
+    plain, sentences = next(iter(catalogue())), []
     whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
     for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
         mine = [(row["load"], row["against_plain"]) for row in rows
@@ -147,17 +147,17 @@ def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
         title, pays = catalogue()[key].title, [ratio > 1 for _, ratio in mine]
         if all(pays):
             most, ratio = mine[-1]
-            said.append(f"{title} pays at every load measured, up to {most} ({ratio:.2f} times plain decoding).")
+            sentences.append(f"{title} pays at every load measured, up to {most} ({ratio:.2f} times plain decoding).")
         elif not any(pays):
             best, ratio = max(mine, key=lambda at: at[1])
-            said.append(f"{title} pays at no load measured: at best {ratio:.2f} times plain decoding, with {best}.")
+            sentences.append(f"{title} pays at no load measured: at best {ratio:.2f} times plain decoding, with {best}.")
         elif pays == sorted(pays, reverse=True):
             (up, gain), (no, loss) = mine[pays.index(False) - 1:pays.index(False) + 1]
-            said.append(f"{title} pays up to {up} ({gain:.2f} times plain decoding) and no longer with {no} ({loss:.2f} times).")
+            sentences.append(f"{title} pays up to {up} ({gain:.2f} times plain decoding) and no longer with {no} ({loss:.2f} times).")
         else:
             ratios = ", ".join(f"{load} {ratio:.2f}" for load, ratio in mine)
-            said.append(f"{title} pays at some loads and not at others, times plain decoding: {ratios}.")
-    return said
+            sentences.append(f"{title} pays at some loads and not at others, times plain decoding: {ratios}.")
+    return sentences
 
 
 def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -52,33 +52,33 @@ class Problem(CodedError, ValueError):
 
 
 def front_matter(root: Path) -> str:
-    said = _said(root)
-    if said["sdk"] != "gradio" or not (root / str(said["app_file"])).is_file():
-        raise Problem(f"sdk must be gradio and app_file a file that is there, not {said['sdk']!r} and {said['app_file']!r}.",
+    fields = _fields(root)
+    if fields["sdk"] != "gradio" or not (root / str(fields["app_file"])).is_file():
+        raise Problem(f"sdk must be gradio and app_file a file that is there, not {fields['sdk']!r} and {fields['app_file']!r}.",
                       "space.sdk")
-    if {said["colorFrom"], said["colorTo"]} - COLOURS:
+    if {fields["colorFrom"], fields["colorTo"]} - COLOURS:
         raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.", "space.colours")
-    if len(str(said.get("short_description", ""))) > LONGEST:
+    if len(str(fields.get("short_description", ""))) > LONGEST:
         raise Problem(f"short_description has more than {LONGEST} characters.", "space.description")
-    if not isinstance(said.get("python_version", ""), str):
+    if not isinstance(fields.get("python_version", ""), str):
         raise Problem("python_version must be in quotes: 3.10 unquoted is 3.1.", "space.python_version")
-    return f"sdk {said['sdk']} {said['sdk_version']}, {said['app_file']}."
+    return f"sdk {fields['sdk']} {fields['sdk_version']}, {fields['app_file']}."
 
 
-def _said(root: Path) -> dict[str, Any]:
+def _fields(root: Path) -> dict[str, Any]:
     """What the front matter says."""
     text = _read(root / "README.md")
     head = text.split("\n---", 1)[0].removeprefix("---\n") if text.startswith("---\n") else ""
     try:
-        said = yaml.safe_load(head)
+        fields = yaml.safe_load(head)
     except yaml.YAMLError as error:
         raise Problem(f"The front matter of README.md is no YAML: {str(error).splitlines()[0]}.", "space.front_matter") from None
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         raise Problem("README.md has no front matter.", "space.no_front_matter")
-    missing = [key for key in NEEDED if not said.get(key)]
+    missing = [key for key in NEEDED if not fields.get(key)]
     if missing:
         raise Problem(f"The front matter lacks {', '.join(missing)}.", "space.front_matter_lacks")
-    return said
+    return fields
 
 
 def requirements(root: Path) -> str:
@@ -91,7 +91,7 @@ def requirements(root: Path) -> str:
             found[Requirement(line).name.lower()] = Requirement(line)
         except InvalidRequirement:
             raise Problem(f"requirements.txt has a line that no installer reads: {line[:80]}.", "space.requirements") from None
-    version = str(_said(root)["sdk_version"])
+    version = str(_fields(root)["sdk_version"])
     if "gradio" in found and not found["gradio"].specifier.contains(version):
         raise Problem(f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).",
                       "space.gradio")

@@ -31,7 +31,7 @@ from ..core.errors import InvalidUse
 from ..trace.events import Event, Prefilled, round_events
 from .speculate import emit_rounds, start_run
 
-OWN_LAYERS = frozenset({"early", "skip", "fuzzy"})
+OWN_LAYERS = frozenset({"early", "skip", "layer_parallel"})
 
 
 def why_not_batched(parts: Parts) -> str | None:
@@ -80,9 +80,10 @@ class Batch:
         """Remove a request, finished or not; it keeps its KV cache."""
         self.requests.remove(request)
 
-    def round(self) -> list[tuple[Request, Outcome]]:
-        """Run one round for all unfinished requests."""
+    def round(self, among: Sequence[Request] | None = None) -> list[tuple[Request, Outcome]]:
+        """Run one round for all unfinished requests, or for those of ``among``."""
         live, now = [request for request in self.requests if not request.state.done], self.clock.now
+        live = live if among is None else [request for request in live if request in among]
         if not live:
             return []
         t0 = now()

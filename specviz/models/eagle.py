@@ -146,13 +146,13 @@ def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = numbers.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = numbers.get("kv_heads") or whole.get("num_key_value_heads") or heads
-    said = {
+    fields = {
         "hidden_size": d, "vocab_size": body.vocab, "num_hidden_layers": numbers.get("layers", 1), "num_attention_heads": heads,
         "num_key_value_heads": kv_heads, "head_dim": numbers.get("head_dim") or whole.get("head_dim") or d // heads,
         "intermediate_size": numbers.get("intermediate") or whole.get("intermediate_size") or 3 * d,
         "rms_norm_eps": whole.get("rms_norm_eps", 1e-6), "max_position_embeddings": whole.get("max_position_embeddings", 2048),
     }
-    return said | {"rope_parameters": rope_of(whole), "model_type": "llama", "hidden_act": "silu"}
+    return fields | {"rope_parameters": rope_of(whole), "model_type": "llama", "hidden_act": "silu"}
 
 
 def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:

@@ -100,8 +100,10 @@ class Eagle3(nn.Module):
         """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``lent``: the target's head."""
         if self.lm_head is None:
             return lent(states if self.norm_output else self.norm(states))
-        said = self.own(states)
-        return said if self.d2t is None else said.new_full((*said.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, said)
+        logits = self.own(states)
+        if self.d2t is None:
+            return logits
+        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
         """States that guess, for training: embeds [batch, n, hidden] of the tokens after those that have states [batch, n, taps *
@@ -182,10 +184,10 @@ def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
     """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until
     ``speak`` the first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are
     spoken), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
-    said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
+    settings = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
-    return Eagle3({**like(body, numbers), **said, **flags}, f"the EAGLE-3 head of {body.name}")
+    return Eagle3({**like(body, numbers), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle3:

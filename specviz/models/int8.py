@@ -154,7 +154,7 @@ def _kind() -> type[Int8Kernel]:
     numbers[1::2] *= -1
     try:
         with torch.inference_mode():
-            said = ByteProducts(numbers, torch.full((64,), float(MOST)), None).times(torch.full((3, 256), float(MOST)))
-        return ByteProducts if torch.equal(said, numbers.float().sum(1).mul(MOST).expand(3, -1)) else FloatProducts
+            product = ByteProducts(numbers, torch.full((64,), float(MOST)), None).times(torch.full((3, 256), float(MOST)))
+        return ByteProducts if torch.equal(product, numbers.float().sum(1).mul(MOST).expand(3, -1)) else FloatProducts
     except (RuntimeError, AttributeError, NotImplementedError):  # another torch or processor: the op is not there
         return FloatProducts

@@ -50,14 +50,14 @@ class MaskedRows(RowCache):
         """Return logits [1 + masks, width] after the last of the tokens and after each of the masks, all from one pass."""
         net = self.net
         rows = net.embed(token_tensor(net.device, [*ids, *[self.mask_token] * masks]))
-        said = net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks:]))
-        return F.pad(said[:, :self.width], (0, self.width - min(self.width, said.shape[1])), value=-torch.inf)
+        logits = net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks:]))
+        return F.pad(logits[:, :self.width], (0, self.width - min(self.width, logits.shape[1])), value=-torch.inf)
 
 
 def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
     """Return an untrained one. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
-    said = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
-    config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | said
+    settings = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
+    config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 

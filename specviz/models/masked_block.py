@@ -92,30 +92,30 @@ class BlockDrafter(nn.Module):
     def __init__(self, config: dict[str, Any], name: str = "the block drafter"):
         super().__init__()
         self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
-        said = {**config, **(config.get("dflash_config") or {})}
-        d, rank = self.sizes.hidden, int(said.get("markov_rank") or 0)
+        settings = {**config, **(config.get("dflash_config") or {})}
+        d, rank = self.sizes.hidden, int(settings.get("markov_rank") or 0)
         try:
-            self.block, self.mask_token = int(said["block_size"]), int(said["mask_token_id"])
-            self.read_layers = tuple(int(i) for i in said["target_layer_ids"])
+            self.block, self.mask_token = int(settings["block_size"]), int(settings["mask_token_id"])
+            self.read_layers = tuple(int(i) for i in settings["target_layer_ids"])
         except (KeyError, TypeError, ValueError) as missing:
             raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
         if self.block < 2 or not self.read_layers or min(self.read_layers) < -1:
             raise ModelError(f"config.json of {name} gives a block or layers to read that make no sense", "masked_block.config")
-        kind = str(said.get("markov_head_type") or "vanilla")
+        kind = str(settings.get("markov_head_type") or "vanilla")
         if rank and kind not in ("vanilla", "gated"):
             raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read",
                              "masked_block.markov")
-        self.anchored = bool(said.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
+        self.anchored = bool(settings.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
         self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
         self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
         self.layers = nn.ModuleList(BlockLayer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
         self.markov_head = MarkovHead(config["vocab_size"], rank, d, kind) if rank else None
-        sure, with_markov = bool(said.get("enable_confidence_head")), bool(said.get("confidence_head_with_markov"))
+        sure, with_markov = bool(settings.get("enable_confidence_head")), bool(settings.get("confidence_head_with_markov"))
         if sure and with_markov and not rank:
             raise ModelError(f"the confidence head of {name} reads a Markov head that is not there", "masked_block.confidence")
         self.confidence_head = ConfidenceHead(d + rank * with_markov) if sure else None
         self.confidence_with_markov = with_markov
-        self.confidence_gated = bool(said.get("confidence_head_gated", "specviz" in config))  # heads trained here before had it so
+        self.confidence_gated = bool(settings.get("confidence_head_gated", "specviz" in config))  # heads trained here before had it so
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
@@ -221,12 +221,12 @@ def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
     the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
     rank, last = int(numbers.get("markov_rank") or 0), body.layers - 2
     spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
-    said = {"block_size": numbers["block"], "mask_token_id": numbers.get("mask_token", 0),
+    settings = {"block_size": numbers["block"], "mask_token_id": numbers.get("mask_token", 0),
             "target_layer_ids": list(numbers.get("read_layers") or spread), "markov_rank": rank,
             "markov_head_type": numbers.get("markov_kind", "vanilla"), "enable_confidence_head": bool(numbers.get("confidence")),
             "confidence_head_with_markov": bool(numbers.get("confidence")) and rank > 0, "confidence_head_gated": False,
             "sample_from_anchor": rank > 0}
-    return BlockDrafter({**like(body, numbers), **said}, f"the block drafter of {body.name}")
+    return BlockDrafter({**like(body, numbers), **settings}, f"the block drafter of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> BlockDrafter:

@@ -24,8 +24,8 @@ class Bandit(Policy):
     """
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
-        self.candidates = tuple(replace(arm, arm=i) for i, arm in enumerate(candidates))
-        self.names, self.gammas, self.reward = tuple(names), tuple(arm.gamma for arm in self.candidates), reward
+        self.candidates = tuple(replace(budget, candidate=i) for i, budget in enumerate(candidates))
+        self.names, self.gammas, self.reward = tuple(names), tuple(budget.gamma for budget in self.candidates), reward
         self.pulls, self.speeds, self.top = [0] * len(self.candidates), [0.0] * len(self.candidates), 0.0
 
     @property
@@ -45,7 +45,7 @@ class Bandit(Policy):
         return self.candidates[arm]
 
     def observe(self, outcome: Outcome) -> None:
-        arm, seconds = outcome.budget.arm, max(sum(outcome.seconds.values()), 1e-9)
+        arm, seconds = outcome.budget.candidate, max(sum(outcome.seconds.values()), 1e-9)
         earned = len(outcome.committed) / (1.0 if self.reward == TOKENS else seconds)
         self.top = max(self.top, earned)
         self.pulls[arm] += 1

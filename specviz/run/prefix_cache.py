@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
-from ..core import Target
+from ..core import Target, common
 
+LEAST = 8  # common tokens from which on a prompt continues a conversation
 EXACT = ("exact", "greedy only")  # a method whose cache holds the target's own keys and values
 
 
@@ -53,3 +55,36 @@ class PrefixCache:
             target, self._target = self._target, None
         if target is not None:
             target.close()
+
+
+class PrefixPool:
+    """Prefix caches of conversations, the most recently used ``most`` of them. Owner and text identify a conversation."""
+
+    def __init__(self, most: int = 4):
+        self.most, self._lock = most, threading.Lock()
+        self._caches: list[tuple[str, PrefixCache]] = []
+
+    def lease(self, owner: str, tokens: Sequence[int]) -> PrefixCache:
+        """Return the owner's cache that shares the longest prefix with the prompt, or a new one where none shares ``LEAST`` tokens."""
+        with self._lock:
+            mine = [(shared(cache, tokens), cache) for other, cache in self._caches if other == owner]
+            length, cache = max(mine, key=lambda pair: pair[0], default=(0, None))
+            cache = cache if cache is not None and length >= LEAST else PrefixCache()
+            self._caches = [pair for pair in self._caches if pair[1] is not cache] + [(owner, cache)]
+            old, self._caches = self._caches[:-self.most], self._caches[-self.most:]
+        for _, one in old:
+            one.close()
+        return cache
+
+    def close(self) -> None:
+        """Free all of them."""
+        with self._lock:
+            old, self._caches = self._caches, []
+        for _, one in old:
+            one.close()
+
+
+def shared(cache: PrefixCache, tokens: Sequence[int]) -> int:
+    """Return how many tokens of a prompt a cache holds already."""
+    target = cache.target
+    return 0 if target is None else common(target.cached_tokens, tokens)

@@ -49,7 +49,7 @@ class FastModel(Llama):
 class FastTarget(LlamaTarget):
     """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
-    capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "fuzzy", "lean", "batch", "write"}
+    capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain"}
     work: Work | None = None  # result of an early exit
 
     # --- capabilities ---------------------------------------------------------------------------------------
@@ -61,11 +61,11 @@ class FastTarget(LlamaTarget):
         """Return this target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
         return SkippedLayers(self, sublayers)
 
-    def fuzzy(self, size: int) -> LlamaTarget:
+    def layer_parallel(self, size: int) -> LlamaTarget:
         """Return this target with groups of ``size`` layers run in parallel, over the same committed rows."""
         return GroupedLayers(self, size)
 
-    def lean(self, keep: CacheSelection) -> LlamaTarget:
+    def partial_cache(self, keep: CacheSelection) -> LlamaTarget:
         """Return this target over the part of its KV cache that ``keep`` selects (cache_selection.py)."""
         return PartialCache(self, keep)
 
@@ -77,7 +77,7 @@ class FastTarget(LlamaTarget):
     def weights(self) -> FastModel:
         return self.model
 
-    def write(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
+    def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> WrittenTokens | None:
         """Generate ``count`` tokens autoregressively in one call: argmax at temperature 0, else sampled with the uniform random numbers
         of ``roll(count)``. Generation stops after the first token with a probability below ``least``. It continues the chain ``after``,

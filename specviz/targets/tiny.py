@@ -91,8 +91,8 @@ class TinyNet:
 class TinyTarget(CachedTarget):
     """A TinyNet with the Target interface and the shared cache bookkeeping."""
 
-    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "fuzzy",
-                          "lean"})
+    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
+                          "partial_cache"})
     name = "the tiny model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
     offset = 0  # position of a row minus its slot
@@ -118,10 +118,10 @@ class TinyTarget(CachedTarget):
     def skipping(self, sublayers: Sequence[int]) -> TinyView:
         return TinyView(self, sublayers)
 
-    def fuzzy(self, size: int) -> TinySideBySide:
+    def layer_parallel(self, size: int) -> TinySideBySide:
         return TinySideBySide(self, size)
 
-    def lean(self, keep: CacheSelection) -> TinyLean:
+    def partial_cache(self, keep: CacheSelection) -> TinyLean:
         return TinyLean(self, keep)
 
     def learning(self) -> TinyLearner:
@@ -210,11 +210,11 @@ class TinySideBySide(TinyView):
         return super().sync(tokens)
 
     def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        self._fuzzy, self._entered = bool(rows.lo), None
+        self._approximate, self._entered = bool(rows.lo), None
         return super().through(rows, layers)
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
-        if not self._fuzzy or self.starts[depth] == depth:
+        if not self._approximate or self.starts[depth] == depth:
             self._entered = x
         return x + (super().attended(depth, layer, self._entered, *where) - self._entered)
 

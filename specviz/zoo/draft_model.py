@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..core import DraftTree, Scores, Target, Verdict
 
-CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "write", "skip", "fuzzy"})
+CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "draft_chain", "skip", "layer_parallel"})
 
 
 class DraftModel:
@@ -29,7 +29,7 @@ class DraftModel:
     def __init__(self, model: Target, vocab: int, name: str):
         self._model, self.vocab, self.name = model, vocab, name
         self.context: int = model.context
-        self.capabilities = model.capabilities & CAPABILITIES - (set() if model.vocab <= vocab else {"write"})
+        self.capabilities = model.capabilities & CAPABILITIES - (set() if model.vocab <= vocab else {"draft_chain"})
         self.problem: dict[str, Any] | None = None
         self._length, self._failed, self._broken = 0, False, None  # of the synced text; until the next sync; a tensor on a device
         self._captured: frozenset[str] = frozenset()
@@ -82,12 +82,12 @@ class DraftModel:
         return [model._uniform(1 + len(tree)) if failed else model._fitted(next(found))
                 for model, tree, failed in zip(models, trees, fails)]
 
-    def write(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
+    def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> Any:
         """As the model's own ``write``, cut before the first token whose logits overflow; None to draft pass by pass."""
         if self._failed or self._length + len(after) + count > self.context:
             return None
-        written = self._model.write(after, count, temperature, roll, least)
+        written = self._model.draft_chain(after, count, temperature, roll, least)
         if written is None:
             return None
         rows = written.logits.sum(-1)
@@ -115,8 +115,8 @@ class DraftModel:
     def skipping(self, sublayers: Sequence[int]) -> DraftModel:
         return DraftModel(self._model.skipping(sublayers), self.vocab, self.name)
 
-    def fuzzy(self, size: int) -> DraftModel:
-        return DraftModel(self._model.fuzzy(size), self.vocab, self.name)
+    def layer_parallel(self, size: int) -> DraftModel:
+        return DraftModel(self._model.layer_parallel(size), self.vocab, self.name)
 
     def flush(self) -> None:
         self._model.flush()

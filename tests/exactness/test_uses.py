@@ -33,7 +33,7 @@ def of(folder: str):
 
 
 def kit_of(method, **how):
-    kit = toy(VOCAB, layers=4 if method.needs & {"skip", "fuzzy"} else 2, **{"share": 0.7, "sharp": 1.5, **how})
+    kit = toy(VOCAB, layers=4 if method.needs & {"skip", "layer_parallel"} else 2, **{"share": 0.7, "sharp": 1.5, **how})
     provided(method, kit)
     return kit
 

@@ -79,7 +79,7 @@ def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, conte
 def toy_of(method: Method, vocab: int, **how) -> Kit:
     """The toy for a method: deep enough that layers between the first and the last can be left out or run side by side. With two
     layers nothing is left out, such a draft is the target itself, nothing is ever refused and no test of it could fail."""
-    return toy(vocab, layers=4 if method.needs & {"skip", "fuzzy"} else 2, **how)
+    return toy(vocab, layers=4 if method.needs & {"skip", "layer_parallel"} else 2, **how)
 
 
 def methods(*exactness: str) -> list[Method]:

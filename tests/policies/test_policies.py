@@ -113,8 +113,8 @@ def test_a_bandit_finds_the_arm_that_pays(rule):
     policy, rng = rule(LENGTHS), RandomStreams(3)
     for _ in range(400):
         budget = policy.plan(State([0], rng=rng))
-        assert budget.gamma == budget.arm + 1
-        policy.observe(outcome(4, 2 if budget.arm == 2 else 0, budget))
+        assert budget.gamma == budget.candidate + 1
+        policy.observe(outcome(4, 2 if budget.candidate == 2 else 0, budget))
     assert policy.pulls[2] == max(policy.pulls) > 200 and min(policy.pulls) >= 2
     assert sum(policy.pulls) == 400 and policy.means[2] == pytest.approx(1)
 
@@ -123,7 +123,7 @@ def test_a_reward_is_tokens_a_second_and_not_tokens():
     policy = Ucb(LENGTHS[:2])
     for _ in range(4):  # the longer draft is quicker
         budget = policy.plan(State([0]))
-        policy.observe(outcome(4, 1, budget, 4.0 if budget.arm == 0 else 1.0))
+        policy.observe(outcome(4, 1, budget, 4.0 if budget.candidate == 0 else 1.0))
     assert policy.means == pytest.approx([0.25, 1.0]), "also what was pulled before anything faster was seen"
 
 
@@ -160,7 +160,7 @@ def test_a_reward_may_be_tokens_and_an_arm_plain_decoding():
     policy = Exp3([Budget(gamma) for gamma in range(5)], reward="tokens")
     policy.choose(State([0], rng=RandomStreams(0)))
     for arm, written in ((0, 1), (4, 5), (2, 2)):
-        policy.observe(outcome(4, written - 1, Budget(arm=arm), seconds=100.0 * written))
+        policy.observe(outcome(4, written - 1, Budget(candidate=arm), seconds=100.0 * written))
     assert policy.means == [0.0, 0.0, 0.25, 0.0, 1.0], "(Y - 1) / L, however long the round took"
     assert policy.losses == pytest.approx([5.0, 0, 3.75, 0, 0]), "(L + 1 - Y) / (L p)"
     kit = SimpleNamespace(open=lambda role: TinyTarget(TinyNet(6, 1)))
@@ -179,7 +179,7 @@ def test_an_arm_may_be_a_whole_configuration():
     while not state.done:
         outcome = play(parts, target, state)
         if len(outcome.tree) and state.left > 12:
-            shapes.setdefault(parts.policy.names[outcome.budget.arm], set()).add((len(outcome.tree), max(outcome.tree.depths)))
+            shapes.setdefault(parts.policy.names[outcome.budget.candidate], set()).add((len(outcome.tree), max(outcome.tree.depths)))
     assert shapes["chain of 2"] == {(2, 2)} and shapes["chain of 5"] == {(5, 5)} and shapes["chain of 10"] == {(10, 10)}
     assert shapes["tree of 8"] == {(8, 4)} and max(shapes["lookup"])[1] > 2
     note = next(data for kind, data in reversed(state.notes) if kind == "arms")

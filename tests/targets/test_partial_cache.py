@@ -62,7 +62,7 @@ def test_a_view_that_keeps_everything_is_the_target_and_one_that_does_not_is_not
     target.sync(PROMPT)
     for keep, same in ((SinksAndWindow(4, 60), True), (SinksAndWindow(1, 3), False), (RoundedCache(8, 4, 20), True), (RoundedCache(1, 2, 2), False),
                        (RelevantChunks(2, 60, 2), True), (RelevantChunks(2, 2, 2), False)):
-        view = target.lean(keep)
+        view = target.partial_cache(keep)
         view.sync(PROMPT)
         off = float((view.score(chain).logits - want).abs().max())
         assert (off < 1e-9) == same, keep
@@ -74,13 +74,13 @@ def test_what_is_taken_in_round_by_round_is_what_is_taken_at_once(one):
     for keep in (lambda: SinksAndWindow(2, 4), lambda: RoundedCache(3, 4, 2), lambda: RelevantChunks(2, 4, 3)):
         parts = magicdec.METHOD.build(one, gamma=2, window=4, sinks=2)
         target = one.target = one.fresh()
-        view, state = target.lean(keep()), State(list(PROMPT), limit=40)
+        view, state = target.partial_cache(keep()), State(list(PROMPT), limit=40)
         open_run(parts, target, state)
         parts.drafter.model = view
         for _ in range(8):
             play(parts, target, state)
             view.sync(state.tokens)
-            new = target.lean(keep())
+            new = target.partial_cache(keep())
             new.sync(state.tokens)
             fork = DraftTree((1, 2, 3), (-1, -1, 1), (-1,) * 3)
             assert float((view.score(fork).logits - new.score(fork).logits).abs().max()) < 1e-9

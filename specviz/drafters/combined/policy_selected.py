@@ -7,11 +7,11 @@ from .fusion import Several
 
 
 class PolicySelector(Several):
-    """Use the drafter at index budget.arm; one drafter may appear several times."""
+    """Use the drafter at index budget.candidate; one drafter may appear several times."""
 
     def __init__(self, *drafters: Drafter):
         super().__init__(*dict.fromkeys(drafters))
         self.candidates = drafters
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        return self.candidates[budget.arm].propose(state, budget)
+        return self.candidates[budget.candidate].propose(state, budget)

@@ -53,10 +53,10 @@ class InTarget(Drafter):
     def observe(self, state: State, outcome: Outcome) -> None:
         """Keep the logits of the chains after the last accepted token, averaged over the chains of a step."""
         tree, path = outcome.tree, outcome.verdict.path
-        said, at = [], [path[-1] if path else -1]
+        logits, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
-            said.append(select_rows(outcome.scores.logits, [i + 1 for i in at]).mean(0))
-        self.guesses = torch.stack(said) if said else None
+            logits.append(select_rows(outcome.scores.logits, [i + 1 for i in at]).mean(0))
+        self.guesses = torch.stack(logits) if logits else None
 
     def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
         """Return the tree with its chains of rows. steps: node (-1 the root) -> how long its chains are."""
@@ -156,4 +156,4 @@ def everywhere(shape: Shape, steps: int) -> Plan:
 def _rows(distributions: Tensor) -> list[dict[str, list]]:
     token_probs, tokens = distributions.topk(min(SAID, distributions.shape[-1]))
     shown = torch.stack([tokens.double(), token_probs.double()], 1).tolist()
-    return [{"tokens": [int(token) for token in said], "chances": [round(prob, 4) for prob in sure]} for said, sure in shown]
+    return [{"tokens": [int(token) for token in tokens], "chances": [round(prob, 4) for prob in sure]} for tokens, sure in shown]

@@ -67,7 +67,7 @@ class BlockLattice(LastState):
         places = [list(zip(*row)) for row in zip(tokens, values)]
         found = self.refine(places, state)
         chosen, steps = found[0]
-        rows = [{"tokens": row, "chances": [round(math.exp(x), 4) for x in said]} for row, said in zip(tokens, values)]
+        rows = [{"tokens": row, "chances": [round(math.exp(x), 4) for x in log_prob]} for row, log_prob in zip(tokens, values)]
         state.note("lattice", rows=rows, plain=[0] * depth, path=[row.index(token) for row, token in zip(tokens, chosen)],
                    scores=[round(x, 3) for x in steps], paths=len(found))
         return merged_paths([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
@@ -90,8 +90,8 @@ class NgramRescorer(Refine):
         for place in places:
             grown: dict[Path, list[tuple[float, Path, list[float]]]] = {}
             for value, path, steps in alive:
-                for token, said in place:
-                    step = said + self.weight * self.log_chance((*known, *path), token)
+                for token, log_prob in place:
+                    step = log_prob + self.weight * self.log_chance((*known, *path), token)
                     end = (*known, *path, token)[1 - self.order:] if self.order > 1 else ()
                     grown.setdefault(end, []).append((value + step, (*path, token), [*steps, step]))
             alive = [one for same in grown.values() for one in sorted(same, key=lambda one: -one[0])[:self.paths]]
@@ -141,7 +141,7 @@ class ModelRescorer(Refine):
         for place in places:
             probs: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in place]
-            mixed = [said + self.weight * max(FLOOR, value) for (_, said), value in zip(place, select_rows(probs, ids).tolist())]
+            mixed = [log_prob + self.weight * max(FLOOR, value) for (_, log_prob), value in zip(place, select_rows(probs, ids).tolist())]
             steps.append(max(mixed))
             node = build.add(ids[mixed.index(max(mixed))], node)
         return [(tuple(build.tokens), steps)]

@@ -11,7 +11,7 @@ class LayerParallel(Drafter):
     the committed text is exact: it is recomputed sequentially at the start of each round, which also gives the first distribution."""
 
     def __init__(self, model: Target, size: int, grow: Callable[[Target], Drafter]):
-        self.model, self.size = model.fuzzy(size), size
+        self.model, self.size = model.layer_parallel(size), size
         self.inner = grow(self.model)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:

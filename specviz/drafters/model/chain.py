@@ -74,7 +74,7 @@ class DraftChain(ModelDrafter):
         """Draft the chain with the model's own generation loop if it has one; return whether it did. Stop functions that need more than a
         token's probability are asked after each piece, because tokens after the stop are wasted."""
         sampling, model = state.sampling, self.model
-        if "write" not in model.capabilities or state.processors or not (sampling.greedy or sampling.whole):
+        if "draft_chain" not in model.capabilities or state.processors or not (sampling.greedy or sampling.whole):
             return False
         stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
         sure = stop if isinstance(stop, StopBelowProbability) else None
@@ -82,7 +82,7 @@ class DraftChain(ModelDrafter):
         roll = lambda count: (rng.uniforms if stop is never_stop else rng.ahead)("draft", count)  # noqa: E731
         while len(build) < budget.gamma:
             before, ended = len(build), False
-            written = model.write(build.tokens, min(piece, budget.gamma - before), temperature, roll, sure.least if sure else None)
+            written = model.draft_chain(build.tokens, min(piece, budget.gamma - before), temperature, roll, sure.least if sure else None)
             if written is None:  # end of the context, or nothing generated
                 return before > 0
             distributions = (check_distributions(written.distributions) if temperature

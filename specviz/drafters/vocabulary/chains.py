@@ -83,7 +83,7 @@ class StringRejection(StringMatch):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        build, theirs, said, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        build, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
         if not context or len(context) + 2 * budget.gamma > self.model.context:
             return build.tree()
         self.model.sync(context)
@@ -94,11 +94,11 @@ class StringRejection(StringMatch):
             build.add(tokens[0], len(build) - 1, build.begin(found.probs, IID))
             for token in tokens[1:1 + budget.gamma - len(build)]:
                 build.add(token, len(build) - 1)
-            said += drawn
+            drawn_tokens += drawn
             if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
             tip, row = found.follow(drawn)
-        note(state, self.bridge, said, build.tokens)
+        note(state, self.bridge, drawn_tokens, build.tokens)
         return build.tree()
 
 
@@ -163,8 +163,8 @@ def note(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) ->
 def _spans(words, tokens, text: bool = False) -> list:
     out, at = [], 0
     for token in tokens:
-        said = words(token)
-        span = [at, at + len(said)]
-        out.append([said.decode("utf-8", "replace"), *span] if text else span)
-        at += len(said)
+        piece = words(token)
+        span = [at, at + len(piece)]
+        out.append([piece.decode("utf-8", "replace"), *span] if text else span)
+        at += len(piece)
     return out

@@ -32,9 +32,9 @@ class NgramCache:
         in the intersection."""
         if token in self.tokens or not self.lacks(token):
             return False
-        theirs, said = self.bridge.theirs, self.bridge.ours(token)
-        spelled = tuple(theirs.encode(said))
-        if len(spelled) < 2 or b"".join(map(theirs, spelled)) != said or spelled[0] not in self.bridge.to_ours:
+        theirs, text = self.bridge.theirs, self.bridge.ours(token)
+        spelled = tuple(theirs.encode(text))
+        if len(spelled) < 2 or b"".join(map(theirs, spelled)) != text or spelled[0] not in self.bridge.to_ours:
             return False
         self.known[spelled] = token
         self.tokens.add(token)
@@ -91,7 +91,7 @@ class Place:
             for token in self.cache.after[path]:
                 whole, mass = (*path, token), prob * self.distributions[path][token]
                 if whole in self.cache.known:
-                    self.move(self.said(path), self.cache.known[whole], mass)
+                    self.move(self.target_token(path), self.cache.known[whole], mass)
                 if whole in self.cache.after:
                     longer[whole] = float(mass)
         return longer
@@ -104,7 +104,7 @@ class Place:
         """Return the longest cached n-gram at the start of the path, or its first token."""
         return next((path[:n] for n in range(len(path), 1, -1) if path[:n] in self.cache.known), path[:1])
 
-    def said(self, path: tuple[int, ...]) -> int:
+    def target_token(self, path: tuple[int, ...]) -> int:
         """Return the target token proposed for this path."""
         whole = self.merged(path)
         return self.cache.known[whole] if len(whole) > 1 else self.cache.bridge.to_ours[whole[0]]
@@ -119,7 +119,7 @@ class Place:
             if at < 0:
                 break
             path = (*path, others[at])
-        return self.merged(path), self.said(path)
+        return self.merged(path), self.target_token(path)
 
     def follow(self, drawn: tuple[int, ...]) -> tuple[int, Scores]:
         """Return the node of the last sampled token and the scores after it, for the next position."""
@@ -145,7 +145,7 @@ class MergingChain(StringMatch):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        build, theirs, said, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        build, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
         self.hidden = []
         if not context or len(context) + self.cache.longest * budget.gamma > self.model.context:
             return build.tree()
@@ -156,13 +156,13 @@ class MergingChain(StringMatch):
             drawn, token = found.draw(state)
             self.hidden.append(found.hidden)
             build.add(token, len(build) - 1, build.begin(found.probs, IID))
-            said += drawn
+            drawn_tokens += drawn
             if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
             if budget.stop is not never_stop and budget.stop(Step(token, found.probs, len(build) - 1, found.hidden)):
                 break
             tip, scores = found.follow(drawn)
-        note(state, self.bridge, said, build.tokens)
+        note(state, self.bridge, drawn_tokens, build.tokens)
         return build.tree()
 
 

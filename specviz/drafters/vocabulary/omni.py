@@ -99,8 +99,8 @@ class OmniChain(MergingChain):
                 terms.append((q.exp() * (q - p)).sum())
             elif i + 1 in met:
                 spelled = torch.tensor(theirs[j:met[i + 1]], device=rows.device)
-                said = rows[j - 1:j - 1 + len(spelled)].log_softmax(-1)
-                terms.append(-self.weight * said.gather(1, spelled[:, None]).sum())
+                log_probs = rows[j - 1:j - 1 + len(spelled)].log_softmax(-1)
+                terms.append(-self.weight * log_probs.gather(1, spelled[:, None]).sum())
         return torch.stack(terms).mean() if terms else None
 
 

@@ -16,13 +16,13 @@ def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, node
     from ...verifiers import TokenRejection
 
     drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
-    if "fuzzy" not in drafter.capabilities:
+    if "layer_parallel" not in drafter.capabilities:
         raise InvalidUse("the draft model cannot run its layers side by side; choose the target's own layers",
                          "easyspec.draft_layers")
     if drafts == "chain":
         return Parts(LayerParallel(drafter, group, DraftChain), Fixed(gamma), TokenRejection())
     shape = sparse(width, gamma, nodes)
-    return Parts(LayerParallel(drafter, group, lambda fuzzy: DraftShape(fuzzy, shape)), Fixed(gamma, width, nodes), TokenRejection())
+    return Parts(LayerParallel(drafter, group, lambda view: DraftShape(view, shape)), Fixed(gamma, width, nodes), TokenRejection())
 
 
 METHOD = Method(
@@ -40,7 +40,7 @@ METHOD = Method(
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 8, 1, 64, "places in the tree; each is one more row for the target to score"),
     ),
-    needs=frozenset({"draft", "fuzzy"}),
+    needs=frozenset({"draft", "layer_parallel"}),
     look="The first drafted token is exact; see how much later ones suffer as the group grows.",
     wins="With a deep draft model and one device a layer of the group, as in the paper.",
     loses="Here all layers share one device, so nothing is saved: this shows the blur, not the speed.",

@@ -12,7 +12,7 @@ def build(kit, gamma: int, window: int, sinks: int) -> Parts:
     from ...targets.cache_selection import SinksAndWindow
     from ...verifiers import TokenRejection
 
-    return Parts(OwnCache(kit.target.lean(SinksAndWindow(sinks, window))), Fixed(gamma), TokenRejection())
+    return Parts(OwnCache(kit.target.partial_cache(SinksAndWindow(sinks, window))), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -25,7 +25,7 @@ METHOD = Method(
         Knob("window", 32, 1, 4096, "latest tokens that are seen (the paper's 512 with long prompts)"),
         Knob("sinks", 4, 0, 64, "first tokens that are seen, too: attention rests on them"),
     ),
-    needs=frozenset({"lean"}),
+    needs=frozenset({"partial_cache"}),
     look="How much of the text the draft remembers, and that it is right nearly always even so.",
     wins="Prompts of many thousand tokens and many of them at once, where reading keys and values is what a pass costs.",
     loses="Here: at a few hundred tokens the weights cost all, and a drafted token costs as much as one of the target's own.",

@@ -10,7 +10,7 @@ def build(kit, gamma: int, bits: int, group: int, window: int) -> Parts:
     from ...targets.cache_selection import RoundedCache
     from ...verifiers import TokenRejection
 
-    return Parts(OwnCache(kit.target.lean(RoundedCache(bits, group, window)), bits), Fixed(gamma), TokenRejection())
+    return Parts(OwnCache(kit.target.partial_cache(RoundedCache(bits, group, window)), bits), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -24,7 +24,7 @@ METHOD = Method(
         Knob("group", 16, 1, 128, "rows rounded together (the paper's 128)"),
         Knob("window", 16, 1, 256, "latest rows that are not rounded"),
     ),
-    needs=frozenset({"lean"}),
+    needs=frozenset({"partial_cache"}),
     look="At four bits hardly a token is refused; at two and one the rough memory begins to show.",
     wins="Long texts on hardware with kernels for four bits: a quarter of the memory is read for each drafted token.",
     loses="Here: rounding is shown in full-width numbers, so nothing is read faster; this shows how right the draft is.",

@@ -14,7 +14,7 @@ def build(kit, gamma: int, inner: int, budget: int, size: int, window: int) -> P
     from ...verifiers import TokenRejection
 
     below = Parts(DraftChain(kit.open("draft")), Fixed(inner), TokenRejection())
-    view = kit.target.lean(RelevantChunks(size, budget, window))
+    view = kit.target.partial_cache(RelevantChunks(size, budget, window))
     return Parts(StagedDrafter(below, view), Fixed(gamma), TokenRejection())
 
 
@@ -30,7 +30,7 @@ METHOD = Method(
         Knob("size", 8, 1, 64, "tokens of a piece"),
         Knob("window", 16, 1, 256, "latest tokens that it always sees"),
     ),
-    needs=frozenset({"draft", "lean"}),
+    needs=frozenset({"draft", "partial_cache"}),
     look="Two checks one inside the other: few tokens fall at the last one, for the level in the middle is nearly the target itself.",
     wins="Prompts of a hundred thousand tokens, whose keys and values take longer to read than the weights.",
     loses="Here: the level in the middle costs as much as the target, and the text is read twice.",

@@ -43,7 +43,7 @@ def test_one_layer_a_group_is_the_model_itself_and_more_is_not(models, which):
         for size in (1, 3):
             whole = targets(models)[which]()
             whole.sync(tokens)
-            view = whole.fuzzy(size)
+            view = whole.layer_parallel(size)
             view.sync(tokens)
             root = view.score(DraftTree()).logits[0]
             rows.append((root, view.score(tree, 0).logits))
@@ -61,7 +61,7 @@ def test_a_node_reads_what_entered_its_group(models):
     with torch.inference_mode():
         whole = model.open()
         whole.sync(tokens)
-        view = whole.fuzzy(3)
+        view = whole.layer_parallel(3)
         view.sync(tokens)
         view.score(DraftTree())
         got = view.score(DraftTree.chain([4])).logits[1]
@@ -115,4 +115,4 @@ def test_a_draft_that_cannot_is_refused():
     kit = SimpleNamespace(target=None, open=lambda role: SimpleNamespace(capabilities=frozenset({"tree"})))
     with refuses(ValueError, "easyspec.draft_layers"):
         build(kit, "draft", 4, 3, "tree", 2, 4)
-    assert METHOD.needs == {"draft", "fuzzy"} and METHOD.read_knobs({})["model"] == "deep draft"
+    assert METHOD.needs == {"draft", "layer_parallel"} and METHOD.read_knobs({})["model"] == "deep draft"

@@ -41,8 +41,8 @@ class ReducedHead:
             self.linear = fastest_layout([rows], rows.numel() * rows.element_size())(rows)
 
     def __call__(self, states: Tensor) -> Tensor:
-        said = self.linear(states)
-        return said.new_full((*said.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, said)
+        logits = self.linear(states)
+        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
     def fits(self, target: Target, tokens: Tensor) -> bool:
         """Whether it was cut from this target's matrix, and for these tokens."""
@@ -50,8 +50,8 @@ class ReducedHead:
             return False
         with torch.inference_mode():
             state = target.embed(self.tokens[:1].tolist())
-            said = target.head(state)[0, self.tokens]
-            return bool(torch.allclose(self(state)[0, self.tokens], said, atol=1e-3 * (1 + float(said.abs().max()))))
+            logits = target.head(state)[0, self.tokens]
+            return bool(torch.allclose(self(state)[0, self.tokens], logits, atol=1e-3 * (1 + float(logits.abs().max()))))
 
 
 class ReducedTarget:

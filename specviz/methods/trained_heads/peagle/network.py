@@ -32,11 +32,11 @@ class PEagle(Eagle3):
 
     def __init__(self, config: dict[str, Any], name: str = "the P-EAGLE head"):
         super().__init__(config, name)
-        said = next((config[key] for key in MASKS if config.get(key) is not None), None)
-        if type(said) is not int or not 0 <= said < self.vocab:
-            raise ModelError(f"config.json of {name} says mask_token_id is {str(said)[:40]}, none of {self.vocab} tokens",
+        token = next((config[key] for key in MASKS if config.get(key) is not None), None)
+        if type(token) is not int or not 0 <= token < self.vocab:
+            raise ModelError(f"config.json of {name} says mask_token_id is {str(token)[:40]}, none of {self.vocab} tokens",
                              "peagle.mask_token_id")
-        d, self.mask_token = self.sizes.hidden, said
+        d, self.mask_token = self.sizes.hidden, token
         self.mask_hidden = nn.Parameter(torch.randn(1, 1, len(self.read_layers) * d))
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
 
@@ -88,9 +88,9 @@ class MaskedPairs(BesideRows):
 def build(body: Body, numbers: dict[str, Any]) -> PEagle:
     """Return an untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
-    said = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
+    settings = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
-    return PEagle({**like(body, numbers), **said}, f"the P-EAGLE head of {body.name}")
+    return PEagle({**like(body, numbers), **settings}, f"the P-EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> PEagle:
