@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..core.method import BY_TIME
 from . import bench, chat, context_costs, doctor, export, load_test, models, recommend, run_server, serve, serve_vllm, space
 from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
@@ -91,6 +92,8 @@ def parser() -> Parser:
     sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
                      help="a text that the answer is expected to be like, to draft from")
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
+    sub.add_argument("--request", metavar="JSON", help="further fields of the request as a JSON object, or @FILE: penalties, logit_bias, "
+                     "bad_words, min_p, response_format, tools ... (docs/requests.md)")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
     sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each distribution kept in the trace (8)")
@@ -129,7 +132,8 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--temperature", default=0.0, metavar="T", help="0 is greedy (the default)")
     sub.add_argument("--top-k", default=0, metavar="K")
     sub.add_argument("--top-p", default=1.0, metavar="P")
-    sub.add_argument("--seed", default=0, metavar="S")
+    sub.add_argument("--seed", default=0, metavar="S", help="of all random draws; the i-th of several prompts at once takes S + i. Without "
+                     f"--deterministic, methods that go by measured times ({', '.join(BY_TIME)} and others) draw other tokens for one seed")
     sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 
 
@@ -198,7 +202,7 @@ def run_method(args: argparse.Namespace) -> int:
     from ..trace.files import place_of
     from .run_output import CancelOnSignal, stream_run, summary
 
-    method, sampling, knobs = find_method(args.method), _sampling_of(args), dict(_pairs(args.knob))
+    method, request, knobs = find_method(args.method), _request_of(args), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded
     if args.trace:
         place_of(args.trace)  # before the run, not after it
@@ -206,9 +210,8 @@ def run_method(args: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
     cancel = threading.Event()
-    events = Session(loaded, method, knobs, sampling, deterministic=args.deterministic, predicted=args.predicted or "").run(
-        messages, args.max_new_tokens, tuple(args.stop), raw=args.raw, deadline=args.deadline, cancel=cancel,
-        top_k_saved=args.top_k_saved if args.trace else 0)
+    events = Session(loaded, method, knobs, deterministic=args.deterministic, predicted=args.predicted or "", request=request).run(
+        messages, raw=args.raw, deadline=args.deadline, cancel=cancel, top_k_saved=args.top_k_saved if args.trace else 0)
     result = Result()
     with CancelOnSignal(cancel) as stop:
         for event in stream_run(events, args, loaded):
@@ -220,6 +223,25 @@ def run_method(args: argparse.Namespace) -> int:
     else:
         print(summary(result), file=sys.stderr)
     return stop.status
+
+
+def _request_of(args: argparse.Namespace):
+    """Return the request of ``run``: --request's fields, and those that have an option of their own."""
+    from ..run.request import GenerationRequest
+    from .run_output import read_text_argument
+
+    own = {"temperature": (args.temperature, 0.0), "top_k": (args.top_k, 0), "top_p": (args.top_p, 1.0), "seed": (args.seed, 0),
+           "max_tokens": (args.max_new_tokens, 128), "stop": (tuple(args.stop), ())}
+    given: Any = {}
+    if args.request:
+        try:
+            given = json.loads(read_text_argument(args.request[1:]) if args.request.startswith("@") else args.request)
+        except (ValueError, argparse.ArgumentTypeError):
+            raise UsageError("run.request") from None
+        if not isinstance(given, dict):
+            raise UsageError("run.request")
+    return GenerationRequest.from_dict({name: value for name, (value, usual) in own.items() if name not in given or value != usual} | {
+        name: value for name, value in given.items() if name not in own or own[name][0] == own[name][1]})
 
 
 def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:

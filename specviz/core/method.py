@@ -12,6 +12,7 @@ from .note_kind import Note
 from .note_kinds import register_notes
 from .parts import Parts, Target
 
+BY_TIME = ("cost_ratio", "sequoia", "prompt_lookup", "smartspec")  # known examples of methods that decide by measured times
 EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
 COMPARED = ("code", "formula", "notes")  # the authors' code on the same inputs, the paper's formulas, or notes taken from the paper
 AS_PUBLISHED = "As published."

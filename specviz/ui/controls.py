@@ -1,19 +1,24 @@
 """A method's knobs as widgets, made from its card: a new method's settings appear without code of their own."""
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import gradio as gr
 
+from ..core.method import BY_TIME
 from . import board
 from .limits import NO_DRAFT
 from .messages import text
 
 
+LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name than the field's letter
+
+
 def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> gr.components.Component:
     """The widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as board.choice has it; ``most``: the
     highest value that the models allow, where they limit it."""
-    label = knob.name.replace("_", " ")
+    label = LABELS.get(knob.name) or knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
     if knob.choices:
         return board.choice(label, knob.help, knob.choices, value, elem_id, off)
@@ -72,6 +77,13 @@ def sampling() -> tuple[gr.Number, ...]:
         gr.Number(1, label="Repeats", step=1, elem_id="repeats", min_width=104),
         gr.Number(1, label="Prompts at once", step=1, elem_id="prompts", min_width=104),
     )
+
+
+def seed_note(cards: dict[str, Any]) -> gr.HTML:
+    """What a seed does not fix, next to it."""
+    titles = ", ".join(cards[key].title for key in BY_TIME if key in cards)
+    return gr.HTML(f'<p class="pg-small">{escape(text("field.seed_note", titles=titles))}</p>', elem_id="seed-note", apply_default_css=False,
+                   js_on_load=None)
 
 
 def prompt() -> gr.Textbox:

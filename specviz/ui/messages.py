@@ -30,9 +30,13 @@ TEXTS = {
     "field.conversation": ("This conversation is too long to continue (at most {turns} messages and {characters:,} characters): "
                            "start a new chat."),
     "field.model": "The model must be given by its name.",
+    "field.generation_form": "The request's further fields must be an object of fields by name.",
+    "field.generation": "A request has no further field {name}; there are {names}.",
     "field.draft": "There is no draft model {name!r} for this target; choose one of the list, or none.",
     "field.question": "There is no such question; there are {names}.",
     "field.details": "A question's details must be an object of at most {most:,} characters.",
+    "field.seed_note": ("Above temperature 0, methods that go by measured times ({titles} and others) draw other tokens for the same seed. "
+                        "The i-th of several prompts at once takes seed + i."),
     # the queue and an address's budget
     "queue.full": "{waiting} runs are waiting already: try again in a minute; the recorded run stays playable.",
     "queue.share": "{count} runs of this address are waiting already, its share of a busy queue: wait for one of them.",
@@ -69,6 +73,7 @@ TEXTS = {
     "models.next_unknown": "The model loads with the next run",
     "models.wrong_draft": "{draft} cannot draft for this model here: left out, so the model's own draft guesses.",
     "models.accelerator": "{why}. The recorded runs stay playable.",
+    "models.no_gpu": "no GPU here: about {rate} tokens/s",
     "models.too_large": "{name} does not fit here. {why}{hub}",
     # the conversation
     "chat.placeholder": "A story, some code, a sum\u2026",
@@ -95,8 +100,8 @@ TEXTS = {
     "openai.field": "{field} is not supported by this server.",
     "openai.value": "{field} must be {form}.",
     "openai.model": "There is no model {name!r}; there are {names}.",
-    "openai.messages": "messages must be a list of 1 to {most} objects with a role (system, user or assistant) and a text content; "
-                       "the last one is the user's.",
+    "openai.messages": "messages must be a list of 1 to {most} objects with a role (system, user, assistant or tool) and a text content; "
+                       "the last one is the user's or a tool's.",
     "openai.key": "This server needs an API key: Authorization: Bearer KEY.",
     "openai.route": "There is no such route; there are /v1/models, /v1/chat/completions, /v1/completions and /v1/traces/ID.",
     "openai.trace": "This trace is no longer kept.",

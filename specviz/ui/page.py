@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from . import board, controls, picker_rows
+from . import board, controls, picker_rows, request_fields
 from .api import Api
 from .backend import Backend
 from .chat import Chat
@@ -66,6 +66,8 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         Api(backend, hands.run_queue, hands.loader).register()  # before the page's own listeners: the plain names are for programs
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
+        ui["generation"] = gr.JSON({}, visible=False)
+        request_fields.connect(ui["request"], ui["generation"])
         _knobs(demo, ui, hands)
         _try(ui, tries, start, backend.cards)  # first: the listeners of one button run one after another, and another loads models
         _listen(demo, ui, hands, tries)
@@ -128,6 +130,7 @@ def _dock(ui: dict[str, Any], backend: Backend, start: StartContent) -> list[gr.
             board.summary()
         with gr.Row(elem_id="sampling"):
             ui |= zip(("temperature", "top_p", "length", "seed", "repeats", "prompts"), controls.sampling())
+            controls.seed_note(backend.cards)
     return tries
 
 
@@ -170,6 +173,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
         ui["draft"] = controls.draft(backend.drafts(None))
         ui["system"] = controls.system()
         ui["predicted"] = controls.predicted()
+        ui["request"] = request_fields.fields()
         ui["knob_place"] = gr.Column(elem_id="knobs")
         board.own_model()
 
@@ -231,7 +235,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
 
 
 CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "prompts", "system", "target",
-          "draft", "predicted")  # as in links.js
+          "draft", "predicted", "generation")  # as in links.js
 BEGIN_INPUTS = (*CHOICE, "lane", "chat")
 BEGIN_OUTPUTS = ("run", "stop", "notice", "prompt", "lane", "follow", "conversation", "models")
 FINISH_OUTPUTS = (*(name for name in BEGIN_OUTPUTS if name not in ("notice", "conversation")), "chat", "bar", "methods")
@@ -255,12 +259,15 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     choice = [ui[name] for name in CHOICE]
     take = "(...values) => SpecVizPage.take(...values)"
     taken = [*choice, ui["notice"]]
-    demo.load(None, choice, taken, js="(...values) => SpecVizPage.first(...values)", **quiet)
-    ui["tabs"].input(None, choice, taken, js=take, **quiet)
+    spread = {"fn": None, "inputs": ui["generation"], "outputs": ui["request"], "js": "(given) => SpecVizPage.spread(given)"} | quiet
+    demo.load(None, choice, taken, js="(...values) => SpecVizPage.first(...values)", **quiet).then(**spread)
+    ui["tabs"].input(None, choice, taken, js=take, **quiet).then(**spread)
     opened = [ui[name] for name in ("chat", "conversation", "lane", "follow", "bar", "stop")]
-    ui["tabs"].apply(None, choice, taken, js=take, **quiet).then(hands.opened, ui["chat"], opened, queue=False, **quiet)
-    asked_for = ui["tabs"].select(None, choice, taken, js=take, **quiet)
-    afresh = ui["tabs"].submit(None, choice, taken, js=take, **quiet).then(hands.start_over, ui["chat"], ui["chat"], queue=False, **quiet)
+    applied = ui["tabs"].apply(None, choice, taken, js=take, **quiet).then(**spread)
+    applied.then(hands.opened, ui["chat"], opened, queue=False, **quiet)
+    asked_for = ui["tabs"].select(None, choice, taken, js=take, **quiet).then(**spread)
+    filled = ui["tabs"].submit(None, choice, taken, js=take, **quiet).then(**spread)
+    afresh = filled.then(hands.start_over, ui["chat"], ui["chat"], queue=False, **quiet)
     for ready in (asked_for, afresh):
         _watch(ready.then(hands.begin, *_begin(ui), concurrency_limit=None, **quiet), ui, hands)
     ui["present"].click(None, None, None, js="() => SpecVizPage.present()", **quiet)
