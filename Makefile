@@ -16,9 +16,11 @@ help: ## list the targets
 run: $(VENV)/run.done ## install the requirements and open the page on http://127.0.0.1:7860
 	$(BIN)/python app.py
 
-check: $(VENV)/dev.done ## style, import directions, house rules, JavaScript (tier 1: two minutes)
+check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScript (tier 1: two minutes)
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
+	@if $(BIN)/python -m pyright --version >/dev/null 2>&1; then $(BIN)/python -m pyright --level error; \
+		else echo "pyright does not run here (it needs node): types are not checked; the workflow checks them"; fi
 	$(BIN)/python -m pytest -q tests/test_house.py tests/test_docs.py
 	$(BIN)/yamllint -s .github
 	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile Dockerfile.cuda

@@ -130,7 +130,8 @@ class SuffixAutomaton(Text):
         return moved
 
     def _state(self, after: dict[int, int], link: int, length: int, first: int) -> int:
-        for column, value in ((self.next, after), (self.link, link), (self.length, length), (self.first, first), (self.count, 0)):
+        self.next.append(after)
+        for column, value in ((self.link, link), (self.length, length), (self.first, first), (self.count, 0)):
             column.append(value)
         return len(self.next) - 1
 

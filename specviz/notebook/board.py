@@ -75,7 +75,8 @@ class _Screen:
         board._shown_in = _cell()
 
     def _show(self, html: str) -> None:
-        self._handle.update({"text/html": html}, raw=True)
+        if self._handle is not None:
+            self._handle.update({"text/html": html}, raw=True)
 
 
 def _cell() -> int | None:

@@ -29,6 +29,7 @@ class PredictedAcceptance(Policy):
     def _stop(self, step: Step) -> bool:
         if step.depth == 0:  # the hidden state belongs to a committed token
             return False
+        assert step.hidden is not None  # a drafter with such a head gives it
         with torch.inference_mode():
             self.line.append(float(self.head(step.hidden)))
         good = 1 - self.refused[-1] if self.refused else 1.0
@@ -73,4 +74,5 @@ class PredictedLength(Policy):
         return Budget(self.wanted) if self.sure is None else Budget(self.most, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
+        assert self.sure is not None  # plan() names this rule only then
         return step.depth + 1 >= self.wanted and math.log(max(float(step.probs[step.token]), 1e-30)) < self.sure

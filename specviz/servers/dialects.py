@@ -69,7 +69,8 @@ class OpenAI:
         """Read a message; figures that cannot be true are left out and named in its doubt."""
         choice = message.get("choices")
         choice = choice[0] if isinstance(choice, list) and choice and isinstance(choice[0], dict) else {}
-        delta = choice.get("delta") if isinstance(choice.get("delta"), dict) else {}
+        delta = choice.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
         text = "".join(part for part in (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"))
                        if isinstance(part, str))
         found: dict[str, Any] = {}
@@ -161,7 +162,7 @@ class LlamaCpp(OpenAI):
         if not isinstance(found, dict):
             return {}
         own = {here: value / 1e3 for there, here in (("prompt_ms", "prefill_seconds"), ("predicted_ms", "seconds"))
-               if type(value := found.get(there)) in (int, float) and 0 <= value <= MOST}
+               if type(value := found.get(there, -1)) in (int, float) and 0 <= value <= MOST}
         written = count(found.get("predicted_n"), "count of written tokens")
         out: dict[str, Any] = {"own": own, "written": written}
         drafted = count(found.get("draft_n"), "count of drafted tokens")

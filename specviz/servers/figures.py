@@ -121,8 +121,8 @@ def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in page.splitlines()[:100_000]:
         match = _SAMPLE.match(line)
-        name = match and (engine.counters.get(match[1]) or engine.gauges.get(match[1]))
-        if not name:
+        name = (engine.counters.get(match[1]) or engine.gauges.get(match[1])) if match else None
+        if match is None or not name:
             continue
         try:
             value = float(match[3])

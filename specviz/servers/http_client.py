@@ -60,7 +60,7 @@ class _Response(http.client.HTTPResponse):
         self._statuses = getattr(self, "_statuses", 0) + 1
         if self._statuses > INFORMATIONAL:
             raise http.client.BadStatusLine("informational responses without end")
-        return super()._read_status()
+        return super()._read_status()  # pyright: ignore[reportAttributeAccessIssue] - not in the stubs
 
 
 class Call:
@@ -159,12 +159,12 @@ class Call:
                 link.close()
 
     def _open(self) -> http.client.HTTPConnection:
-        parts = self._parts
+        parts, host = self._parts, self._parts.hostname or ""  # checked before
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            link = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=self.bounds.connect, context=context)
+            link = http.client.HTTPSConnection(host, parts.port, timeout=self.bounds.connect, context=context)
         else:
-            link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.bounds.connect)
+            link = http.client.HTTPConnection(host, parts.port, timeout=self.bounds.connect)
         link.response_class = _Response
         link.connect()
         link.sock.settimeout(self.bounds.begin)

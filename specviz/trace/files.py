@@ -177,7 +177,7 @@ class _Lane:
     committed: int = -1
 
     def take(self, kind: str, record: Record, where: str) -> None:
-        seq = record.get("seq")
+        seq: Any = record.get("seq")
         _hold(type(seq) is int and 0 <= seq < 2**53, f"{where}: seq must be a whole number.")
         _hold(seq > self.seq, f"{where}: seq must rise within a lane.")
         self.seq, self.count = seq, self.count + 1

@@ -39,6 +39,7 @@ class Recorder:
 
     def _vocab(self, ids: list[int]) -> dict[str, Any]:
         self._known_tokens.update(ids)
+        assert self._token_bytes is not None  # else no id is named
         tokens = {str(i): b64encode(self._token_bytes(i)).decode() for i in ids}
         return {"type": "vocab", "tokens": tokens, "special": [i for i in ids if i in self._special]}
 

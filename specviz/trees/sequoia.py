@@ -46,7 +46,7 @@ class SequoiaPlan:
     def shape(self, nodes: int, depth: int) -> Shape:
         """The best tree of ``nodes`` nodes, the root not counted."""
         paths: list[tuple[int, ...]] = []
-        work = [(nodes + 1, depth + 1, ())]
+        work: list[tuple[int, int, tuple[int, ...]]] = [(nodes + 1, depth + 1, ())]
         while work:
             size, levels, path = work.pop()
             for b in range(int(self._fan[size, levels]), 0, -1):
