@@ -126,6 +126,11 @@ def is_lazy(token: object) -> TypeGuard[LazyScalar]:
     return type(token) is LazyScalar
 
 
+def is_on_device(tensor: Tensor) -> bool:
+    """Return whether reading a number of this tensor synchronises with a device."""
+    return tensor.device.type != "cpu"
+
+
 def numbers(tensor: Tensor) -> Any:
     """``tensor.tolist()`` of integers [...]: plain ints of a CPU tensor, else lazy scalars."""
     if tensor.device.type == "cpu":

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .errors import CodedError
-from .lazy_scalars import clear_pending, plain, read
+from .lazy_scalars import clear_pending, is_on_device, plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
 from .state import State
 from .tree import DraftTree
@@ -86,7 +86,7 @@ def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] =
     """Read all that a round needs of its forward pass, with one synchronisation: the tree's tokens and their draft probabilities, each
     row's argmax, the verifier's precomputed numbers, and whether a logit is NaN. Raises BrokenModel."""
     logits = scores.logits
-    if logits.device.type == "cpu":
+    if not is_on_device(logits):
         broken = has_nan(logits)
     else:
         precomputed, token_probs, rows = precompute(), tree.chances_on(logits.device), len(logits)

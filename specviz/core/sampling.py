@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidUse
-from .lazy_scalars import LazyScalar, numbers, raise_if, to_device, to_list
+from .lazy_scalars import LazyScalar, is_on_device, numbers, raise_if, to_device, to_list
 
 SLACK = 1e-2  # tolerated error of a distribution's sum: float32 sums of a hundred thousand numbers, and half precision
 
@@ -118,7 +118,7 @@ class RandomStreams:
 
     def pick(self, stream: str, probs: Tensor) -> int:
         """Sample an index from probs [vocab], never one of probability 0. Raises InvalidDistribution."""
-        if probs.device.type != "cpu":
+        if is_on_device(probs):
             return int(self.draw(stream, probs))  # synchronises once
         total = probs.cumsum(-1)
         mass = float(total[-1])
@@ -176,7 +176,7 @@ def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
 
 def argmax_tokens(x: Tensor) -> list[int]:
     """Return the argmax of each row of x [n, vocab], the first of equal ones. numpy's argmax takes a tenth of torch's time on a CPU."""
-    on_host = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    on_host = not is_on_device(x) and x.dtype in (torch.float32, torch.float64)
     return to_list((x.detach().numpy() if on_host else x).argmax(-1))
 
 

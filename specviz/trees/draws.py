@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, argmax_tokens, numbers, read, token_tensor
+from ..core import State, TreeBuilder, argmax_tokens, is_on_device, numbers, read, token_tensor
 
 _CHUNKS = 64
 
@@ -36,7 +36,7 @@ def path_tokens(build: TreeBuilder, node: int) -> tuple[int, ...]:
 def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     """Draw one token for logits [vocab]; return it and its distribution. At temperature 0 it is one-hot and no random number is used."""
     if state.sampling.greedy:
-        on_host = logits.device.type == "cpu"
+        on_host = not is_on_device(logits)
         best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
         return numbers(best)[0], one_hot(logits, best)
     probs = state.sampling.probs(logits)
@@ -51,7 +51,7 @@ def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
 
 def pick(probs: Tensor, state: State) -> Any:
     """Draw a draft token from probs [vocab]; on a device it stays there until it is read."""
-    return state.rng.pick("draft", probs) if probs.device.type == "cpu" else state.rng.draw("draft", probs)
+    return state.rng.pick("draft", probs) if not is_on_device(probs) else state.rng.draw("draft", probs)
 
 
 def draw_some(probs: Tensor, count: int, state: State) -> list[int]:

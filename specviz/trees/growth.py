@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, ForwardPass, Scores, State, Target, TreeBuilder, numbers
+from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, ForwardPass, Scores, State, Target, TreeBuilder, is_on_device, numbers
 from .draws import best, draw_on_device, draw_some, first_duplicates, path_tokens, pick
 from .shapes import Shape
 
@@ -87,7 +87,7 @@ def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: St
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Draw tokens without replacement from the run's distribution."""
     out, distributions = [], state.sampling.probs(rows)
-    drawn = draw_on_device(distributions, counts, state) if distributions.device.type != "cpu" else None
+    drawn = draw_on_device(distributions, counts, state) if is_on_device(distributions) else None
     for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
         draw = build.begin(probs, WITHOUT_REPLACEMENT)
         tokens = draw_some(probs, count, state) if drawn is None else drawn[at]

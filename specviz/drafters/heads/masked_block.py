@@ -23,6 +23,7 @@ from ...core import (
     Step,
     Target,
     TreeBuilder,
+    is_on_device,
     never_stop,
     read,
     select_rows,
@@ -106,7 +107,7 @@ class BlockChain(BlockStates):
         if states is None:
             return build.tree()
         markov, token, confidences = self.net.markov_head, state.tokens[-1], []
-        blind = states.device.type != "cpu" and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
+        blind = is_on_device(states) and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
             base = self.target.head(states)

@@ -23,6 +23,7 @@ from ...core import (
     TreeBuilder,
     UnbatchedCall,
     check_distributions,
+    is_on_device,
     never_stop,
     read,
     run_alone,
@@ -105,7 +106,7 @@ class DraftChain(ModelDrafter):
 def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
     """Draft a chain from logits [n, vocab] of one forward pass. Positions are independent, so each token is drawn from its own row."""
     build, sure = TreeBuilder(), []
-    if rows.device.type != "cpu" and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
+    if is_on_device(rows) and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
         return _draw_on_device(rows, state)
     for depth, logits in enumerate(rows):
         token, probs = draw_one(logits, state)

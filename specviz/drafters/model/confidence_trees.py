@@ -7,7 +7,19 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import WITHOUT_REPLACEMENT, Budget, DraftTree, State, Target, TreeBuilder, numbers, read, to_device, token_tensor
+from ...core import (
+    WITHOUT_REPLACEMENT,
+    Budget,
+    DraftTree,
+    State,
+    Target,
+    TreeBuilder,
+    is_on_device,
+    numbers,
+    read,
+    to_device,
+    token_tensor,
+)
 from ...trees import DeviceTree, Scorer, best, best_of_all, pick, with_temperature
 from .chain import ModelDrafter
 
@@ -33,7 +45,7 @@ class ConfidentTree(ModelDrafter):
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
             first, rows = len(build), scorer.rows(build, frontier)
-            if not first and rows.device.type != "cpu" and (self.gain <= 0 or not self.asks):
+            if not first and is_on_device(rows) and (self.gain <= 0 or not self.asks):
                 grown = self._grow_on_device(build, values, rows, budget, state)
                 hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
                 break
@@ -63,7 +75,7 @@ class ConfidentTree(ModelDrafter):
     def _level(self, build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
         """Add the most probable children of the frontier."""
         worth = [values[parent] if parent >= 0 else 0.0 for parent in frontier]
-        if rows.device.type == "cpu" and budget.width < budget.nodes:
+        if not is_on_device(rows) and budget.width < budget.nodes:
             children = self._few(rows, worth, budget, state)
         else:
             above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
@@ -190,7 +202,7 @@ class Slot:
     def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
         """Add the next child; return it and the probability it was drawn with."""
         left = self._left if self.drawn == 0 else self._left.div_(self._mass)
-        if left.device.type != "cpu":
+        if is_on_device(left):
             return self._draw_on_device(build, parent, left, state)
         token = int(left.argmax()) if self.greedy else state.rng.pick("draft", left)
         prob = float(left[token])
