@@ -14,10 +14,10 @@ from typing import Any
 from ..core import Method, Sampling
 from ..core.errors import code_of
 from ..indexes.earlier_answers import Memory
+from .conversation import read_messages, read_tools  # noqa: F401 - read from here, too
 from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
 from .response_format import read_format
 
-ROLES = ("system", "user", "assistant")
 MOST_STOPS, LONGEST_STOP = 16, 200
 
 
@@ -35,7 +35,7 @@ class GenerationRequest:
     not end the run. stop: texts that end the run and are not part of it; a special token's name matches that token. stop_token_ids: ids
     that end the run. n: number of answers, the i-th from seed + i. logprobs: record the log-probability of every written token, and of
     this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
-    ``read_format``.
+    ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them.
     """
 
     temperature: float = 0.0
@@ -56,6 +56,8 @@ class GenerationRequest:
     n: int = 1
     logprobs: int | None = None
     response_format: dict[str, Any] | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    enable_thinking: bool | None = None
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> GenerationRequest:
@@ -86,6 +88,8 @@ class GenerationRequest:
             "n": read_whole("n", self.n, 1, MOST_COPIES),
             "logprobs": None if self.logprobs is None else read_whole("logprobs", self.logprobs, 0, MOST_LOGPROBS),
             "response_format": read_format(self.response_format),
+            "tools": read_tools(self.tools),
+            "enable_thinking": None if self.enable_thinking is None else _switch("enable_thinking", self.enable_thinking),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -167,22 +171,6 @@ def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed
                         read_whole("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
     except ValueError as error:
         raise SessionError(sentence(error), code_of(error, "request.sampling")) from None
-
-
-def read_messages(prompt: Any) -> list[dict[str, str]]:
-    if isinstance(prompt, str):
-        prompt = [{"role": "user", "content": prompt}]
-    if not isinstance(prompt, (list, tuple)) or not prompt:
-        raise SessionError("The prompt is empty: write something first.", "prompt.empty")
-    for m in prompt:
-        if not isinstance(m, dict) or m.get("role") not in ROLES or not isinstance(m.get("content"), str):
-            raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.",
-                               "prompt.form")
-    if prompt[-1]["role"] != "user":
-        raise SessionError("The last message of a conversation must be the user's.", "prompt.last_role")
-    if not prompt[-1]["content"].strip():
-        raise SessionError("The prompt is empty: write something first.", "prompt.empty")
-    return [{"role": m["role"], "content": m["content"]} for m in prompt]
 
 
 def read_number(name: str, value: Any) -> float:

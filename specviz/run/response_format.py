@@ -18,7 +18,7 @@ def read_format(given: Any) -> dict[str, Any] | None:
     kind = given.get("type") if isinstance(given, dict) else None
     if not isinstance(kind, str) or kind not in FORMATS:
         raise SessionError(f"response_format is an object whose type is one of {', '.join(FORMATS)}.", "format.type")
-    if _depth(given) > DEEPEST_FORMAT:
+    if nesting(given) > DEEPEST_FORMAT:
         raise SessionError(f"response_format is nested deeper than {DEEPEST_FORMAT} levels.", "format.depth")
     try:
         length = len(json.dumps(given, allow_nan=False))
@@ -42,10 +42,10 @@ def read_format(given: Any) -> dict[str, Any] | None:
     return {"type": kind, kind: value}
 
 
-def _depth(value: Any) -> int:
-    """Return the nesting depth of plain data, counted up to DEEPEST_FORMAT + 1."""
+def nesting(value: Any, most: int = DEEPEST_FORMAT) -> int:
+    """Return the nesting depth of plain data, counted up to most + 1."""
     level, depth = [value], 0
-    while level and depth <= DEEPEST_FORMAT:
+    while level and depth <= most:
         level = [inner for one in level if isinstance(one, (dict, list, tuple))
                  for inner in (one.values() if isinstance(one, dict) else one)]
         depth += 1

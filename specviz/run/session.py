@@ -9,12 +9,14 @@ from typing import Any
 from ..core import Costs, FixedCosts, Method, Sampling, State
 from ..core.errors import code_of
 from ..indexes.earlier_answers import Memory
+from ..loops.continuous import ContinuousBatch
 from ..methods import catalogue
 from ..trace.events import Event
 from ..zoo.registry import ZooError
 from ..zoo.text import encode_chat, encode_plain
 from .batch_prompts import why_not_batchable
-from .prefix_cache import PrefixCache
+from .conversation import template_options
+from .prefix_cache import PrefixCache, PrefixPool
 from .processors import ProcessorFactory, stop_tokens
 from .request import (
     GenerationRequest,
@@ -45,12 +47,14 @@ class Session:
     predicted: a predicted output, given to methods that draft from one. batch_prompts: further prompts that are answered in one batch
     with the run's own; events are those of its own prompt. request: everything else about the answer (penalties, stop, structure,
     log-probabilities ...); it takes the place of ``sampling``. prefix_cache: of the conversation that the runs belong to; the KV cache
-    of the turn before is reused.
+    of the turn before is reused. batch: the runs share forward passes with those of other sessions that have the same one; all are
+    advanced in turn by one thread.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
                  memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = (),
-                 request: GenerationRequest | None = None, prefix_cache: PrefixCache | None = None):
+                 request: GenerationRequest | None = None, prefix_cache: PrefixCache | None = None,
+                 batch: ContinuousBatch | None = None):
         read_given(loaded, method, knobs, sampling, memory)
         self.request = read_request(request, sampling)
         sampling = self.request.sampling
@@ -64,8 +68,8 @@ class Session:
         missing = loaded.why_not(self.method)
         if missing:
             raise SessionError(missing, "method.missing")
-        self.batch_prompts, self.prefix_cache = tuple(batch_prompts), prefix_cache
-        alone = why_not_batchable(self) if batch_prompts else None
+        self.batch_prompts, self.prefix_cache, self.batch = tuple(batch_prompts), prefix_cache, batch
+        alone = why_not_batchable(self) if batch_prompts or batch else None
         if alone:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.", "method.one_prompt")
         if self.request.response_format and self.method.unchecked:
@@ -74,6 +78,12 @@ class Session:
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
             raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.", "method.greedy_only")
         self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None
+
+    def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
+        """Reuse the KV cache of the conversation that a prompt continues. Methods that read hidden states of the prompt compute it anew,
+        because a cache holds none."""
+        if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
+            self.prefix_cache = pool.lease(owner, self.encode(prompt, raw))
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
         """Return token ids of a prompt or a conversation. Raises SessionError when it is empty, malformed or too long."""
@@ -87,11 +97,12 @@ class Session:
             tokenizer = self.loaded.tokenizer
         except ZooError as error:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
+        options = template_options(self.request.tools, self.request.enable_thinking, tokenizer, self.loaded.name, raw)
         try:
             if raw:
                 ids = encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
             else:
-                ids = encode_chat(tokenizer, messages)
+                ids = encode_chat(tokenizer, messages, **options)
         except Exception as error:  # a template may refuse an order of roles in its own words
             whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
             raise SessionError(f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",

@@ -92,13 +92,15 @@ class Run:
         self.state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
         self.state.draft_ready = self.kit.draft_ready
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
-        loop = crowd or parts.loop or speculate
+        loop = crowd or self.session.batch or parts.loop or speculate
         for event, border in self._cut_rounds(loop(parts, self.kit.target, self.state)):
             self.totals.fold(event)
             self.remembered.fold(event)
-            self.border = border and not self._ends()
+            ends = border and self._ends()
+            self.border = border and not ends
             yield event
-            if border and self._ends():
+            # a batch may have played the next round meanwhile: its events come first
+            if ends or (border and self.session.batch is None and self.interrupted()):
                 return
 
     def _remember(self) -> None:

@@ -6,6 +6,7 @@ acceptance_rate       draft tokens accepted / draft tokens tried, for every veri
 examined_acceptance   draft tokens accepted / nodes examined; lower where a verifier examines whole branches at once
 draft_yield           draft tokens accepted / draft tokens proposed
 tokens_per_second     tokens / engine seconds after the prefill, in which whatever drafts has read the prompt, too
+time_to_first_token   engine seconds of the prefill and of the first round
 walltime_speedup      plain decoding's seconds per token / ours, same target, prompt and sampling, interleaved in one run
 """
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Totals:
     phase_seconds: dict[str, float] = field(default_factory=dict)
     by_position: list[list[int]] = field(default_factory=list)  # depth-1 -> [rounds that tried it, that accepted it]
     examined: int = 0
+    first_token_seconds: float | None = None  # from the begin of the prefill to the end of the first round
     _depths: dict[int, int] = field(default_factory=dict, repr=False)
     _parents: dict[int, int] = field(default_factory=dict, repr=False)
     _decisions: tuple = field(default=(), repr=False)
@@ -49,6 +51,8 @@ class Totals:
             self._decisions = event.decisions
         elif isinstance(event, Committed):
             self._fold_trials(event)
+            if self.first_token_seconds is None:
+                self.first_token_seconds = self.prefill_seconds + sum(event.seconds.values())
             self.tokens += len(event.tokens)
             self.accepted += event.accepted
             for phase, seconds in event.seconds.items():
@@ -106,6 +110,7 @@ class Totals:
             "draft_yield": _ratio(self.accepted, self.drafted),
             "tokens_per_second": _ratio(self.tokens, self.seconds),
             "seconds_per_token": _ratio(self.seconds, self.tokens),
+            "time_to_first_token": self.first_token_seconds,
         }
 
 

@@ -36,7 +36,7 @@ class Api:
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
                   target: str = "", repeats: int = 1, deterministic: bool = False, predicted: str = "", draft: str = "",
-                  prompts: int = 1, request: gr.Request = None) -> AsyncIterator[str]:
+                  prompts: int = 1, generation: dict = {}, request: gr.Request = None) -> AsyncIterator[str]:  # noqa: B006
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, four at most; a method may
@@ -49,6 +49,9 @@ class Api:
         hold "repeats". deterministic: timing measurements are ignored when drafting, storing weights and choosing threads, so the same
         seed gives the same run on one machine; the models are loaded once more for it.
         prompts: 1 to 8; above 1 each lane decodes so many prompts at once, this one and others of the benchmark, in shared passes.
+        generation: further fields of the request by vLLM's names: top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty,
+        logit_bias, bad_words, min_tokens, ignore_eos, stop, stop_token_ids, response_format, tools, enable_thinking; an unknown one is
+        refused by its name.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client
         library sometimes fails to apply.
@@ -57,7 +60,7 @@ class Api:
             asked = await asyncio.to_thread(
                 read_request, self._backend.cards, prompt=prompt, methods=methods, knobs=knobs, max_new_tokens=max_new_tokens,
                 temperature=temperature, top_p=top_p, seed=seed, system=system, turns=messages, target=target, repeats=repeats,
-                deterministic=deterministic, predicted=predicted, draft=draft, prompts=prompts)
+                deterministic=deterministic, predicted=predicted, draft=draft, prompts=prompts, generation=generation)
         except Refused as why:
             raise _error(str(why)) from None
         live = LiveRun(self._backend, self._run_queue, asked, 0, visitor(request), self._loader)

@@ -265,13 +265,15 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
     from ..indexes.earlier_answers import Memory
     from ..run import Session, race
     from ..run.machine import Machine
+    from ..run.request import GenerationRequest
     from ..trace.recorder import Recorder
 
     machine = Machine(loaded)
-    sampling = Sampling(asked.temperature, 0, asked.top_p, asked.seed)
+    request = GenerationRequest.from_dict(asked.generation | {"temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed,
+                                                             "max_tokens": asked.max_new_tokens})
     memory = asked.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
     batch_prompts = lab.sample_prompts(asked.prompts - 1)
-    sessions = [Session(loaded, key, knobs, sampling, memory, asked.deterministic, asked.predicted, batch_prompts)
+    sessions = [Session(loaded, key, knobs, Sampling(), memory, asked.deterministic, asked.predicted, batch_prompts, request)
                 for key, knobs in asked.lanes if not is_served(key)]
     if caches is not None and not asked.deterministic:
         owner = asked.shelf.setdefault("owner", secrets.token_hex(8))

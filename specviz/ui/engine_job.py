@@ -28,11 +28,12 @@ class ReaderGone(Refused):
 
 class EngineJob:
     """``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
-    ``run_queue``: None for work that needs no engine. ``visitor``: who reads the output."""
+    ``run_queue``: None for work that needs no engine. ``visitor``: who reads the output. ``batch``: as a Ticket has it."""
 
-    def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor()):
+    def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor(),
+                 batch: str = ""):
         self.stop = threading.Event()
-        self._run_queue, self._work, self._visitor = run_queue, work, visitor
+        self._run_queue, self._work, self._visitor, self._batch = run_queue, work, visitor, batch
         self._reader = Reader(visitor)
         self._output: queue.SimpleQueue = queue.SimpleQueue()
         self._over = threading.Event()
@@ -41,7 +42,7 @@ class EngineJob:
     async def stream(self, beat: Callable[[], float] = lambda: BEAT) -> AsyncIterator[str | list[Any]]:
         """While it waits, the number of runs before it, as text; then all output since the last beat, as a list. Raises Refused when
         the queue is full, the work fails, the engine falls silent, or (ReaderGone) nobody reads."""
-        ticket = self._run_queue.enter(self._visitor.address) if self._run_queue else None
+        ticket = self._run_queue.enter(self._visitor.address, self._batch) if self._run_queue else None
         started = False
         try:
             async for ahead in self._wait(ticket):

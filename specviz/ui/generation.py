@@ -13,33 +13,47 @@ TOP = 5  # best tokens of each distribution that are kept in the trace
 
 @dataclass(frozen=True)
 class Generation:
-    """prompt: messages, or (raw) a text without chat template. fields: those of run.request.GenerationRequest."""
+    """A request. prompt: messages, or (raw) a text without chat template. fields: those of run.request.GenerationRequest."""
 
     prompt: Any
     raw: bool
     method: str
     knobs: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
+    owner: str = ""  # whose conversation it is: KV caches are reused within it only
 
 
-def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None = None) -> Iterator[list[Chunk]]:
+def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None = None,
+             caches: Any = None) -> Iterator[list[Chunk]]:
     """Run the request's ``n`` answers one after another. Yield lists of chunks: {index, text, logprobs} while an answer grows, and
     {index, finish, usage, speculative, records} at its end. Raises SessionError, RunFailed."""
+    for answer in answers(loaded, asked, seconds, cancel, None, caches):
+        yield from answer
+
+
+def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
+            caches: Any) -> list[Iterator[list[Chunk]]]:
+    """Return the chunks of each of the request's ``n`` answers. Fields that the request leaves out are the model's own, from its
+    generation_config.json. Raises SessionError before anything is run."""
     from ..run.request import GenerationRequest
-
-    request = GenerationRequest.from_dict(asked.fields)
-    for index, one in enumerate(request.each()):
-        yield from _answer(loaded, asked, one, index, seconds / request.n, cancel)
-
-
-def _answer(loaded: Any, asked: Generation, request: Any, index: int, seconds: float, cancel: Any) -> Iterator[list[Chunk]]:
-    from ..run.result import Result, RunFailed
     from ..run.session import Session
+
+    request = GenerationRequest.from_dict({"temperature": 1.0} | getattr(loaded, "generation_defaults", {}) | asked.fields)
+    sessions = [Session(loaded, asked.method, asked.knobs, request=one, batch=batch) for one in request.each()]
+    if caches is not None:
+        for session in sessions:
+            session.lease(caches, asked.owner, asked.prompt, asked.raw)
+    share = seconds if batch else seconds / request.n
+    return [_answer(session, asked, index, share, cancel) for index, session in enumerate(sessions)]
+
+
+def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel: Any) -> Iterator[list[Chunk]]:
+    from ..run.result import Result, RunFailed
     from ..trace.events import Committed, TextEmitted
     from ..trace.recorder import Recorder
     from ..zoo.text import Transcript
 
-    session = Session(loaded, asked.method, asked.knobs, request=request)
+    loaded, request = session.loaded, session.request
     recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
     transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), _decoder(), 0
     records: list[dict[str, Any]] = []
@@ -59,10 +73,13 @@ def _answer(loaded: Any, asked: Generation, request: Any, index: int, seconds: f
     metrics = result.metrics()
     yield [{"index": index, "text": rest, "logprobs": None}] if rest else []
     yield [{"index": index, "finish": result.finish_reason, "records": records,
-            "usage": {"prompt_tokens": len(result.prompt_ids), "completion_tokens": len(result.token_ids)},
+            "usage": {"prompt_tokens": len(result.prompt_ids), "completion_tokens": len(result.token_ids),
+                      "cached_tokens": event.totals.get("reused", 0)},
             "speculative": {"method": session.method.key, "knobs": session.knobs, "passes": result.totals.rounds,
                             "mean_accepted_length": metrics["block_efficiency"], "acceptance_rate": metrics["acceptance_rate"],
-                            "tokens_per_second": metrics["tokens_per_second"]}}]
+                            "tokens_per_second": metrics["tokens_per_second"],
+                            "time_to_first_token": metrics["time_to_first_token"], "request": request.record(),
+                            "batch": session.batch.largest if session.batch else 1}}]
 
 
 def _decoder() -> Any:

@@ -23,6 +23,8 @@ CONVERSATION_CHARACTERS = 40_000
 QUESTION_CHARACTERS = 20_000
 NO_DRAFT = "none"
 FIXED = "fixed"
+GENERATION = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
+              "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking")  # as run.request names them
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 VALUE_NAMES = {"distribution": "whole distribution"}  # knob values whose name is not a reader's word, as in stage.js
@@ -59,6 +61,7 @@ SIZES = {
     "prompts": Size("Prompts at once", 40),
     "deterministic": Size("The switch for a deterministic run", 40),
     "name": Size("The question's name", 60),
+    "generation": Size("The request's further fields", 20_000, 4000, 24),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
     "body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24),
 }
@@ -109,6 +112,7 @@ class RunRequest:
     target: str | None = None
     predicted: str = ""
     draft: str | None = None
+    generation: dict[str, Any] = field(default_factory=dict)  # fields of run.request.GenerationRequest, checked by the engine
     shelf: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -125,7 +129,7 @@ class RunRequest:
 def read_request(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
                  temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
                  target: Any = None, deterministic: Any = False, predicted: Any = "", draft: Any = None,
-                 prompts: Any = 1) -> RunRequest:
+                 prompts: Any = 1, generation: Any = None) -> RunRequest:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused."""
     for name, value in locals().items():
         if name != "cards":
@@ -145,7 +149,19 @@ def read_request(cards: dict[str, Any], *, prompt: Any, methods: Any = None, kno
         target=model_name(target),
         predicted=_text("predicted", predicted),
         draft=model_name(draft),
+        generation=_generation(generation),
     )
+
+
+def _generation(given: Any) -> dict[str, Any]:
+    """Further fields of a request by name; None and empty values are left out. Raises Refused that names an unknown one."""
+    given = {} if given is None else given
+    if not isinstance(given, dict):
+        raise Refused("field.generation_form")
+    for name in given:
+        if name not in GENERATION:
+            raise Refused("field.generation", name=_shown(name), names=", ".join(GENERATION))
+    return {name: value for name, value in given.items() if value is not None and value not in ("", [], {})}
 
 
 def _text(name: str, value: Any, needed: bool = False) -> str:

@@ -6,6 +6,8 @@ the page. Fields have vLLM's names and semantics; an unknown field is refused by
 """
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import hmac
 import json
 import os
@@ -28,10 +30,11 @@ from .limits import BASELINE, CONVERSATION_CHARACTERS, NEW_TOKENS, RUN_SECONDS, 
 from .loading import Loader
 from .messages import Refused, shorten
 
-ROLES = ("system", "developer", "user", "assistant")
+ROLES = ("system", "developer", "user", "assistant", "tool")
 REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
-                  "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n", "response_format")
-OTHER_FIELDS = ("model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs", "top_logprobs",
+                  "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n", "response_format", "tools",
+                  "enable_thinking")
+OTHER_FIELDS = ("chat_template_kwargs", "model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs", "top_logprobs",
                 "speculative", "user", "metadata", "store")
 MOST_ANSWERS = 4
 DEFAULT_METHOD = "speculative"
@@ -44,9 +47,11 @@ TYPES = {401: "authentication_error", 404: "not_found_error", 413: "invalid_requ
 
 
 class OpenAIApi:
-    """An ASGI app. keys: those that a request must carry one of; none needed where there are none."""
+    """An ASGI app. keys: those that a request must carry one of; none needed where there are none. page: the page is served beside it,
+    and opens the traces of answers."""
 
-    def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = ()):
+    def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = (), page: bool = False):
+        self._page = page
         self._backend, self._run_queue, self._loader, self._keys = backend, run_queue, loader, keys
         self._traces: OrderedDict[str, str] = OrderedDict()
         self._app = Starlette(routes=[
@@ -90,9 +95,9 @@ class OpenAIApi:
             return why
         try:
             body = await request.json()
-            target, asked = self._read(body, kind)
-            shape = kind(self._names()[target], str(request.base_url).rstrip("/"))
             address = request.client.host if request.client else ""
+            target, asked = self._read(body, kind, owner_of(address, request.headers.get("authorization", "")))
+            shape = kind(self._names()[target], str(request.base_url).rstrip("/"))
             chunks = self._chunks(target, asked, shape, Visitor(address))
             if body.get("stream"):
                 first = await anext(chunks)  # a refusal before the first token is a status, not an event
@@ -109,7 +114,7 @@ class OpenAIApi:
         except ValueError:
             return refusal(Refused("http.malformed"))
 
-    def _read(self, body: Any, kind: type[Shape]) -> tuple[str | None, Generation]:
+    def _read(self, body: Any, kind: type[Shape], owner: str = "") -> tuple[str | None, Generation]:
         """Read a request. Raises Refused that names the field."""
         if not isinstance(body, dict):
             raise Refused("http.malformed")
@@ -124,12 +129,12 @@ class OpenAIApi:
         method, knobs = self._method(body.get("speculative"), target)
         fields = {name: body[name] for name in REQUEST_FIELDS if body.get(name) is not None}
         fields |= {"max_tokens": body.get("max_completion_tokens") or body.get("max_tokens") or NEW_TOKENS,
-                   "temperature": fields.get("temperature", 1.0), "logprobs": kind.logprobs(body),
-                   "seed": fields.get("seed", secrets.randbits(31))}
+                   "logprobs": kind.logprobs(body), "seed": fields.get("seed", secrets.randbits(31)),
+                   **_template_fields(body.get("chat_template_kwargs"))}
         for name, most in (("max_tokens", NEW_TOKENS), ("n", MOST_ANSWERS)):
             if not isinstance(fields.get(name, 1), int) or not 1 <= fields.get(name, 1) <= most:
                 raise Refused("openai.value", field=name, form=f"a whole number from 1 to {most}")
-        return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields)
+        return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields, owner)
 
     def _method(self, asked: Any, target: str | None) -> tuple[str, dict[str, Any]]:
         asked = {} if asked is None else asked
@@ -150,7 +155,8 @@ class OpenAIApi:
             async with aclosing(self._loader.wait(target)) as progress:
                 async for _ in progress:
                     pass
-            job = EngineJob(self._run_queue, lambda stop: self._backend.generate(target, asked, stop, RUN_SECONDS), visitor)
+            batch = await asyncio.to_thread(self._backend.batch_name, target, asked)
+            job = EngineJob(self._run_queue, lambda stop: self._backend.generate(target, asked, stop, RUN_SECONDS), visitor, batch)
             records: list[dict[str, Any]] = []
             async with aclosing(job.stream()) as parts:
                 async for part in parts:
@@ -158,6 +164,8 @@ class OpenAIApi:
                         records += chunk.pop("records", [])
                         if "finish" in chunk:
                             chunk["speculative"]["trace"] = f"{shape.base}/v1/traces/{shape.id}.jsonl"
+                            if self._page:
+                                chunk["speculative"]["page"] = f"{shape.base}/#trace={shape.id}"
                             self._keep(shape.id, records)
                         yield chunk
 
@@ -175,7 +183,7 @@ class OpenAIApi:
 
     def _wrong_key(self, request: Request) -> Response | None:
         given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        good = not self._keys or any([hmac.compare_digest(given, key.encode()) for key in self._keys])
+        good = not self._keys or any([hmac.compare_digest(given, key.encode()) for key in self._keys])  # noqa: C419 (all are compared)
         return None if good else refusal(Refused("openai.key"))
 
 
@@ -199,6 +207,8 @@ class Shape:
         if "finish" in chunk:
             answer["finish"] = FINISH.get(chunk["finish"], "stop")
             self._usage["prompt_tokens"] = chunk["usage"]["prompt_tokens"]
+            if chunk["usage"].get("cached_tokens"):
+                self._usage["prompt_tokens_details"] = {"cached_tokens": chunk["usage"]["cached_tokens"]}
             self._usage["completion_tokens"] += chunk["usage"]["completion_tokens"]
             self._usage["total_tokens"] = self._usage["prompt_tokens"] + self._usage["completion_tokens"]
             self._speculative = chunk["speculative"]
@@ -252,9 +262,11 @@ class ChatShape(Shape):
             if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
                                                  for part in content):
                 content = "".join(part["text"] for part in content)
+            calls = {name: one[name] for name in ("tool_calls", "tool_call_id", "name") if one.get(name)} if isinstance(one, dict) else {}
+            content = "" if content is None and "tool_calls" in calls else content
             if isinstance(content, str) and one.get("role") in ROLES:
-                messages.append({"role": one["role"].replace("developer", "system"), "content": content})
-        if not messages or len(messages) != len(given) or messages[-1]["role"] != "user":
+                messages.append({"role": one["role"].replace("developer", "system"), "content": content, **calls})
+        if not messages or len(messages) != len(given) or messages[-1]["role"] not in ("user", "tool"):
             raise Refused("openai.messages", most=TURNS + 1)
         if sum(len(m["content"]) for m in messages) > CONVERSATION_CHARACTERS:
             raise Refused("field.conversation", turns=TURNS, characters=CONVERSATION_CHARACTERS)
@@ -308,6 +320,19 @@ class CompletionShape(Shape):
             return None
         return {"tokens": [one["token"] for one in found], "token_logprobs": [one["logprob"] for one in found], "text_offset": [],
                 "top_logprobs": [{top["token"]: top["logprob"] for top in one["top_logprobs"]} for one in found]}
+
+
+def owner_of(address: str, authorization: str) -> str:
+    """Return whose conversation a request belongs to: KV caches are reused for one address with one key only."""
+    return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
+
+
+def _template_fields(given: Any) -> dict[str, Any]:
+    """Read vLLM's chat_template_kwargs: enable_thinking alone. Raises Refused that names another one."""
+    given = {} if given is None else given
+    if not isinstance(given, dict) or set(given) - {"enable_thinking"}:
+        raise Refused("openai.value", field="chat_template_kwargs", form='an object {"enable_thinking": true or false}')
+    return given
 
 
 def error_object(why: Refused) -> tuple[int, dict[str, Any]]:

@@ -29,28 +29,31 @@ class Visitor:
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue. active: when the run that holds it last gave a sign of life; None while it waits."""
+    """A place in the queue. active: when the run that holds it last gave a sign of life; None while it waits. batch: runs of the same
+    batch may be active together."""
 
     address: str
     number: int
     active: float | None = None
+    batch: str = ""
 
 
 @dataclass
 class RunQueue:
     """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first of every other
     one. ``waiting``: places after the run that is active; an address that has none gets one even where all are taken (up to twice as
-    many). A run that is silent for ``silence`` seconds loses its place."""
+    many). Runs of one batch share the accelerator, ``together`` of them, unless another run waits before them. A run that is silent for ``silence`` seconds loses its place."""
 
     waiting: int = WAITING
     open_runs: int = OPEN_RUNS
     silence: float = RUN_SECONDS + GRACE
+    together: int = 8
     _open: Counter[str] = field(default_factory=Counter)
     _tickets: list[Ticket] = field(default_factory=list)
     _number: int = 0
     _lock: Any = field(default_factory=threading.Lock)
 
-    def enter(self, address: str = "") -> Ticket:
+    def enter(self, address: str = "", batch: str = "") -> Ticket:
         """Take a place. Raises Refused where the queue is full, or this address has its share of it."""
         with self._lock:
             self._drop_silent()
@@ -61,7 +64,7 @@ class RunQueue:
             if taken > self.waiting * (1 if mine or not address else 2):
                 raise Refused("queue.full", waiting=self.waiting)
             self._number += 1
-            ticket = Ticket(address, self._number)
+            ticket = Ticket(address, self._number, batch=batch)
             self._tickets.append(ticket)
         return ticket
 
@@ -71,7 +74,10 @@ class RunQueue:
             self._drop_silent()
             if ticket not in self._tickets:  # it was silent for too long
                 return 0
-            place = self._order().index(ticket)
+            order = self._order()
+            place = order.index(ticket)
+            if place < self.together and ticket.batch and all(t.active is not None and t.batch == ticket.batch for t in order[:place]):
+                place = 0
             if place == 0 and ticket.active is None:
                 ticket.active = time.monotonic()
         return place

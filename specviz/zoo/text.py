@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-Message = dict[str, str]  # {"role", "content"}
+Message = dict[str, Any]  # {"role", "content"}
 
 
 def _alphabet() -> dict[str, int]:
@@ -199,23 +199,39 @@ def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
     return out
 
 
-def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
     """Encode a conversation with the tokenizer's chat template, up to the start of the answer; without a template, the texts in order.
+    options: what the template reads beside the messages ("tools", "enable_thinking").
 
-    Control tokens come from the template alone. The text of a special token inside a message is masked while the template runs and put
-    back as plain text, so that nobody can end a turn by typing ``<|end|>``.
+    Control tokens come from the template alone. The text of a special token inside a message or a tool is masked while the template
+    runs and put back as plain text, so that nobody can end a turn by typing ``<|end|>``.
     """
-    messages = [{**m, "content": clean(m["content"])} for m in messages]
+    messages, options = _mapped(list(messages), clean), _mapped(options, clean)
     if not getattr(tokenizer, "chat_template", None):
         return encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
     names = sorted({t for i, t in _specials(tokenizer)}, key=len, reverse=True)
-    if not any(name in m["content"] for name in names for m in messages):
-        return _ids(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
+    typed: list[str] = []
+    _mapped([messages, options], lambda text: typed.append(text) or text)
+    if not any(name in text for name in names for text in typed):
+        return _ids(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options))
     hidden = {name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names}  # a random key: no message holds it
-    for name, mark in hidden.items():
-        messages = [{**m, "content": m["content"].replace(name, mark)} for m in messages]
-    shown = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+
+    def mask(text: str) -> str:
+        for name, mark in hidden.items():
+            text = text.replace(name, mark)
+        return text
+
+    shown = tokenizer.apply_chat_template(_mapped(messages, mask), add_generation_prompt=True, tokenize=False, **_mapped(options, mask))
     return _encode_around(tokenizer, shown, {mark: name for name, mark in hidden.items()})
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return plain data with every text changed, keys too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_mapped(key, change): _mapped(inner, change) for key, inner in value.items()}
+    return [_mapped(inner, change) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[int]:

@@ -51,6 +51,19 @@ def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
     return frozenset(i for i in [*ends, tokenizer.eos_token_id] if type(i) is int)
 
 
+def generation_defaults(folder: Path) -> dict[str, Any]:
+    """Return the sampling settings that a model's generation_config.json recommends, by the names of a request; empty for none.
+
+    Values of another kind are left out. ``do_sample: false`` is temperature 0.
+    """
+    found = read(folder, "generation_config.json")
+    out: dict[str, Any] = {name: found[name] for name in ("temperature", "top_p", "min_p", "repetition_penalty")
+                           if type(found.get(name)) in (int, float)}
+    if type(found.get("top_k")) is int:
+        out["top_k"] = found["top_k"]
+    return out | ({"temperature": 0.0} if found.get("do_sample") is False else {})
+
+
 def same_vocabulary(target: Path, draft: Path, same_size: bool) -> bool:
     """Return whether a draft's ids stand for the same tokens (see ``different_tokens``). Of a draft without a tokenizer only the size is
     compared."""

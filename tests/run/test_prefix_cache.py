@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from specviz.run import Session, collect
-from specviz.run.prefix_cache import PrefixCache
+from specviz.run.prefix_cache import PrefixCache, PrefixPool
 from specviz.run.request import GenerationRequest
 from specviz.trace.events import Prefilled
 
@@ -57,3 +57,23 @@ def test_a_failed_or_abandoned_run_keeps_no_cache():
             break
     stream.close()
     assert cache.target is None and all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
+
+
+def test_a_pool_gives_a_conversation_its_own_cache_and_nobody_elses():
+    loaded, pool = FakeLoaded(context=256), PrefixPool(2)
+    request = GenerationRequest(max_tokens=10)
+
+    def turn(owner, messages, method="speculative"):
+        session = Session(loaded, method, request=request)
+        session.lease(pool, owner, messages)
+        return collect(session.run(messages)), session.prefix_cache
+
+    first, cache = turn("a", FIRST)
+    longer = [*FIRST, {"role": "assistant", "content": first.text}, {"role": "user", "content": "and then"}]
+    again, same = turn("a", longer)
+    assert same is cache and again.totals.first_token_seconds > 0
+    assert again.token_ids == collect(Session(loaded, "speculative", request=request).run(longer)).token_ids
+    assert turn("b", longer)[1] is not cache
+    turn("c", FIRST)
+    assert cache.target is None, "the third conversation takes the place of the first"
+    pool.close()

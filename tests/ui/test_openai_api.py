@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from importlib.util import find_spec
 
 import pytest
 
@@ -106,7 +107,10 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
     ({"messages": [{"role": "assistant", "content": "x"}]}, openai.BadRequestError, "openai.messages"),
     ({"max_tokens": 100_000}, openai.BadRequestError, "openai.value"),
     ({"temperature": -1}, openai.BadRequestError, None),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "openai.field"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "request.tools"),
+    ({"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}, openai.BadRequestError, "request.enable_thinking"),
+    ({"extra_body": {"chat_template_kwargs": {"other": True}}}, openai.BadRequestError, "openai.value"),
+    ({"tool_choice": "auto"}, openai.BadRequestError, "openai.field"),
     ({"extra_body": {"speculative": {"method": "nope"}}}, openai.BadRequestError, "field.method"),
     ({"extra_body": {"speculative": {"method": "speculative", "knobs": {"gamma": 10**6}}}}, openai.BadRequestError, "field.knob"),
     ({"extra_body": {"speculative": 3}}, openai.BadRequestError, "openai.value"),
@@ -132,12 +136,66 @@ def test_a_key_is_needed_and_nothing_else_is_served(url):
         assert missing.value.code == 404
 
 
-def test_clients_together_all_get_their_answer(client):
+def test_requests_that_come_together_are_batched_and_answered_as_alone(client):
     from concurrent.futures import ThreadPoolExecutor
 
+    prompts = ["the cat sat", "the mat", "a hat and a cat", "sat"]
+
+    def ask(prompt, method="speculative"):
+        return client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": prompt}], max_tokens=40, temperature=0,
+                                              extra_body={"speculative": {"method": method}})
+
+    alone = [ask(prompt).choices[0].message.content for prompt in prompts]
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=8, temperature=0), range(4)))
-    assert len({answer.choices[0].message.content for answer in answers}) == 1 and len({answer.id for answer in answers}) == 4
+        together = list(pool.map(ask, prompts))
+        unbatched = list(pool.map(lambda prompt: ask(prompt, "pearl"), prompts))
+    for answers in (together, unbatched):
+        assert [answer.choices[0].message.content for answer in answers] == alone
+    assert max(answer.speculative["batch"] for answer in together) > 1 == max(answer.speculative["batch"] for answer in unbatched)
+
+
+def test_a_conversation_reuses_its_cache_and_tells_the_time_to_the_first_token(client):
+    first = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=8, temperature=0)
+    messages = [*MESSAGES, {"role": "assistant", "content": first.choices[0].message.content}, {"role": "user", "content": "and the mat"}]
+    again = client.chat.completions.create(model="tiny", messages=messages, max_tokens=8, temperature=0)
+    other = openai.OpenAI(base_url=client.base_url, api_key="secret", max_retries=0, default_headers={"Authorization": "Bearer other"})
+    assert again.usage.prompt_tokens_details.cached_tokens >= first.usage.prompt_tokens - 1 and again.speculative["time_to_first_token"] > 0
+    with pytest.raises(openai.AuthenticationError):
+        other.chat.completions.create(model="tiny", messages=messages, max_tokens=8)
+
+
+@pytest.mark.skipif(not find_spec("llm"), reason="the package llm is not installed")
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_llm_command_line_is_a_client(url, client, tmp_path, stream):
+    (tmp_path / "extra-openai-models.yaml").write_text(json.dumps(
+        [{"model_id": "local", "model_name": "tiny", "api_base": url, "api_key_name": "specviz"}]))
+    (tmp_path / "keys.json").write_text(json.dumps({"specviz": "secret"}))
+    command = [sys.executable, "-m", "llm", "-m", "local", MESSAGES[0]["content"], "-o", "temperature", "0", "-o", "max_tokens", "12", "--no-log"]
+    said = subprocess.run([*command, *([] if stream else ["--no-stream"])], env={**os.environ, "LLM_USER_PATH": str(tmp_path)},
+                          capture_output=True, text=True, timeout=120)
+    own = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=12, temperature=0)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.removesuffix("\n") == own.choices[0].message.content
+
+
+def test_a_chat_clients_answer_is_opened_and_watched_on_the_page(visit, at_home, monkeypatch):
+    from specviz.ui import Engine
+
+    from .conftest import Server
+
+    monkeypatch.setenv("SPECVIZ_OPENAI_API", "1")
+    monkeypatch.setenv("SPECVIZ_API_KEYS", "k")
+    server = Server(Engine())
+    try:
+        client = openai.OpenAI(base_url=server.url + "v1", api_key="k", max_retries=0)
+        answer = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=6, temperature=0)
+        page = visit(url=answer.speculative["page"])
+        page.wait_for_function("SpecVizPage.board().trace()[0]?.prompt?.text === 'the cat sat'")
+        written = page.evaluate("SpecVizPage.board().trace().filter((r) => r.type === 'text').flatMap((r) => r.pieces).length")
+        assert written == answer.usage.completion_tokens
+        page.close()
+    finally:
+        server.close()
 
 
 def test_the_page_serves_it_where_its_owner_switches_it_on(at_home, monkeypatch):

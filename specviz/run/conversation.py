@@ -1,0 +1,76 @@
+"""Read a conversation, its tools, and the options of a chat template."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .errors import SessionError
+from .response_format import nesting
+
+ROLES = ("system", "user", "assistant", "tool")
+LAST_ROLES = ("user", "tool")
+MOST_TOOLS, LONGEST_TOOLS, DEEPEST_TOOLS = 64, 65_536, 32  # tools, characters and levels of tools, and of a message's tool calls
+
+
+def read_messages(prompt: Any) -> list[dict[str, Any]]:
+    """Read a text or a list of messages: {"role", "content"}; an assistant's may have "tool_calls" and a tool's "tool_call_id" and
+    "name", which the chat template gets as they are. Raises SessionError."""
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if not isinstance(prompt, (list, tuple)) or not prompt:
+        raise SessionError("The prompt is empty: write something first.", "prompt.empty")
+    messages = [_message(m) for m in prompt]
+    if messages[-1]["role"] not in LAST_ROLES:
+        raise SessionError("The last message of a conversation must be the user's or a tool's.", "prompt.last_role")
+    if not messages[-1]["content"].strip():
+        raise SessionError("The prompt is empty: write something first.", "prompt.empty")
+    return messages
+
+
+def _message(given: Any) -> dict[str, Any]:
+    calls = given.get("tool_calls") if isinstance(given, dict) else None
+    content = "" if calls and given.get("content") is None else given.get("content") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or given.get("role") not in ROLES or not isinstance(content, str):
+        raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.", "prompt.form")
+    message: dict[str, Any] = {"role": given["role"], "content": content}
+    if given["role"] == "assistant" and calls:
+        message["tool_calls"] = _objects("tool_calls", calls)
+    if given["role"] == "tool":
+        message |= {name: given[name] for name in ("tool_call_id", "name") if isinstance(given.get(name), str)}
+    return message
+
+
+def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
+    """Read tools as OpenAI's API has them: [{"type": "function", "function": {"name", "description", "parameters"}}]."""
+    tools = _objects("tools", list(given) if isinstance(given, (list, tuple)) else given)
+    for tool in tools:
+        function = tool.get("function")
+        if tool.get("type") != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise SessionError('tools is a list of {"type": "function", "function": {"name": ..., "parameters": ...}}.', "request.tools")
+    return tuple(tools)
+
+
+def _objects(name: str, given: Any) -> list[dict[str, Any]]:
+    """A bounded list of JSON objects."""
+    if not isinstance(given, (list, tuple)) or len(given) > MOST_TOOLS or not all(isinstance(one, dict) for one in given):
+        raise SessionError(f"{name} is a list of at most {MOST_TOOLS} objects.", f"request.{name}")
+    if nesting(given, DEEPEST_TOOLS) > DEEPEST_TOOLS:
+        raise SessionError(f"{name} is nested deeper than {DEEPEST_TOOLS} levels.", f"request.{name}")
+    try:
+        length = len(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise SessionError(f"{name} is not plain JSON data.", f"request.{name}") from None
+    if length > LONGEST_TOOLS:
+        raise SessionError(f"{name} has {length} characters; at most {LONGEST_TOOLS} are read.", f"request.{name}")
+    return [dict(one) for one in given]
+
+
+def template_options(tools: tuple[dict[str, Any], ...], enable_thinking: bool | None, tokenizer: Any, name: str,
+                     raw: bool) -> dict[str, Any]:
+    """Return the chat template's options. Raises SessionError where the template does not read them: nothing is dropped silently."""
+    source = json.dumps(getattr(tokenizer, "chat_template", None) or "")  # one template, or several by name
+    for field, given in (("tools", bool(tools)), ("enable_thinking", enable_thinking is not None)):
+        if given and (raw or field not in source):
+            why = "a raw prompt has no chat template" if raw else f"the chat template of {name} does not read it"
+            raise SessionError(f"{field} cannot be used here: {why}.", f"request.{field}")
+    return ({"tools": list(tools)} if tools else {}) | ({} if enable_thinking is None else {"enable_thinking": enable_thinking})

@@ -1,0 +1,91 @@
+"""Requests of the OpenAI-compatible endpoint that come together, answered in one batch by one thread."""
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .generation import Chunk, Generation, answers
+
+MOST_TOGETHER = 8  # requests of a batch
+
+
+@dataclass(eq=False)
+class _Job:
+    asked: Generation
+    seconds: float
+    cancel: threading.Event
+    output: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)  # lists of chunks, an exception, or None at the end
+    runs: list[Iterator[list[Chunk]]] = field(default_factory=list)
+
+
+class BatchedGeneration:
+    """The requests for one loaded model. largest: most requests that shared a forward pass so far; caches: KV caches of conversations."""
+
+    def __init__(self, loaded: Any, caches: Any = None):
+        self.loaded, self.caches, self.largest = loaded, caches, 0
+        self._new: list[_Job] = []
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def generate(self, asked: Generation, seconds: float, cancel: threading.Event) -> Iterator[list[Chunk]]:
+        """Yield the chunks of a request, as generation.generate does; its forward passes are shared with the others'."""
+        job = _Job(asked, seconds, cancel)
+        with self._lock:
+            self._new.append(job)
+            if self._thread is None:  # a thread that ends with the last request: torch keeps workers for every thread that computes
+                self._thread = threading.Thread(target=self._work, name="specviz-batch", daemon=True)
+                self._thread.start()
+        try:
+            while (part := job.output.get()) is not None:
+                if isinstance(part, BaseException):
+                    raise part
+                yield part
+        finally:
+            cancel.set()
+
+    def _work(self) -> None:
+        from ..loops.continuous import ContinuousBatch
+
+        batch, jobs = ContinuousBatch(), []
+        while True:
+            with self._lock:
+                new, self._new = self._new, []
+                if not jobs and not new:
+                    self._thread = None
+                    return
+            if not jobs:
+                batch = ContinuousBatch()  # a round that failed breaks its own batch only
+            for job in new:
+                jobs.append(job)
+                self._guarded(job, lambda job=job: job.runs.extend(answers(self.loaded, job.asked, job.seconds, job.cancel, batch, self.caches)))
+            jobs = [job for job in jobs if self._guarded(job, lambda job=job: self._advance(job))]
+            self.largest = max(self.largest, batch.largest)
+
+    @staticmethod
+    def _advance(job: _Job) -> None:
+        """Advance each answer of a request by one round."""
+        going = []
+        for run in job.runs:
+            part = next(run, None)
+            if part is not None:
+                going.append(run)
+                job.output.put(part)
+        job.runs = going
+
+    @staticmethod
+    def _guarded(job: _Job, work: Callable[[], None]) -> bool:
+        """Do some work for a request; return whether it goes on. Its failure is its own."""
+        try:
+            work()
+        except BaseException as error:  # it is raised in the request's own thread
+            for run in job.runs:
+                run.close()
+            job.runs = []
+            job.output.put(error)
+            return False
+        if not job.runs:
+            job.output.put(None)
+        return bool(job.runs)
