@@ -273,10 +273,14 @@
         this.tab
       ];
       const note = v.round && ["token", "why"].includes(this.tab) ? SV.why.greedyNote(v) : null;
+      const grammar = v.round && ["token", "why"].includes(this.tab) ? SV.grammarView.draw(v) : null;
       this.fill(this.body, v.round);
-      this.body.replaceChildren(v.round ? draw(v, this.board) : el("div", { class: "short" }), ...(note ? [note] : []));
+      this.body.replaceChildren(
+        v.round ? draw(v, this.board) : el("div", { class: "short" }),
+        ...[grammar, note].filter(Boolean),
+      );
       for (const drawn of this.body.querySelectorAll("svg.lplot, svg.mask")) enlarge(drawn, this.board.big);
-      if (this.body.querySelector("svg.lplot, svg.mask")) this.body.append(this.saves);
+      if (v.round && this.body.querySelector("svg.lplot, svg.mask, .card.probs")) this.body.append(this.saves);
     }
   }
 

@@ -198,7 +198,12 @@
       this.pen = c;
       for (let i = from; i < view.k; i++) {
         const r = lane.rounds[i];
-        for (let j = r.first; j < r.upto; j++) this.block(c, lane.tokens[j].v, j * unit, unit, j === r.upto - 1);
+        for (let j = r.first; j < r.upto; j++) {
+          this.block(c, lane.tokens[j].v, j * unit, unit, j === r.upto - 1);
+          if (!SV.grammarView.forced(r, lane.tokens[j].node ?? "tail")) continue;
+          c.fillStyle = this.board.colors.ink; /* the grammar left no choice: underlined */
+          c.fillRect(j * unit, 9, Math.max(0.6, unit - 1), 2);
+        }
       }
       Object.assign(this.keys, { track: base, k: view.k });
     }
@@ -220,7 +225,8 @@
     filter(f) {
       if (f === this.keys.filter && !f) return;
       this.keys.filter = f;
-      for (const t of this.root.querySelectorAll(".t")) t.classList.toggle("dim", Boolean(f) && t.dataset.v !== f);
+      const meant = (t) => (f === "forced" ? "forced" in t.dataset : t.dataset.v === f);
+      for (const t of this.root.querySelectorAll(".t")) t.classList.toggle("dim", Boolean(f) && !meant(t));
       this.stage.old.classList.toggle("dim", Boolean(f));
     }
   }

@@ -11,6 +11,8 @@
     ["ski", "never examined"],
   ];
 
+  const BLOCKS = ["acc", "cor", "bon"]; /* how the token looks in a block of the passes */
+
   function build(board) {
     board.legend = el(
       "div",
@@ -25,8 +27,21 @@
             on: { click: () => board.setFilter(name) },
           },
           el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"),
+          BLOCKS.includes(cls) ? el("i", { class: "block " + cls, "aria-hidden": "true" }) : null,
           name,
         ),
+      ),
+      el(
+        "button",
+        {
+          class: "gramkey",
+          "aria-pressed": "false",
+          "data-filter": "forced",
+          title: "Show only tokens that the grammar left no choice for",
+          on: { click: () => board.setFilter("forced") },
+        },
+        el("span", { class: "k t acc", "data-forced": "", "aria-hidden": "true" }, "Aa"),
+        "forced",
       ),
       (board.asked = el("bdi", { class: "asked" })),
       el(

@@ -5,6 +5,10 @@
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
 
   const TEXTS = {
+    /* Titles of pictures (board_pictures.js) */
+    "knob.gamma": "Draft length (gamma): how many tokens are guessed before one pass of the large model checks them.",
+    "picture.probabilities": "probabilities of one token",
+
     /* Why a token was kept, refused or written (why.js) */
     "why.kept.greedy": "The large model would have written the same token here, so it is kept without a pass of its own.",
     "why.kept.lossy":
@@ -65,6 +69,13 @@
     "quiz.after.refused": "The target wanted \u201c{other}\u201d.",
     "quiz.after.rule": "The method\u2019s rule decided it.",
 
+    /* Structured output (grammar_view.js) */
+    "grammar.forced": "The grammar leaves one token here: it is forced. It forbids {share} of the model\u2019s probability.",
+    "grammar.forbade": "The grammar allows {count} tokens here and forbids {share} of the model\u2019s probability.",
+    "grammar.free": "The grammar allows {count} tokens here and forbids nothing that the model gives a probability.",
+    "grammar.first": "Without the grammar the first choice would be {token} ({p}).",
+    "grammar.bar": "{share} of the model\u2019s probability is forbidden",
+
     "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
     "circles": "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
     "rail.lost": "{rejected} rejected, {skipped} never examined",
@@ -72,6 +83,8 @@
     "headline.sampled.fast": "{lead} of the large model, {each} tokens a pass: {fast}.",
 
     /* The numbers of the chosen token, in one line (why.js) */
+    "numbers.choice": "the large model\u2019s choice: {token}",
+    "numbers.nodraw": "temperature 0, no draw",
     "numbers.p": "target p = {p}",
     "numbers.q": "draft q = {q}",
     "numbers.accept": "kept below {a}",

@@ -127,6 +127,7 @@
     }
     setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));
     setAttr(b.root, "data-filter", b.ui.filter || "");
+    setAttr(b.root, "data-grammar", String(lanes.some(SV.grammarView.any)));
     b.filters.forEach((btn) => {
       setAttr(btn, "aria-pressed", String(b.ui.filter === btn.dataset.filter));
     });

@@ -23,7 +23,12 @@
           null,
           el(
             "span",
-            { class: "t " + v + (sel === n.id ? " sel" : ""), "data-v": SV.tokens.VERDICT_NAMES[v], "data-node": n.id },
+            {
+              class: "t " + v + (sel === n.id ? " sel" : ""),
+              "data-v": SV.tokens.VERDICT_NAMES[v],
+              "data-node": n.id,
+              "data-forced": SV.grammarView.forced(r, n.id),
+            },
             label,
           ),
         ),

@@ -156,6 +156,7 @@
         s.classList.add("land");
         s.style.animationDelay = "calc(" + delay + "ms * var(--sv-k))";
       }
+      if (SV.grammarView.forced(this.lane.rounds[t.round], t.node ?? "tail")) set[set.length - 1].dataset.forced = "";
       this.now.append(...set);
       this.nodes[this.hi] = set;
       this.hi++;
@@ -207,6 +208,7 @@
         const s = set[set.length - 1];
         if (v === "acc") s.classList.add("now");
         s.dataset.node = n.id;
+        if (SV.grammarView.forced(round, n.id)) s.dataset.forced = "";
         if (motion && phase < 3) {
           s.classList.add(phase === 1 ? "drafted" : "scan");
           s.style.animationDelay = "calc(" + i * 70 + "ms * var(--sv-k))";

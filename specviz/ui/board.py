@@ -68,6 +68,12 @@ def summary() -> gr.HTML:
                    js_on_load=script("summary.js"), apply_default_css=False, elem_id="summary")
 
 
+def own_model() -> gr.HTML:
+    """The commands that open the page on one's own folder, GGUF file or server."""
+    return gr.HTML("", html_template='<section class="pg-own" aria-label="Your own model or server"></section>',
+                   js_on_load=script("own_model.js"), apply_default_css=False, elem_id="own-model")
+
+
 def conversation() -> gr.HTML:
     """Earlier turns above the board. The value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open."""
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),
@@ -87,6 +93,7 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
                    models={target["model"]: target["name"] for target in targets},
+                   titles={target["title"]: target["model"] for target in targets},
                    drafts={target["name"]: target.get("draft", "") for target in targets})
 
 
@@ -117,6 +124,7 @@ CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="descri
 def head() -> str:
     """The page's own script; plotly.js is fetched at the first touch or when the page has been idle for a while, never before the
     first paint."""
-    names = ("fast_clone.js", "server_questions.js", "pack_trace.js", "availability.js", "links.js", "tabs.js", "page_details.js")
+    names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "availability.js",
+             "remember.js", "links.js", "tabs.js", "page_details.js")
     own = "\n".join(script(name) for name in names)
     return f"{CARD}<script>{own}\n{script('load_plotly.js')}</script>"

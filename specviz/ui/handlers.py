@@ -41,7 +41,7 @@ class Handlers:
     # wasteful twenty times a second, so the listener that sends the frames has the board and Stop and nothing else.
 
     async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft, predicted,
-                    lane, chat: Chat, request: gr.Request) -> dict:
+                    generation, lane, chat: Chat, request: gr.Request) -> dict:
         """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
         ui, session = self.ui, request.session_hash
         last = self.live.get(session)
@@ -57,7 +57,7 @@ class Handlers:
             asked = await asyncio.to_thread(
                 read_request, self.backend.cards, prompt=question, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
                 temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, prompts=prompts, system=system, target=target,
-                draft=draft, predicted=predicted, turns=Chat(earlier).messages())
+                draft=draft, predicted=predicted, generation=generation, turns=Chat(earlier).messages())
         except Refused as why:
             return {ui["notice"]: _line("error", str(why)), ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
         asked = replace(asked, shelf=self._shelf(session))

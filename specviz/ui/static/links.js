@@ -36,6 +36,8 @@
     if (/^[\w./@-]{1,200}$/.test(q.get("draft") || "")) set.draft = q.get("draft");
     const knobs = object(q.get("k"));
     if (knobs) set.knobs = knobs;
+    const generation = page.generationOf(json(q.get("g")));
+    if (Object.keys(generation).length) set.generation = generation;
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
     const packed = /^[\w-]{1,32000}$/.test(q.get("z") || "") ? q.get("z") : "";
@@ -59,6 +61,13 @@
       return null;
     }
   }
+  function json(text) {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return null;
+    }
+  }
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* set: as readLink gives it; defaults are left out, so that a link stays short. */
@@ -75,6 +84,7 @@
       if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
       for (const [key, [name]] of Object.entries(NUMBERS))
         if (set[name] !== undefined && set[name] !== page.defaults?.[name]) q.set(key, set[name]);
+      if (Object.keys(set.generation || {}).length) q.set("g", JSON.stringify(set.generation));
       if (set.system) q.set("sys", set.system);
       if (set.predicted) q.set("like", set.predicted);
       if (set.target) q.set("model", set.target);
@@ -103,6 +113,7 @@
     "target",
     "draft",
     "predicted",
+    "generation",
   ];
   const KINDS = {
     prompt: "string",
@@ -138,6 +149,7 @@
       if (name === "methods")
         return Array.isArray(value) ? JSON.stringify(value.filter(page.cardOf).slice(0, page.most)) : AS_IS;
       if (name === "knobs") return value && typeof value === "object" ? (page.knobs = value) : AS_IS;
+      if (name === "generation") return plain(value) ? (page.generated = value) : AS_IS;
       return typeof value === KINDS[name] ? value : AS_IS;
     });
     return [...controls, lacks ? JSON.stringify({ state: "error", text: lacks }) : AS_IS];
@@ -155,9 +167,10 @@
     return (page.knobs = Object.keys(kept).length ? { ...others, [key]: kept } : others);
   };
 
-  /* When the page has loaded: what its link says. */
+  /* When the page has loaded: what its link says, or what was chosen before a reload. */
   page.first = (...values) => {
-    page.pending = readLink(location.hash).set;
+    const { set } = readLink(location.hash);
+    page.pending = Object.keys(set).length ? set : page.remembered?.();
     return page.take(...values);
   };
 
@@ -216,6 +229,7 @@
       draft: draft ? (draft.name === own ? "" : draft.name) : own ? "none" : "",
       repeats,
       prompts,
+      generation: page.generationOf(heads[0]?.request),
       predicted: now.predicted ?? document.querySelector("#predicted textarea")?.value,
     };
   };

@@ -26,6 +26,7 @@
   function start(root, props, trigger) {
     page.files = props.files;
     page.models = props.models;
+    page.titles = props.titles;
     page.drafts = props.drafts;
     page.send = trigger;
     const list = root.querySelector("[role=tablist]");
@@ -100,7 +101,7 @@
   }
 
   async function present() {
-    await open("learn");
+    await scripts();
     window.SpecVizPanels?.present?.start({ board: await whenBoard(), go });
   }
 
@@ -168,6 +169,7 @@
       run,
       go,
       showBoard,
+      chosen: () => (document.querySelector(".pg-pick")?.dataset.on || "").split(" ").filter(Boolean),
       opened: (trace) => {
         page.trace = trace || "";
         bind();
@@ -210,7 +212,7 @@
     }
     if (to.trace && to.trace !== page.trace) {
       try {
-        const why = (await whenBoard()).load(await page.ask("library_trace", { name: to.trace }));
+        const why = (await whenBoard()).load(await page.traceText(to.trace));
         page.trace = why ? "" : to.trace;
         if (!why) bind();
       } catch {
@@ -253,5 +255,5 @@
     for (let i = 0; i < 200 && !api(); i++) await new Promise((done) => setTimeout(done, 50));
     return api();
   }
-  Object.assign(page, { start, go, run, lesson, showBoard });
+  Object.assign(page, { start, go, run, lesson, present, showBoard });
 })();

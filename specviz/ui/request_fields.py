@@ -1,0 +1,51 @@
+"""The fields of a request beyond those of the dock: penalties, filters, stop texts and structured output, in a group of Settings.
+
+They fill one hidden component with the fields that differ from their defaults (static/request_fields.js), which a run, a link and a
+reload take as one value.
+"""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gradio as gr
+
+NUMBERS = (  # name, default, step, label, help
+    ("top_k", 0, 1, "Top-k", "0: off"),
+    ("min_p", 0, 0.01, "Min-p", "0: off"),
+    ("repetition_penalty", 1, 0.05, "Repetition penalty", "1: off"),
+    ("presence_penalty", 0, 0.1, "Presence penalty", "0: off"),
+    ("frequency_penalty", 0, 0.1, "Frequency penalty", "0: off"),
+    ("min_tokens", 0, 1, "Min tokens", "before an end"),
+)
+EXAMPLES = (
+    ("A person, JSON schema", {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer",
+                               "minimum": 0, "maximum": 120}, "city": {"type": "string", "maxLength": 24}}, "required": ["name", "age", "city"],
+                               "additionalProperties": False}),
+    ("Yes, no or maybe", {"type": "choice", "choice": ["yes", "no", "maybe"]}),
+    ("A date, regular expression", {"type": "regex", "regex": "(19|20)[0-9]{2}-(0[1-9]|1[0-2])-[0-3][0-9]"}),
+)
+
+
+def fields() -> list[gr.components.Component]:
+    """The widgets, in the order of static/request_fields.js."""
+    with gr.Group(elem_id="request"):
+        gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
+        with gr.Row():
+            widgets: list[Any] = [gr.Number(default, label=label, info=about, step=step, elem_id=f"request-{name.replace('_', '-')}", min_width=132)
+                                  for name, default, step, label, about in NUMBERS]
+        widgets.append(gr.Textbox(label="Stop texts", info="One a line; the answer ends before it.", lines=1, max_lines=4, elem_id="request-stop"))
+        examples = gr.Dropdown([("None", ""), *((title, json.dumps(value, indent=1)) for title, value in EXAMPLES)], value="",
+                               label="Structured output", info="An example to begin with.", elem_id="request-example")
+        widgets.append(gr.Textbox(label="Schema or response_format", lines=2, max_lines=10, elem_id="request-format",
+                                  info="A JSON schema, or {\"type\": \"regex\", \"regex\": ...}, \"choice\", \"lark\". The answer must match it."))
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    examples.input(None, examples, widgets[-1], js="(text) => text", **quiet)
+    return widgets
+
+
+def connect(widgets: list[gr.components.Component], generation: gr.JSON) -> None:
+    """Keep the hidden component at what the widgets hold."""
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    changed = [widget.input for widget in widgets] + [widgets[-1].change]
+    gr.on(changed, None, widgets, generation, js="(...values) => SpecVizPage.generation(...values)", **quiet)

@@ -1,0 +1,63 @@
+/* The group "Request" of Settings: its widgets as the fields of a request that differ from their defaults, and back. */
+(() => {
+  const page = (window.SpecVizPage = window.SpecVizPage || {});
+  const NUMBERS = [
+    ["top_k", 0],
+    ["min_p", 0],
+    ["repetition_penalty", 1],
+    ["presence_penalty", 0],
+    ["frequency_penalty", 0],
+    ["min_tokens", 0],
+  ]; /* in the order of request_fields.py */
+  const OWN = [
+    ...NUMBERS.map(([name]) => name),
+    ...["logit_bias", "bad_words", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking"],
+  ]; /* what a run takes beside the dock's fields */
+  const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
+
+  /* A response format from what was typed: an object with a "type" of ours is one, any other object is a JSON schema. What is no
+     JSON is sent as it is, and the server says what it should be. */
+  const TYPES = ["text", "json_object", "json_schema", "regex", "choice", "lark"];
+  function formatOf(text) {
+    try {
+      const value = JSON.parse(text);
+      return plain(value) && TYPES.includes(value.type) ? value : { type: "json_schema", json_schema: { schema: value } };
+    } catch {
+      return text;
+    }
+  }
+  const textOf = (format) =>
+    typeof format === "string"
+      ? format
+      : format
+        ? JSON.stringify(format.type === "json_schema" ? format.json_schema?.schema : format, null, 1)
+        : "";
+
+  page.generation = (...values) => {
+    const drawn = [...NUMBERS.map(([name]) => name), "stop", "response_format"],
+      kept = Object.entries(page.generated || {}).filter(([name]) => !drawn.includes(name)) /* of a link, without a widget */,
+      now = Object.fromEntries(kept),
+      [stop, format] = values.slice(NUMBERS.length);
+    NUMBERS.forEach(([name, usual], i) => {
+      if (values[i] !== usual && values[i] !== null && values[i] !== undefined) now[name] = values[i];
+    });
+    const stops = String(stop ?? "")
+      .split("\n")
+      .filter(Boolean);
+    if (stops.length) now.stop = stops;
+    if (String(format ?? "").trim()) now.response_format = formatOf(format);
+    return (page.generated = now);
+  };
+  /* The widgets' values for the fields of a link, a reload or a recording. */
+  page.spread = (given) => {
+    const now = plain(given) ? given : {};
+    return [
+      ...NUMBERS.map(([name, usual]) => (typeof now[name] === "number" ? now[name] : usual)),
+      (Array.isArray(now.stop) ? now.stop : []).join("\n"),
+      textOf(now.response_format),
+    ];
+  };
+  /* Those fields of a recorded request that the dock does not hold. */
+  page.generationOf = (request) =>
+    Object.fromEntries(Object.entries(plain(request) ? request : {}).filter(([name]) => OWN.includes(name)));
+})();
