@@ -11,6 +11,7 @@
     { key: "hardware", title: "Another machine", line: "A model, not a measurement" },
     { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },
     { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
+    { key: "mask", title: "Mask and draft", line: "Structured output, three ways; runs the engine" },
     { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
     { key: "grid", title: "Length and temperature", line: "Speed cell by cell; runs the engine" },
     { key: "prompts", title: "Your prompts", line: "A set raced as one; runs the engine" },

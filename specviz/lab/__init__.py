@@ -13,6 +13,7 @@ from .tasks import sample_prompts
 
 # question -> module; those of LIGHT need no model
 ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distribution": "distribution_test", "break_it": "broken_methods",
+          "mask_sides": "mask_sides",
           "sweep": "sweep", "heat_map": "heat_map", "load": "load", "prompt_set": "prompt_set"}
 LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
          "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend"}

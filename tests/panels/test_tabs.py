@@ -17,7 +17,7 @@ from .conftest import ANSWERS, EVIL, catalogue
 RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
 LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in RACE]
-VIEWS = {"lab": ["whatif", "cost", "contexts", "predict", "hardware", "distribution", "breakit", "sweep", "grid", "prompts", "load", "scaling"],
+VIEWS = {"lab": ["whatif", "cost", "contexts", "predict", "hardware", "distribution", "breakit", "mask", "sweep", "grid", "prompts", "load", "scaling"],
          "learn": ["start", "methods", "server", "formula", "numbers", "quiz", "glossary", "present"], "traces": ["library", "take", "history", "predictability", "states"]}
 
 
@@ -443,7 +443,7 @@ def test_presenting_hides_the_rest_and_puts_it_back(visit) -> None:
         assert page.evaluate("getComputedStyle(document.getElementById('host')).display") == "none"
         zoom = float(page.evaluate("document.querySelector('#board .sv').style.zoom"))
         page.keyboard.press("+")
-        assert zoom > 1.2 and float(page.evaluate("document.querySelector('#board .sv').style.zoom")) > zoom
+        assert zoom > 1.15 and float(page.evaluate("document.querySelector('#board .sv').style.zoom")) > zoom
         page.keyboard.press("Escape")
         assert page.evaluate("getComputedStyle(document.getElementById('host')).display") == "block"
         assert page.evaluate("document.querySelector('#board .sv').style.zoom") == "" and page.query_selector(".pn-leave, .presenting") is None

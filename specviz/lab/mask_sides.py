@@ -1,0 +1,101 @@
+"""A grammar's mask on both sides of the test, on the target only, and on the draft only: acceptance, validity, and the distance from the
+true distribution.
+
+The true distribution of a place is the target's with the mask. With the mask on the target only the draft proposes tokens that can only
+be rejected: slower, and exact. With the mask on the draft only the test compares with the unmasked target, so corrections and bonus tokens
+break the grammar: wrong.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ..core import DraftTree, Method, Parts, Scores, State, Verdict
+from ..drafters.model.chain import DraftChain
+from ..policies import Fixed
+from ..run.request import GenerationRequest, SessionError, read_whole
+from ..run.result import collect
+from ..run.session import Session
+from ..run.structured import Grammar
+from ..verifiers import TokenRejection
+from .payload import prompt_of
+
+RUNS, TOKENS, GAMMA = 12, 64, 4
+PROMPT = "Invent a person and describe them as JSON."
+FORMAT = {"type": "json_schema", "json_schema": {"schema": {
+    "type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120}},
+    "required": ["name", "age"], "additionalProperties": False}}}
+SIDES = ("both", "target", "draft")
+
+
+class Measured(TokenRejection):
+    """Rejection sampling that sums up how far the distributions it tests against are from the target's with the mask (total variation
+    at each token that was kept or written). masked: whether it tests against the masked ones."""
+
+    def __init__(self, masked: bool):
+        self.masked, self.distance, self.places = masked, 0.0, 0
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        used = scores if self.masked else replace(scores, logits=scores.model_logits)
+        verdict = super().verify(tree, used, state)
+        for row in (0, *(node + 1 for node in verdict.path)):
+            if not (scores.logits[row] == -math.inf).any():  # a text that broke the grammar has no mask any more
+                continue
+            right, mine = (state.sampling.probs(some.logits[row].float()) for some in (scores, used))
+            self.distance += 0.5 * float((right - mine).abs().sum())
+            self.places += 1
+        return verdict
+
+
+class UnmaskedDraft(DraftChain):
+    """A draft that proposes without the request's mask."""
+
+    def propose(self, state, budget):
+        bare = state.fork()
+        bare.processors = None
+        return super().propose(bare, budget)
+
+
+def variant(side: str, verifier: Measured) -> Method:
+    """Return speculative decoding with the mask on ``side``."""
+    def build(kit: Any) -> Parts:
+        draft = kit.open("draft")
+        return Parts((UnmaskedDraft if side == "target" else DraftChain)(draft), Fixed(GAMMA), verifier)
+
+    return Method(key=f"mask_{side}", title=f"Mask: {side}", paper="", family="Mask", summary="", build=build, needs=frozenset({"draft"}))
+
+
+def mask_sides(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+    """payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes, valid,
+    distance}]}, growing. valid: answers that keep to the grammar as far as they go; distance: mean total variation at a place between the
+    distribution that was followed and the target's with the mask."""
+    prompt, runs = prompt_of(payload, PROMPT), read_whole("runs", payload.get("runs", RUNS), 1, 100)
+    request = GenerationRequest.from_dict({"temperature": payload.get("temperature", 1.0), "max_tokens": TOKENS,
+                                           "response_format": payload.get("response_format") or FORMAT})
+    if request.response_format is None:
+        raise SessionError("A mask needs a response_format.", "lab.response_format")
+    grammar = Grammar(request.response_format, loaded.tokenizer, loaded.vocab, sorted(loaded.end_tokens))
+    rows = [{"side": side, "runs": 0, "accepted": 0, "tried": 0, "tokens": 0, "passes": 0, "valid": 0, "distance": None} for side in SIDES]
+    watched = [Measured(side != "draft") for side in SIDES]
+    for seed in range(runs):
+        for row, verifier in zip(rows, watched):
+            result = collect(Session(loaded, variant(row["side"], verifier), request=replace(request, seed=seed)).run(prompt))
+            totals = result.totals
+            row["runs"] += 1
+            for name, count in (("accepted", totals.accepted), ("tried", totals.tried), ("tokens", totals.tokens), ("passes", totals.rounds)):
+                row[name] += count
+            row["valid"] += keeps_to(grammar, result.token_ids)
+            row["distance"] = verifier.distance / max(1, verifier.places)
+        yield {"runs": runs, "rows": [dict(row) for row in rows]}
+        if stop():
+            return
+
+
+def keeps_to(grammar: Grammar, tokens: list[int]) -> bool:
+    """Whether an answer keeps to its grammar as far as it goes; one that ended must be complete."""
+    matcher, body = grammar.matcher(), [token for token in tokens if token not in grammar.ends]
+    whole = matcher.try_consume_tokens(body) == len(body)
+    return whole and (len(body) == len(tokens) or matcher.is_accepting())
+
