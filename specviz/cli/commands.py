@@ -143,12 +143,6 @@ def _loaded(args: argparse.Namespace):
     return load(args.target, args.draft, args.device, deterministic=getattr(args, "deterministic", False))
 
 
-def _sampling_of(args: argparse.Namespace):
-    from ..run.request import read_sampling
-
-    return read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
-
-
 def _print(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
@@ -240,8 +234,7 @@ def _request_of(args: argparse.Namespace):
             raise UsageError("run.request") from None
         if not isinstance(given, dict):
             raise UsageError("run.request")
-    return GenerationRequest.from_dict({name: value for name, (value, usual) in own.items() if name not in given or value != usual} | {
-        name: value for name, value in given.items() if name not in own or own[name][0] == own[name][1]})
+    return GenerationRequest.from_dict(given | {name: value for name, (value, usual) in own.items() if name not in given or value != usual})
 
 
 def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:

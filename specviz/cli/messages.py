@@ -8,6 +8,8 @@ TEXTS = {
     "usage": "{why}; try {program} --help.",
     "stopped": "stopped.",
     "bench.table_and_into": "--table shows what --into has measured: give one of them.",
+    "bench.response_format": "--response-format takes JSON, or `default`.",
+    "run.request": "--request takes a JSON object of a request's fields, or @FILE.",
     "bench.minutes": "--minutes ends a sitting: name its file with --into.",
     "bench.write": "--write writes the table and figures of a ledger: name it with --table.",
     "load.write": "--write puts a table into a page: name the stored result with --table.",

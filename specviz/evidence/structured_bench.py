@@ -1,0 +1,87 @@
+"""Structured output by every method: validity, equality with plain constrained decoding, and speed beside unconstrained decoding.
+
+For every method and prompt: a greedy run with the response format, compared with plain decoding's token for token; a sampled run with
+it, whose validity alone is checked; and a greedy run without it of at most as many tokens, for its speed.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..methods import catalogue
+from ..run.processors import stop_tokens
+from ..run.request import GenerationRequest, SessionError
+from ..run.result import Result, RunFailed, collect
+from ..run.session import Session
+from ..run.structured import Grammar
+from ..trace.metrics import Totals
+
+COLUMNS = ["method", "answers", "valid", "equal", "valid_sampled", "tokens_per_pass", "unconstrained_tokens_per_pass", "tokens_per_second",
+           "unconstrained_tokens_per_second"]
+PROMPTS = ("Invent a person who lives in a small town.", "Describe yourself as JSON.", "Who wrote Faust? Answer with a person.")
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                                           "hobbies": {"type": "array", "items": {"enum": ["reading", "music", "chess"]}, "maxItems": 2}},
+          "required": ["name", "age", "hobbies"], "additionalProperties": False}
+FORMAT = {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
+TOKENS = 120  # longer than any answer that the schema allows
+HOT = 1.0  # temperature of the sampled runs
+
+
+@dataclass
+class Row:
+    """The results of one method; totals with and without the response format."""
+
+    method: str
+    answers: int = 0
+    valid: int = 0
+    equal: int = 0
+    valid_sampled: int = 0
+    bound: Totals = field(default_factory=Totals)
+    free: Totals = field(default_factory=Totals)
+
+    def record(self) -> dict[str, Any]:
+        bound, free = self.bound.metrics(), self.free.metrics()
+        return {"method": self.method, "answers": self.answers, "valid": self.valid, "equal": self.equal, "valid_sampled": self.valid_sampled,
+                "tokens_per_pass": bound["block_efficiency"], "unconstrained_tokens_per_pass": free["block_efficiency"],
+                "tokens_per_second": bound["tokens_per_second"], "unconstrained_tokens_per_second": free["tokens_per_second"]}
+
+
+def valid(grammar: Grammar, tokens: Sequence[int]) -> bool:
+    """Whether an answer matches its grammar to the end."""
+    matcher, body = grammar.matcher(), [token for token in tokens if token not in grammar.ends]
+    return matcher.try_consume_tokens(body) == len(body) and matcher.is_accepting()
+
+
+def structured_bench(loaded: Any, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
+                     prompts: Sequence[str] = PROMPTS, told: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
+    """Yield the row of each method, plain decoding's first. Exact methods by default: others need not equal plain decoding. Methods
+    that cannot run on these models are told and left out."""
+    bound = GenerationRequest(response_format=response_format or FORMAT, max_tokens=TOKENS)
+    grammar = Grammar(bound.response_format or FORMAT, loaded.tokenizer, loaded.vocab, sorted(stop_tokens(bound, loaded.end_tokens)))
+    plain: dict[str, Result] = {}
+    exact = [method.key for method in catalogue().values() if method.exactness in ("exact", "greedy only") and not method.bound]
+    chosen = [key for key in (methods or exact) if key != "autoregressive"]
+    for key in ("autoregressive", *chosen):
+        try:
+            yield _row(loaded, key, grammar, bound, prompts, plain)
+        except (SessionError, RunFailed) as why:
+            told(f"{key}: {why}")
+
+
+def _row(loaded: Any, key: str, grammar: Grammar, bound: GenerationRequest, prompts: Sequence[str], plain: dict[str, Result]) -> Row:
+    row = Row(key)
+    collect(Session(loaded, key, request=replace(bound, max_tokens=12)).run(prompts[0]))  # warms up
+    for i, prompt in enumerate(prompts):
+        result = collect(Session(loaded, key, request=bound).run(prompt))
+        plain.setdefault(prompt, result)
+        free = collect(Session(loaded, key, request=GenerationRequest(max_tokens=len(result.token_ids))).run(prompt))
+        row.answers += 1
+        row.valid += valid(grammar, result.token_ids)
+        row.equal += result.token_ids == plain[prompt].token_ids
+        row.bound += result.totals
+        row.free += free.totals
+        if catalogue()[key].exactness == "exact":
+            hot = collect(Session(loaded, key, request=replace(bound, temperature=HOT, seed=i)).run(prompt))
+            row.valid_sampled += valid(grammar, hot.token_ids)
+    return row
