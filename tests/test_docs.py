@@ -42,11 +42,12 @@ def test_every_link_between_the_pages_leads_somewhere():
 def test_every_entry_of_the_log_says_what_was_asked_done_found_and_what_follows_and_stands_in_its_list():
     folder, listed = ROOT / "docs" / "log", {}
     for part in (folder / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]:
-        listed[re.search(r"\((\w+\.md)\)", part)[1]] = re.findall(r"^- (.*)", part, re.M)
-    assert set(listed) == {page.name for page in folder.glob("*.md")} - {"README.md"}
+        listed[re.search(r"\((\d{4}-\d\d/\w+\.md)\)", part)[1]] = re.findall(r"^- (.*)", part, re.M)
+    assert set(listed) == {page.relative_to(folder).as_posix() for page in folder.rglob("*.md")} - {"README.md"}
     for name, entries in listed.items():
         found = (folder / name).read_text(encoding="utf-8").split("\n## ")[1:]
         assert entries == [entry.partition("\n")[0] for entry in found], name
+        assert all(entry.startswith(name[:7]) for entry in entries), name
         for entry in found:
             parts = re.findall(r"^\*\*(Asked|Done|Figure|Follows)\*\*", entry, re.M)
             assert parts == ["Asked", "Done", "Figure", "Follows"], f"{name}: {entry.partition(chr(10))[0]}"
@@ -75,6 +76,20 @@ def test_every_command_a_page_names_is_one_with_these_options():
             else:
                 assert not words or not line.startswith(("run", "bench", "verify", "serve", "load")), f"{page.name}: specviz {line}"
     assert found > 40
+
+
+def test_the_page_of_environment_variables_lists_those_that_the_code_reads():
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    files = [ROOT / "app.py", ROOT / "setup.py", ROOT / "Makefile", *ROOT.glob("Dockerfile*"),
+             *(file for folder in ("specviz", "tests") for kind in ("*.py", "*.cjs") for file in (ROOT / folder).rglob(kind))]
+    read = {name for file in files for name in re.findall(r"""(?:["' ]|env\.)(SPECVIZ_[A-Z_]+)(?=["'=)])""", file.read_text(encoding="utf-8"))}
+    assert set(re.findall(r"`(SPECVIZ_[A-Z_]+)`", page)) == read
+
+
+def test_each_requirement_stands_in_one_file():
+    files = {file: re.findall(r"^[\w-]+", file.read_text(encoding="utf-8"), re.M) for file in sorted(ROOT.glob("requirements*.txt"))}
+    names = [name.lower() for listed in files.values() for name in listed]
+    assert len(files) == 7 and len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
 
 
 def test_generated_pages_are_what_their_commands_print():

@@ -31,7 +31,7 @@ TITLE = "# Every method against plain decoding"
 HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill (in which drafters read the prompt, too), of the
 same prompt and seed, the two at most {GROUP_SIZE // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets
 their quartiles. Tokens a pass: all that was written over all passes of the target. What wins when, and why, is in
-[the log](log/speed.md)."""
+[the log](log/2026-11/speed.md)."""
 CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
 named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
 

@@ -2,7 +2,7 @@
 it): a step for each row of weights and for each row of states, both the largest size in it by 127.
 
 Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. That
-is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/speed.md). And where a processor multiplies bytes (VNNI),
+is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/2026-11/speed.md). And where a processor multiplies bytes (VNNI),
 eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
 """
 import warnings
@@ -29,7 +29,8 @@ def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int8Kernel(nn.Module):
-    """y = x W^T + b, x [rows, in], with weights int8 per output row (``numbers``, ``steps`` of ``quantise_rows``) and x int8 per row.
+    """An int8 linear layer:
+    y = x W^T + b, x [rows, in], with weights int8 per output row (``numbers``, ``steps`` of ``quantise_rows``) and x int8 per row.
 
     fine: x as two int8 numbers, the second of the remainder times FINE, multiplied as twice as many rows that share one read of the
     weights.

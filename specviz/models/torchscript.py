@@ -1,6 +1,6 @@
 """Compile modules with TorchScript, which removes the Python overhead per torch call.
 
-The gain is largest for operations on packed weights, which Python wraps again on every call (docs/log/speed.md).
+The gain is largest for operations on packed weights, which Python wraps again on every call (docs/log/2026-11/speed.md).
 """
 import warnings
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class HalfProducts(nn.Module):
-    """y = x W^T + b with packed float16 weights; x [rows, in]."""
+    """A float16 linear layer: y = x W^T + b with packed float16 weights; x [rows, in]."""
 
     def __init__(self, packed: Any):
         super().__init__()

@@ -1,5 +1,5 @@
 """The forward pass of models/llama.py compiled with TorchScript, which removes the Python overhead of its thirty small operations per
-layer (docs/log/speed.md).
+layer (docs/log/2026-11/speed.md).
 
 The operations and their order are the same, so the bits are the same. float32 on a CPU only.
 """
@@ -107,7 +107,7 @@ def norm_of(norm: Any) -> nn.Module:
 
 
 class Attend(nn.Module):
-    """``Llama.attend`` of one block, for a slot given as an integer."""
+    """The attention of one block in TorchScript: ``Llama.attend`` of one block, for a slot given as an integer."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -140,7 +140,7 @@ class Attend(nn.Module):
 
 
 class Transform(nn.Module):
-    """``Llama.transform`` of one block."""
+    """The feed-forward and projections of one block in TorchScript: ``Llama.transform`` of one block."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -152,7 +152,8 @@ class Transform(nn.Module):
 
 
 class Layers(nn.Module):
-    """``Llama.through``: blocks first..end, and the states that enter those of ``wanted`` (in order)."""
+    """A range of blocks in TorchScript:
+    ``Llama.through``: blocks first..end, and the states that enter those of ``wanted`` (in order)."""
 
     def __init__(self, blocks: list[Any]):
         super().__init__()

@@ -178,7 +178,7 @@ class Runner:
 
 def half_is_faster(device: torch.device) -> bool:
     """Whether bfloat16 multiplies faster here than float32: on an accelerator, and on a processor that has instructions for it
-    (4.6 times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/models.md). Asked of the hardware and not of a
+    (4.6 times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/2026-11/models.md). Asked of the hardware and not of a
     clock, so that a resumed run goes on alike."""
     asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)

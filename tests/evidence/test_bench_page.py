@@ -151,6 +151,6 @@ def test_nothing_that_a_file_says_breaks_a_line(tmp_path):
     evil = "a | b\n| c <script> `d` [e](f) # **g**"
     speeds = {**GREEDY, f"own {evil}": {"story": [1.0]}}
     reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
-    assert not re.search(r"<|`|\]\(f|# \*", reported.replace("](log/speed.md)", ""))
+    assert not re.search(r"<|`|\]\(f|# \*", reported.replace("](log/2026-11/speed.md)", ""))
     for block in re.findall(r"(?:^\|.*\n)+", reported, re.M):
         assert len({line.count("|") for line in block.splitlines()}) == 1

@@ -1,4 +1,4 @@
-"""What the page costs the engine on one machine, as figures for docs/log/page.md; it needs a quiet machine.
+"""What the page costs the engine on one machine, as figures for docs/log/2026-11/page.md; it needs a quiet machine.
 
     python -m tests.ui.share [--tokens 256] [--turns 3] [--methods speculative ...] [--tabs watch race]
 
