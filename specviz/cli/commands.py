@@ -92,8 +92,7 @@ def parser() -> Parser:
     sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
                      help="a text that the answer is expected to be like, to draft from")
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
-    sub.add_argument("--request", metavar="JSON", help="further fields of the request as a JSON object, or @FILE: penalties, logit_bias, "
-                     "bad_words, min_p, response_format, tools ... (docs/requests.md)")
+    sub.add_argument("--request", metavar="JSON", help="further fields of the request, or @FILE (docs/requests.md)")
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
     sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each distribution kept in the trace (8)")
@@ -216,6 +215,8 @@ def run_method(args: argparse.Namespace) -> int:
         _print(result.record())
     else:
         print(summary(result), file=sys.stderr)
+        if result.head_unused:
+            print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)
     return stop.status
 
 

@@ -21,6 +21,7 @@ TEXTS = {
     "file.write": "{path} cannot be written: {why}.",
     "file.read": "{path} cannot be read: {why}.",
     "file.same": "{path} is the file that is read: name another one to write.",
+    "run.head_unused": "None of {tried} tries of the head was accepted: is this head for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
     "serve.port": "{host}:{port} cannot be used: {why}.",

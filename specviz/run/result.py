@@ -24,6 +24,7 @@ class Result:
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
     why: str = ""  # it failed
+    head_unused: dict[str, Any] = field(default_factory=dict)  # {kinds, tried} of heads of which nothing was accepted
     logprobs: list[float] | None = None
     top_logprobs: list[list[list[float]]] | None = None
     _text: bytearray = field(default_factory=bytearray)
@@ -43,6 +44,7 @@ class Result:
         elif isinstance(event, Finished):
             self.finish_reason, self._length = event.finish, event.totals["text_bytes"]
             self.forward_seconds = event.totals["forward_seconds"]
+            self.head_unused = event.totals.get("head_unused", {})
         elif isinstance(event, Failed):
             self.finish_reason, self.why = "error", event.why
 
@@ -64,7 +66,8 @@ class Result:
         """Return the JSON of ``python -m specviz run``."""
         logprobs = {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
         return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
-                "finish_reason": self.finish_reason, "metrics": self.metrics(), **logprobs}
+                "finish_reason": self.finish_reason, "metrics": self.metrics(), **logprobs,
+                **({"head_unused": self.head_unused} if self.head_unused else {})}
 
 
 def collect(events: Iterable[Event]) -> Result:

@@ -23,6 +23,8 @@ from .copied_tokens import CopiedTokens
 from .cut_at_stop import cut_round
 from .request import explain, largest
 
+UNUSED = 64  # tries without a success after which a head may be another model's
+
 
 class Run:
     """One run in progress. ``events`` is the stream; ``turn()`` gives the events up to the end of a round."""
@@ -168,7 +170,7 @@ class Run:
         copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
                 "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(),
-                **self._stopped_drafts(), **({"reused": self.reused} if self.session.prefix_cache is not None else {})}
+                **self._stopped_drafts(), **self._unused_head(), **({"reused": self.reused} if self.session.prefix_cache is not None else {})}
 
     def _unrecorded(self) -> dict[str, Any]:
         """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""
@@ -179,6 +181,13 @@ class Run:
         """Return the draft models that stopped drafting: model, reason, and tokens of the text by then."""
         problems = self.kit.draft_problems() if self.kit else []
         return {"draft_stopped": problems} if problems else {}
+
+    def _unused_head(self) -> dict[str, Any]:
+        """Return the trained heads of a run in which nothing was accepted in so many tries that they may be another model's."""
+        kinds = sorted(need.partition(":")[2] for need in self.session.method.needs if need.startswith("head:"))
+        if not kinds or self.totals.accepted or self.totals.tried < UNUSED:
+            return {}
+        return {"head_unused": {"kinds": kinds, "tried": self.totals.tried}}
 
     def _header(self) -> dict[str, Any]:
         session, method, sampling = self.session, self.session.method, self.session.sampling

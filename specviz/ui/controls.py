@@ -11,7 +11,6 @@ from . import board
 from .limits import NO_DRAFT
 from .messages import text
 
-
 LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name than the field's letter
 
 
@@ -82,8 +81,8 @@ def sampling() -> tuple[gr.Number, ...]:
 def seed_note(cards: dict[str, Any]) -> gr.HTML:
     """What a seed does not fix, next to it."""
     titles = ", ".join(cards[key].title for key in BY_TIME if key in cards)
-    return gr.HTML(f'<p class="pg-small">{escape(text("field.seed_note", titles=titles))}</p>', elem_id="seed-note", apply_default_css=False,
-                   js_on_load=None)
+    note = escape(text("field.seed_note", titles=titles))
+    return gr.HTML(f'<p class="pg-small">{note}</p>', elem_id="seed-note", apply_default_css=False, js_on_load=None)
 
 
 def prompt() -> gr.Textbox:

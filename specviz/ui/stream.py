@@ -199,6 +199,10 @@ def _outcome(records: list[Record], stopped: bool) -> dict[str, str]:
         return _coded("error", "run.unfinished", title=unfinished[0])
     if errors:
         return _coded("done", "run.lane_failed", title=titles.get(errors[0]["lane"], "A lane"), why=errors[0]["why"])
+    unused = [(r["lane"], r["totals"]["head_unused"]) for r in records if r["type"] == "done" and r.get("totals", {}).get("head_unused")]
+    if unused:
+        lane, found = unused[0]
+        return _coded("done", "run.head_unused", title=titles.get(lane, "A lane"), tried=found["tried"])
     return status_of("done", "")
 
 
