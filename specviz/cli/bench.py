@@ -72,7 +72,7 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 
 
 def _structured(args: argparse.Namespace) -> int:
-    from ..evidence.structured_bench import COLUMNS, structured_bench
+    from ..evidence.structured_bench import COLUMNS, PROMPTS, structured_bench
     from .terminal import table
 
     try:
@@ -81,7 +81,8 @@ def _structured(args: argparse.Namespace) -> int:
         raise UsageError("bench.response_format") from None
     rows = []
     chosen = None if args.methods == "all" else method_keys(args.methods)
-    for row in structured_bench(_loaded(args), chosen, given, told=lambda words: print(words, file=sys.stderr)):
+    prompts = PROMPTS[:int(args.prompts or len(PROMPTS))]
+    for row in structured_bench(_loaded(args), chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)):
         rows.append(row.record())
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     _print(rows) if args.json else print(table(rows, COLUMNS))

@@ -20,8 +20,9 @@ from ..trace.metrics import Totals
 COLUMNS = ["method", "answers", "valid", "equal", "valid_sampled", "tokens_per_pass", "unconstrained_tokens_per_pass", "tokens_per_second",
            "unconstrained_tokens_per_second"]
 PROMPTS = ("Invent a person who lives in a small town.", "Describe yourself as JSON.", "Who wrote Faust? Answer with a person.")
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
-                                           "hobbies": {"type": "array", "items": {"enum": ["reading", "music", "chess"]}, "maxItems": 2}},
+SCHEMA = {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+    "hobbies": {"type": "array", "items": {"enum": ["reading", "music", "chess"]}, "maxItems": 2}},
           "required": ["name", "age", "hobbies"], "additionalProperties": False}
 FORMAT = {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
 TOKENS = 120  # longer than any answer that the schema allows
@@ -42,8 +43,9 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         bound, free = self.bound.metrics(), self.free.metrics()
-        return {"method": self.method, "answers": self.answers, "valid": self.valid, "equal": self.equal, "valid_sampled": self.valid_sampled,
-                "tokens_per_pass": bound["block_efficiency"], "unconstrained_tokens_per_pass": free["block_efficiency"],
+        return {"method": self.method, "answers": self.answers, "valid": self.valid, "equal": self.equal,
+                "valid_sampled": self.valid_sampled, "tokens_per_pass": bound["block_efficiency"],
+                "unconstrained_tokens_per_pass": free["block_efficiency"],
                 "tokens_per_second": bound["tokens_per_second"], "unconstrained_tokens_per_second": free["tokens_per_second"]}
 
 
@@ -54,9 +56,9 @@ def valid(grammar: Grammar, tokens: Sequence[int]) -> bool:
 
 
 def structured_bench(loaded: Any, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
-                     prompts: Sequence[str] = PROMPTS, told: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
+                     prompts: Sequence[str] = PROMPTS, report: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
     """Yield the row of each method, plain decoding's first. Exact methods by default: others need not equal plain decoding. Methods
-    that cannot run on these models are told and left out."""
+    that cannot run on these models are reported and left out."""
     bound = GenerationRequest(response_format=response_format or FORMAT, max_tokens=TOKENS)
     grammar = Grammar(bound.response_format or FORMAT, loaded.tokenizer, loaded.vocab, sorted(stop_tokens(bound, loaded.end_tokens)))
     plain: dict[str, Result] = {}
@@ -66,12 +68,11 @@ def structured_bench(loaded: Any, methods: Sequence[str] | None = None, response
         try:
             yield _row(loaded, key, grammar, bound, prompts, plain)
         except (SessionError, RunFailed) as why:
-            told(f"{key}: {why}")
+            report(f"{key}: {why}")
 
 
 def _row(loaded: Any, key: str, grammar: Grammar, bound: GenerationRequest, prompts: Sequence[str], plain: dict[str, Result]) -> Row:
     row = Row(key)
-    collect(Session(loaded, key, request=replace(bound, max_tokens=12)).run(prompts[0]))  # warms up
     for i, prompt in enumerate(prompts):
         result = collect(Session(loaded, key, request=bound).run(prompt))
         plain.setdefault(prompt, result)

@@ -68,7 +68,9 @@ def variant(side: str, verifier: Measured) -> Method:
 
 
 def mask_sides(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes, valid,
+    """Measure acceptance with the grammar mask on both models, on one and on none.
+
+    payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes, valid,
     distance}]}, growing. valid: answers that keep to the grammar as far as they go; distance: mean total variation at a place between the
     distribution that was followed and the target's with the mask."""
     prompt, runs = prompt_of(payload, PROMPT), read_whole("runs", payload.get("runs", RUNS), 1, 100)
@@ -77,15 +79,16 @@ def mask_sides(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -
     if request.response_format is None:
         raise SessionError("A mask needs a response_format.", "lab.response_format")
     grammar = Grammar(request.response_format, loaded.tokenizer, loaded.vocab, sorted(loaded.end_tokens))
-    rows = [{"side": side, "runs": 0, "accepted": 0, "tried": 0, "tokens": 0, "passes": 0, "valid": 0, "distance": None} for side in SIDES]
+    rows: list[dict[str, Any]] = [
+        {"side": side, "runs": 0, "accepted": 0, "tried": 0, "tokens": 0, "passes": 0, "valid": 0, "distance": None} for side in SIDES]
     watched = [Measured(side != "draft") for side in SIDES]
     for seed in range(runs):
         for row, verifier in zip(rows, watched):
-            result = collect(Session(loaded, variant(row["side"], verifier), request=replace(request, seed=seed)).run(prompt))
+            result = collect(Session(loaded, variant(str(row["side"]), verifier), request=replace(request, seed=seed)).run(prompt))
             totals = result.totals
             row["runs"] += 1
-            for name, count in (("accepted", totals.accepted), ("tried", totals.tried), ("tokens", totals.tokens), ("passes", totals.rounds)):
-                row[name] += count
+            counts = {"accepted": totals.accepted, "tried": totals.tried, "tokens": totals.tokens, "passes": totals.rounds}
+            row.update({name: row[name] + count for name, count in counts.items()})
             row["valid"] += keeps_to(grammar, result.token_ids)
             row["distance"] = verifier.distance / max(1, verifier.places)
         yield {"runs": runs, "rows": [dict(row) for row in rows]}

@@ -170,7 +170,8 @@ class Run:
         copied from earlier answers."""
         return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
                 "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(),
-                **self._stopped_drafts(), **self._unused_head(), **({"reused": self.reused} if self.session.prefix_cache is not None else {})}
+                **self._stopped_drafts(), **self._unused_head(),
+                **({"reused": self.reused} if self.session.prefix_cache is not None else {})}
 
     def _unrecorded(self) -> dict[str, Any]:
         """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .generation import Chunk, Generation, answers
@@ -60,9 +61,12 @@ class BatchedGeneration:
                 batch = ContinuousBatch()  # a round that failed breaks its own batch only
             for job in new:
                 jobs.append(job)
-                self._guarded(job, lambda job=job: job.runs.extend(answers(self.loaded, job.asked, job.seconds, job.cancel, batch, self.caches)))
-            jobs = [job for job in jobs if self._guarded(job, lambda job=job: self._advance(job))]
+                self._guarded(job, partial(self._begin, job, batch))
+            jobs = [job for job in jobs if self._guarded(job, partial(self._advance, job))]
             self.largest = max(self.largest, batch.largest)
+
+    def _begin(self, job: _Job, batch: Any) -> None:
+        job.runs = answers(self.loaded, job.asked, job.seconds, job.cancel, batch, self.caches)
 
     @staticmethod
     def _advance(job: _Job) -> None:

@@ -18,10 +18,10 @@ NUMBERS = (  # name, default, step, label, help
     ("frequency_penalty", 0, 0.1, "Frequency penalty", "0: off"),
     ("min_tokens", 0, 1, "Min tokens", "before an end"),
 )
+PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0,
+          "maximum": 120}, "city": {"type": "string", "maxLength": 24}}, "required": ["name", "age", "city"], "additionalProperties": False}
 EXAMPLES = (
-    ("A person, JSON schema", {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer",
-                               "minimum": 0, "maximum": 120}, "city": {"type": "string", "maxLength": 24}}, "required": ["name", "age", "city"],
-                               "additionalProperties": False}),
+    ("A person, JSON schema", PERSON),
     ("Yes, no or maybe", {"type": "choice", "choice": ["yes", "no", "maybe"]}),
     ("A date, regular expression", {"type": "regex", "regex": "(19|20)[0-9]{2}-(0[1-9]|1[0-2])-[0-3][0-9]"}),
 )
@@ -32,13 +32,14 @@ def fields() -> list[gr.components.Component]:
     with gr.Group(elem_id="request"):
         gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
         with gr.Row():
-            widgets: list[Any] = [gr.Number(default, label=label, info=about, step=step, elem_id=f"request-{name.replace('_', '-')}", min_width=132)
-                                  for name, default, step, label, about in NUMBERS]
-        widgets.append(gr.Textbox(label="Stop texts", info="One a line; the answer ends before it.", lines=1, max_lines=4, elem_id="request-stop"))
+            widgets: list[Any] = [gr.Number(default, label=label, info=about, step=step, min_width=132,
+                                            elem_id=f"request-{name.replace('_', '-')}") for name, default, step, label, about in NUMBERS]
+        widgets.append(gr.Textbox(label="Stop texts", info="One a line; the answer ends before it.", lines=1, max_lines=4,
+                                  elem_id="request-stop"))
         examples = gr.Dropdown([("None", ""), *((title, json.dumps(value, indent=1)) for title, value in EXAMPLES)], value="",
                                label="Structured output", info="An example to begin with.", elem_id="request-example")
-        widgets.append(gr.Textbox(label="Schema or response_format", lines=2, max_lines=10, elem_id="request-format",
-                                  info="A JSON schema, or {\"type\": \"regex\", \"regex\": ...}, \"choice\", \"lark\". The answer must match it."))
+        about = 'A JSON schema, or {"type": "regex", "regex": ...}, "choice", "lark". The answer must match it.'
+        widgets.append(gr.Textbox(label="Schema or response_format", info=about, lines=2, max_lines=10, elem_id="request-format"))
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     examples.input(None, examples, widgets[-1], js="(text) => text", **quiet)
     return widgets

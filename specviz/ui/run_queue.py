@@ -42,7 +42,8 @@ class Ticket:
 class RunQueue:
     """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first of every other
     one. ``waiting``: places after the run that is active; an address that has none gets one even where all are taken (up to twice as
-    many). Runs of one batch share the accelerator, ``together`` of them, unless another run waits before them. A run that is silent for ``silence`` seconds loses its place."""
+    many). Runs of one batch share the accelerator, ``together`` of them, unless another run waits before them. A run that is silent
+    for ``silence`` seconds loses its place."""
 
     waiting: int = WAITING
     open_runs: int = OPEN_RUNS

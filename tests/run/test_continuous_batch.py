@@ -7,7 +7,7 @@ import pytest
 
 from specviz.core import Sampling
 from specviz.loops.continuous import ContinuousBatch
-from specviz.run import Session, SessionError, collect
+from specviz.run import Session, SessionError
 from specviz.run.request import GenerationRequest
 from specviz.run.result import Result
 from specviz.trace.events import Committed, Finished
