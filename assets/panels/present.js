@@ -1,5 +1,5 @@
-/* Presenter mode: the board alone, in large type, driven by the keyboard. Everything on the page that is not on the way to the
-   board rests; leaving puts it all back as it was. */
+/* Presenter mode: the board alone, as large as the screen allows, driven by the keyboard. Everything on the page that is not on the
+   way to the board rests, and of the board itself what a lecture has no use for (.presenting); leaving puts it all back. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -14,6 +14,7 @@
     ["+ \u2212", "larger, smaller"],
     ["Esc", "leave"],
   ];
+  const WIDE = 1000;
   let on = null;
 
   const boardOf = (ctx) =>
@@ -33,23 +34,16 @@
           rested.push([s, s.style.display]);
           s.style.setProperty("display", "none", "important");
         }
-    const hint = el(
-      "div",
-      { class: "sv svp pn-presenting", role: "status" },
-      KEYS.map(([k, what]) => el("span", null, el("kbd", null, k), what)),
-      K.button("Leave", stop),
+    const leave = el(
+      "button",
+      { type: "button", class: "svp pn-leave", "aria-label": "Leave the presentation (Escape)", on: { click: stop } },
+      "\u00d7",
     );
-    (root.closest(".gradio-container") || document.body).prepend(hint); /* above the board, not over it */
-    on = {
-      ctx,
-      root,
-      rested,
-      hint,
-      zoom: root.clientWidth > 1100 ? 1.35 : root.clientWidth > 640 ? 1.15 : 1,
-      was: root.style.zoom,
-      full: false,
-    };
-    root.style.zoom = String(on.zoom);
+    top.prepend(leave);
+    root.classList.add("presenting");
+    on = { ctx, root, rested, leave, was: root.style.zoom, own: false, full: false };
+    fit();
+    addEventListener("resize", fit);
     document.addEventListener("keydown", key, true);
     document.addEventListener("fullscreenchange", left);
     const full = document.documentElement.requestFullscreen;
@@ -61,6 +55,13 @@
         .catch(() => {});
     ctx.board?.play?.();
     return on;
+  }
+  /* As large as two columns allow (WIDE units); on a phone, where there is one, hardly larger. */
+  function fit() {
+    if (!on || on.own) return;
+    on.root.style.zoom = "1";
+    on.zoom = innerWidth > 640 ? K.clamp(on.root.clientWidth / WIDE, 1, 2.4) : 1.1;
+    on.root.style.zoom = String(on.zoom);
   }
   const left = () => {
     if (on && on.full && !document.fullscreenElement) stop();
@@ -75,18 +76,21 @@
     else if (e.key === "-") size(-0.1);
   }
   function size(by) {
+    on.own = true;
     on.zoom = K.clamp(Math.round((on.zoom + by) * 20) / 20, 0.7, 2.5);
     on.root.style.zoom = String(on.zoom);
   }
   function stop() {
     if (!on) return;
-    const { root, rested, hint, was, ctx, full } = on;
+    const { root, rested, leave, was, ctx, full } = on;
     on = null;
     document.removeEventListener("keydown", key, true);
     document.removeEventListener("fullscreenchange", left);
     for (const [s, display] of rested) s.style.display = display;
+    removeEventListener("resize", fit);
     root.style.zoom = was;
-    hint.remove();
+    root.classList.remove("presenting");
+    leave.remove();
     if (full && document.fullscreenElement) document.exitFullscreen().catch(() => {});
     ctx.board?.pause?.();
   }

@@ -114,6 +114,13 @@
       ...b.ribbon.picture(),
     }),
     detail(b) {
+      const card = b.inspector.body.querySelector(".card.probs");
+      if (card)
+        return {
+          title: b.inspector.title.textContent + ": " + SV.messages.say("picture.probabilities"),
+          caption: [...b.inspector.reason.children].map((x) => x.textContent).join(" \u00b7 ") || b.inspector.say.textContent,
+          ...SV.htmlPicture.of(card),
+        };
       const found = [...b.inspector.body.querySelectorAll("svg.lplot, svg.mask")];
       return found.length
         ? {

@@ -119,7 +119,7 @@
     ];
   }
 
-  /* Where one comes from that a panel has measured or reckoned itself, today. */
+  /* Where one comes from that a panel has measured or computed itself, today. */
   const own = (text) => [text + " " + SV.notice.when(Date.now()) + ", drawn by specviz " + SV["version"] + "."];
 
   const textOf = (picture) => new XMLSerializer().serializeToString(picture);
@@ -160,5 +160,5 @@
     );
   }
 
-  SV.save = { keys, poster, source, own, bare };
+  SV.save = { keys, poster, source, own, bare, plainColour };
 })();

@@ -62,3 +62,21 @@ def test_on_a_projector_every_drawn_letter_has_fourteen_pixels(drive, settled) -
             assert small == [], (tab, small[:5])
 
     drive(use, size=(1860, 1080))
+
+
+def test_the_probabilities_are_saved_as_a_picture_of_their_own(drive, settled) -> None:
+    """They stand on the page as HTML: what is saved has every figure of the card, and nothing that needs the page."""
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RACE))
+        at_end(page, settled)
+        judge = next(r for r in RACE if r["type"] == "judge" and r["lane"] == 1 and r["verdict"] == "rejected" and r["a"] is not None)
+        page.evaluate("(at) => board.goto(at)", {"lane": 1, "round": judge["round"], "node": judge["node"], "tab": "why"})
+        settled(page)
+        root = ET.fromstring(saved(page, "this picture"))
+        text = " ".join(" ".join(t.text or "" for t in root.iter(SVG + "text")).split())
+        for fact in ("Rejected", f"{judge['a']:.3f}", f"{judge['u']:.3f}", "p target", "q draft", "residual", "drawn by specviz"):
+            assert fact in text, (fact, text)
+        assert len(list(root.iter(SVG + "rect"))) > 8
+        assert not any("var(" in v or "color-mix" in v or v == "NaN" for node in root.iter() for v in node.attrib.values())
+
+    drive(use, accept_downloads=True)
