@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, setText, sheet, span, rate, who } = SV.dom;
+  const { el, setText, setAttr, sheet, span, rate, who } = SV.dom;
   const M = SV.metrics,
     PAD = 4 /* room for the ring around the current pass */,
     EVERY = 240; /* ms between two drawings of a run in flight */
@@ -86,6 +86,9 @@
       ? "one block is one round, and some took several passes of the large model; its width is how many tokens it gave"
       : "one block is one pass of the large model; its width is how many tokens it gave";
 
+  /* The knobs of a lane, the draft length by its name and by the field's letter. */
+  const knobs = (lane) => SV.stage.knobsOf(lane.header).replace(/\bgamma\b/, "draft length (gamma)");
+
   class Row {
     constructor(own) {
       this.name = el("b");
@@ -119,8 +122,9 @@
             ? "one token a pass"
             : SV.serverFacts.is(lane)
               ? "a block is a message"
-              : SV.stage.knobsOf(lane.header),
+              : knobs(lane),
       );
+      setAttr(this.small, "title", SV.stage.knobsOf(lane.header).includes("gamma") ? SV.messages.say("knob.gamma") : "");
       setText(this.n, String(m.passes ?? "\u2013"));
       setText(this.word, m.passes === 1 ? " pass" : " passes");
       setText(this.speed, m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s");

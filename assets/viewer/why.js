@@ -113,6 +113,8 @@
     if (j && j.verdict === "rejected" && own > 0 && top.length)
       out.push(["numbers.near", { times: top[0][1] / own >= 100 ? "over 100" : (top[0][1] / own).toFixed(1) }]);
     if (out.length) out.unshift(["numbers.own", {}]);
+    else if (j && Array.isArray(j.top_p) && j.top_p[0]) out.push(["numbers.choice", { token: SV.fold.label(lane, j.top_p[0][0], 18) }]);
+    if (j) out.push(["numbers.nodraw", {}]);
     return out;
   }
 

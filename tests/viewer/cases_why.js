@@ -125,11 +125,13 @@
         cold = lane(SV, {
           nodes: [{ tok: 5 }], judges: [greedy], tail: { tok: 7, why: "correction", softmax_p: 0.48, top_softmax: [[7, 0.48], [8, 0.31]] },
         }); // prettier-ignore
-      same(say(cold, 0), ["numbers.own", "numbers.softmax", "numbers.softmax", "numbers.softmax", "numbers.near"], "refused");
-      same(SV.why.numbers(cold, cold.rounds[0], 0).at(-1)[1], { times: "4.0" }, "how near");
+      same(say(cold, 0), ["numbers.own", "numbers.softmax", "numbers.softmax", "numbers.softmax", "numbers.near", "numbers.nodraw"], "refused");
+      same(SV.why.numbers(cold, cold.rounds[0], 0).at(-2)[1], { times: "4.0" }, "how near");
       same(say(cold, "tail"), ["numbers.own", "numbers.softmax", "numbers.softmax"], "the correction");
       const old = lane(SV, { nodes: [{ tok: 5 }], judges: [no], tail: { tok: 7, why: "correction" } });
-      same(say(old, 0), [], "a trace without them says nothing");
+      same(say(old, 0), ["numbers.nodraw"], "a trace without them");
+      const told = lane(SV, { nodes: [{ tok: 5 }], judges: [{ ...no, top_p: [[7, 1]] }], tail: { tok: 7, why: "correction" } });
+      same(say(told, 0), ["numbers.choice", "numbers.nodraw"], "what the target would have written");
       const rotten = { ...no, softmax_p: "x", top_softmax: [[7, 2], "y", null] },
         bad = lane(SV, { nodes: [{ tok: 5 }], judges: [rotten], tail: { tok: 7, why: "correction" } });
       ok(SV.why.numbers(bad, bad.rounds[0], 0).every(([, x]) => !/NaN|undefined/.test(JSON.stringify(x))), "of any shape");
