@@ -25,7 +25,9 @@ class _Account:
 
 
 class AddressBudget:
-    """``queue``: Gradio's event queue, which keeps the unread messages of each session; ``states``: its component states by session.
+    """Limits on what one network address may ask for.
+
+    ``queue``: Gradio's event queue, which keeps the unread messages of each session; ``states``: its component states by session.
     None until the app has them."""
 
     def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):

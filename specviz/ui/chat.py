@@ -78,7 +78,7 @@ class Chat:
         return self.turns[-1]
 
     def put(self, earlier: list[Turn], question: str, records: list[Record]) -> Turn | None:
-        """``add`` after these turns, idempotent; None, and nothing is changed, where no lane wrote anything."""
+        """Add a turn: ``add`` after these turns, idempotent; None, and nothing is changed, where no lane wrote anything."""
         fresh = Chat(list(earlier))
         turn = fresh.add(question, records)
         if turn:

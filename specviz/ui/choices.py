@@ -27,13 +27,23 @@ def target_choice(entry: Any, own: str) -> dict[str, str]:
 
     large = "" if zero_gpu_requested() else too_large(entry)
     size = ", ".join(word for word in (entry.size, f"{entry.memory} GB" if entry.hub and entry.memory else "",
-                                       "too large here" if large else "") if word)
+                                       "too large here" if large else _expected(entry)) if word)
     choice = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": ", ".join(filter(None, (entry.name, size))),
             "about": " ".join(word for word in (entry.about, "Fetched from the hub when first used." if entry.hub else "", large) if word)}
     choice |= {name: value for name in ("scripts", "draft") if (value := getattr(entry, name))}
     if not large:
         return choice
     return choice | {"large": text("models.too_large", name=entry.name, why=large, hub=" Nothing is fetched." if entry.hub else "")}
+
+
+def _expected(entry: Any) -> str:
+    """Return what can be expected of a model of the hub on this machine, in a few words; empty where it is not known."""
+    from ..zoo import expected_speed
+
+    if not entry.hub or zero_gpu_requested():
+        return ""
+    rate = expected_speed.tokens_per_second(entry)
+    return text("models.no_gpu", rate=expected_speed.rounded(rate)) if rate else expected_speed.card()
 
 
 def zero_gpu_requested() -> bool:

@@ -30,7 +30,9 @@ TOP = 5  # best tokens of each distribution that are kept for the inspector
 
 
 class Engine:
-    """``target``, ``draft``: names of models.yaml or local folders, chosen by the owner; visitors give names only, unless
+    """Loads models and runs the lanes of the page's requests.
+
+    ``target``, ``draft``: names of models.yaml or local folders, chosen by the owner; visitors give names only, unless
     SPECVIZ_ALLOW_ANY_MODEL=1 lets them name hub models, too (never on a Space). The most recently used models stay loaded,
     ``SPECVIZ_MODELS_KEPT`` of them, and the default one always."""
 

@@ -27,7 +27,9 @@ class ReaderGone(Refused):
 
 
 class EngineJob:
-    """``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
+    """Work in a thread, with its output as messages.
+
+    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
     ``run_queue``: None for work that needs no engine. ``visitor``: who reads the output. ``batch``: as a Ticket has it."""
 
     def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor(),

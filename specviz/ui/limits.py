@@ -271,7 +271,7 @@ def model_key(target: Any, draft: Any, fixed: bool = False) -> str | None:
 
 
 def split_model_key(models: str | None) -> tuple[str | None, str | None]:
-    """(target, draft) of a ``model_key``; None: the default, the draft that goes with the target."""
+    """Return (target, draft) of a ``model_key``; None: the default, the draft that goes with the target."""
     target, draft, *_ = [*(models or "").split("|"), ""]
     return target or None, draft or None
 

@@ -34,8 +34,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
                   "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n",
                   "response_format", "tools", "enable_thinking")
-OTHER_FIELDS = ("chat_template_kwargs", "model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs", "top_logprobs",
-                "speculative", "user", "metadata", "store")
+OTHER_FIELDS = ("chat_template_kwargs", "model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs",
+                "top_logprobs", "speculative", "user", "metadata", "store")
 MOST_ANSWERS = 4
 DEFAULT_METHOD = "speculative"
 TRACES, TRACE_BYTES = 64, 32 * 2**20  # kept, until newer ones take their place

@@ -20,7 +20,9 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 
 @dataclass(frozen=True)
 class StartContent:
-    """``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods in sight beside the chosen ones;
+    """What the page shows at first: examples, chosen methods and presets.
+
+    ``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods in sight beside the chosen ones;
     ``chosen``: at first; ``presets``: name, methods, and maybe temperature and about; or name, ``among`` (the keys that the list is
     narrowed to) and about."""
 

@@ -166,7 +166,7 @@ def test_long_texts_are_measured_and_a_model_beyond(visit) -> None:
         assert page.evaluate("asked.at(-1)[0]") == "context_costs"
         assert "at about 16,000 tokens" in page.text_content(".pn-figs") and "measured up to here" in page.text_content(".pn-plot")
         said = page.text_content(".pn-prose")
-        assert "MagicDec: 2.50 tokens a round at 2,000 tokens, 0.60\u00d7 the speed" in said and "2.10\u00d7 at 131,072 tokens, reckoned" in said
+        assert "MagicDec: 2.50 tokens a round at 2,000 tokens, 0.60\u00d7 the speed" in said and "2.10\u00d7 at 131,072 tokens, extrapolated" in said
         assert page.evaluate("document.querySelectorAll('.pn-plot circle.pt').length") == 2, "what is measured is a dot, and nothing else is"
 
     visit(use, "lab", records=GREEDY)
@@ -434,7 +434,9 @@ def test_presenting_hides_the_rest_and_puts_it_back(visit) -> None:
     def use(page):
         show(page, "present")
         page.evaluate("() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }")
+        page.evaluate("() => { api.setLayout('watch'); api.goto({ lane: 1, round: 2, node: 0 }); }")
         page.click("text=Start presenting")
+        page.evaluate("api.pause(); api.goto({ lane: 1, round: 2, node: 0 })")
         painted(page)
         assert page.locator("#board .sv").bounding_box()["y"] < 12 and page.is_visible(".pn-leave")
         assert not page.is_visible("#board .notice") and not page.is_visible("#board .hints") and not page.is_visible("#board .legend")

@@ -1,0 +1,40 @@
+"""How fast a model of models.yaml can be expected to decode on a processor, before it is fetched or loaded: without torch."""
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from .machine_memory import GB, OVERHEAD, bytes_needed, card_memory
+from .registry import Entry
+
+BLOCK = 64 * 2**20  # bytes that are copied to measure the memory; larger than a processor's cache
+COPIES = 3
+
+
+@lru_cache(maxsize=1)
+def memory_bandwidth() -> float:
+    """Bytes per second that one core moves: the best of a few copies, reading and writing counted."""
+    source, into = memoryview(bytearray(BLOCK)), memoryview(bytearray(BLOCK))
+    best = float("inf")
+    for _ in range(COPIES):
+        began = time.perf_counter()
+        into[:] = source
+        best = min(best, time.perf_counter() - began)
+    return 2 * BLOCK / max(best, 1e-6)
+
+
+def tokens_per_second(entry: Entry) -> float | None:
+    """Plain decoding's expected speed without a GPU: each token reads every weight once. None with a GPU, or where models.yaml gives
+    no size."""
+    need = bytes_needed(entry, card=False)
+    return None if need is None or card_memory() else memory_bandwidth() / (need / OVERHEAD)
+
+
+def rounded(rate: float) -> str:
+    """Return a rate with one digit below 10, else in steps of five: it is no measurement."""
+    return f"{rate:.1g}" if rate < 10 else str(5 * round(rate / 5))
+
+
+def card() -> str:
+    """Return the memory of the largest GPU as words; empty without one."""
+    return f"GPU of {max(card_memory()) / GB:.0f} GB" if card_memory() else ""
