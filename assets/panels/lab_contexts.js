@@ -1,5 +1,5 @@
 /* Lab: long texts. What a pass costs by the length of the text, measured as far as the target reads, and what drafting from
-   less of its memory earns: measured there, and reckoned beyond from the line through the passes. */
+   less of its memory earns: measured there, and extrapolated beyond by the line through the passes. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -35,7 +35,7 @@
       caption = el("div", { class: "pn-prose" });
     const plot = P.plot.frame("Speed-up over the length of the text", draw, () =>
       SpecViz.save.own(
-        `Measured up to ${tokens(longest())}, reckoned beyond, on ${answer.machine || "the server's machine"}.`,
+        `Measured up to ${tokens(longest())}, extrapolated beyond, on ${answer.machine || "the server's machine"}.`,
       ),
     );
     let answer = null,
@@ -104,13 +104,13 @@
             null,
             `${m.title}: ${m.tokens.toFixed(2)} tokens a round at ${tokens(longest())}, ` +
               `${m.measured ? times(m.measured) : "\u2013"} the speed of plain decoding there, measured; ` +
-              `${times(m.pts[m.pts.length - 1][1])} at ${tokens(m.pts[m.pts.length - 1][0])}, reckoned.`,
+              `${times(m.pts[m.pts.length - 1][1])} at ${tokens(m.pts[m.pts.length - 1][0])}, extrapolated.`,
           ),
         ),
         el(
           "p",
           null,
-          "Reckoned: tokens a round stay what they were, a pass costs what the line says, and rounded numbers cost as " +
+          "Extrapolated: tokens a round stay what they were, a pass costs what the line says, and rounded numbers cost as " +
             "little to read as their bits. Left out: choosing, copying and rounding what is kept. " +
             (answer.machine ? `On ${answer.machine}.` : ""),
         ),

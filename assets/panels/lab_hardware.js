@@ -42,7 +42,7 @@
     const plot = P.plot.frame("Speed-up over the batch size", draw, () => {
       const { target, bytes, bandwidth, flops } = set;
       return SpecViz.save.own(
-        `Reckoned, not measured: ${target} billion parameters of ${bytes} bytes, ${bandwidth} GB/s, ${flops} TFLOP/s.`,
+        `Computed, not measured: ${target} billion parameters of ${bytes} bytes, ${bandwidth} GB/s, ${flops} TFLOP/s.`,
       );
     });
     const machine = K.select({

@@ -79,7 +79,7 @@
         "quietly",
       );
       plot?.stop();
-      plot = P.plot.frame("Speed over the draft length", draw, () => ["Reckoned from this run:", ...env.source()]);
+      plot = P.plot.frame("Speed over the draft length", draw, () => ["Computed from this run:", ...env.source()]);
       root.replaceChildren(
         K.head(
           "What if?",

@@ -9,9 +9,9 @@ from typing import Any
 
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
-    """Hang the command into the parser; ``models`` adds the options of models."""
+    """Add the command to the parser; ``models`` adds the options of models."""
     about = ("A pass by the length of the text, and MagicDec, TriForce and QuantSpec there: measured as far as the target reads, "
-             "reckoned beyond.")
+             "extrapolated beyond.")
     models(command("contexts", contexts, about))
 
 
@@ -31,10 +31,10 @@ def contexts(args: argparse.Namespace) -> int:
     print(f"{answer['machine']}.\nMeasured, a pass of one row:")
     print(table([{"tokens": n, "ms": 1e3 * s} for n, s in zip(answer["lengths"], answer["seconds"])], ["tokens", "ms"]))
     if answer["methods"]:
-        print(f"\nSpeed-up over plain decoding, measured at {answer['longest']:,} tokens, else reckoned by a line through them:")
+        print(f"\nSpeed-up over plain decoding, measured at {answer['longest']:,} tokens, else extrapolated by a line through them:")
         columns = ["tokens", "how", *(m["method"] for m in answer["methods"])]
         rows = [(answer["longest"], "measured", *(m["measured"] for m in answer["methods"]))]
-        rows += [(n, "reckoned", *speeds) for n, *speeds in zip(answer["reckoned"], *(m["reckoned"] for m in answer["methods"]))]
+        rows += [(n, "extrapolated", *speeds) for n, *speeds in zip(answer["reckoned"], *(m["reckoned"] for m in answer["methods"]))]
         print(table([dict(zip(columns, row)) for row in rows], columns))
         print("Tokens a round are held at " + ", ".join(f"{m['tokens']:.2f} ({m['method']})" for m in answer["methods"])
               + "; choosing, copying and rounding what is kept are left out, and rounded numbers count as their bits would.")

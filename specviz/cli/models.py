@@ -7,7 +7,7 @@ from typing import Any
 
 
 def add(command) -> None:
-    """Hang the command into the parser."""
+    """Add the command to the parser."""
     sub = command("models", models, "The models of models.yaml: what fits here; --check holds every entry against what it says.")
     sub.add_argument("--check", action="store_true", help="validate every entry, without network")
     sub.add_argument("--network", action="store_true", help="with --check: fetch the configurations of hub models, and nothing else")

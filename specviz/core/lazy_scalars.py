@@ -32,7 +32,7 @@ class _HasList(Protocol):
 
 
 def to_list(values: _HasList) -> Any:
-    """``values.tolist()`` of a tensor or an array. torch's own annotation is a bare list."""
+    """Return the values as a list: ``values.tolist()`` of a tensor or an array. torch's own annotation is a bare list."""
     return values.tolist()
 
 
@@ -132,7 +132,7 @@ def is_on_device(tensor: Tensor) -> bool:
 
 
 def numbers(tensor: Tensor) -> Any:
-    """``tensor.tolist()`` of integers [...]: plain ints of a CPU tensor, else lazy scalars."""
+    """Return integers [...] as ``tensor.tolist()`` does: plain ints of a CPU tensor, lazy scalars of a device tensor."""
     if tensor.device.type == "cpu":
         return to_list(tensor)
     transfer = PendingTransfer(tensor.flatten())
@@ -163,5 +163,5 @@ def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tenso
 
 
 def select_rows(x: Tensor, rows: Sequence[int]) -> Tensor:
-    """x[rows] for row indices of the host, without synchronising."""
+    """Return x[rows] for row indices of the host, without synchronising."""
     return x.index_select(0, to_device(torch.tensor(rows, dtype=torch.int64), x.device))

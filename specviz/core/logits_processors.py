@@ -21,7 +21,10 @@ from .tree import DraftTree
 
 @dataclass(frozen=True)
 class Context:
-    """prompt, output: token ids; paths: per row the drafted tokens from the root down to it, () for the root; -1 is no token."""
+    """The texts that logits processors see.
+
+    prompt, output: token ids; paths: per row the drafted tokens from the root down to it, () for the root; -1 is no token.
+    """
 
     prompt: Sequence[int]
     output: Sequence[int]

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Need:
-    """words: for the picker, empty where every model here meets it; missing: the end of a sentence, with {need} and {name}."""
+    """A requirement of methods, in words for people.
+
+    words: for the picker, empty where every model here meets it; missing: the end of a sentence, with {need} and {name}.
+    """
 
     words: str = ""
     missing: str = "needs a target that offers {need!r}, which {name} does not; choose one of the Llama family"

@@ -9,7 +9,9 @@ IDS = [11, 12, 13, 14]  # tokens of the examples
 
 @dataclass(frozen=True)
 class Note:
-    """lens: the file of assets/viewer/lens that draws it; about: one sentence for people; needed, maybe: field -> its meaning;
+    """A kind of annotation that a method writes into the trace, and how the viewer draws it.
+
+    lens: the file of assets/viewer/lens that draws it; about: one sentence for people; needed, maybe: field -> its meaning;
     example: data with every field."""
 
     lens: str

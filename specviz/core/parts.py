@@ -172,7 +172,8 @@ class Drafter:
         return DraftTree()
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
-        """``propose`` for a batch: yield forward passes of the drafter's own model, receive their Scores and return the tree, so that
+        """Draft in steps:
+        ``propose`` for a batch: yield forward passes of the drafter's own model, receive their Scores and return the tree, so that
         passes of many requests can be merged. A class that overrides this defines ``propose`` as ``run_alone(self.steps(...))``, and a
         subclass overrides both or neither. The default is one step without passes."""
         return self.propose(state, budget)

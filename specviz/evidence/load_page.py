@@ -121,9 +121,9 @@ def judgement(what: str, beside: dict[str, tuple[Row, Row]], figure: Callable[[R
     lines = [f"**Asked**: {unmarked(what)}, at least {floor:.2f} at every load. {verdict}.", ""]
     for load, (mine, other) in beside.items():
         apart = [a / b for a, b in zip(mine["parts"], other["parts"])] if quarters else []
-        wavers = f" (quarters of the run {min(apart):.2f} to {max(apart):.2f})" if apart else ""
+        wavers = f" ({min(apart):.2f} to {max(apart):.2f} in the quarters of the run)" if apart else ""
         why = f" {unmarked(reason(mine, other))}" if load in short else ""
-        lines.append(f"- {unmarked(load)}: {ratios[load]:.2f} of {unmarked(named(other['method']))}{wavers}.{why}")
+        lines.append(f"- {unmarked(load)}: {ratios[load]:.2f} times {unmarked(named(other['method']))}{wavers}.{why}")
     return "\n".join(lines)
 
 

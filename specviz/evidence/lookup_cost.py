@@ -39,7 +39,7 @@ Round = Callable[[], None]
 
 
 def made_up(count: int, seed: int = 0) -> list[int]:
-    """``count`` tokens with Zipf's frequencies, a third of them in stretches copied from earlier."""
+    """Return ``count`` tokens with Zipf's frequencies, a third of them in stretches copied from earlier."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(2, VOCAB + 2)
     tokens = rng.choice(VOCAB, count, p=weights / weights.sum())

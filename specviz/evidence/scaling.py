@@ -26,7 +26,8 @@ class ScalingError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class LogFit:
-    """y = a + b ln(x), least squares. r2: explained variance, None without variance; most: the largest x."""
+    """A least-squares fit over the logarithm of a size:
+    y = a + b ln(x), least squares. r2: explained variance, None without variance; most: the largest x."""
 
     a: float
     b: float

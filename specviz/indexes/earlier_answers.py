@@ -16,7 +16,10 @@ ANSWERS = ("answers", "older answers")  # names of the halves in an Origin
 
 
 class Memory:
-    """``answers``: oldest first; ``taken``: number of answers ever added."""
+    """The token ids of a visitor's earlier answers.
+
+    ``answers``: oldest first; ``taken``: number of answers ever added.
+    """
 
     def __init__(self, capacity: int = CAPACITY):
         self.capacity = capacity

@@ -11,7 +11,10 @@ SIZE = 1 << 16
 
 
 class HashPool:
-    """n: tokens of a key; size: slots of the table; ``used``: occupied slots."""
+    """A hash table of fixed size from n-grams to the token after them.
+
+    n: tokens of a key; size: slots of the table; ``used``: occupied slots.
+    """
 
     def __init__(self, n: int, size: int = SIZE):
         self.n, self.used = n, 0

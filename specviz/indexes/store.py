@@ -29,7 +29,9 @@ class StoreError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class Store:
-    """name: used as origin of draft tokens; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark); dense: hidden
+    """A datastore of token sequences in a folder, opened with memory mapping.
+
+    name: used as origin of draft tokens; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark); dense: hidden
     states that produced the tokens, if the datastore was built with them."""
 
     name: str

@@ -12,7 +12,10 @@ PART = np.uint32(0xFFFFFFFF)  # separator between documents; larger than every t
 
 
 class SuffixArray:
-    """tokens: uint32 [n], documents separated by PART; order: int32 [n], positions sorted by their next ``depth`` tokens."""
+    """A suffix array over the tokens of a datastore.
+
+    tokens: uint32 [n], documents separated by PART; order: int32 [n], positions sorted by their next ``depth`` tokens.
+    """
 
     def __init__(self, tokens: np.ndarray, order: np.ndarray, depth: int):
         if len(tokens) != len(order):

@@ -9,7 +9,10 @@ from .suffix_array import PART
 
 
 class Trigrams:
-    """tokens: uint32 [n], documents separated by PART."""
+    """The successors of each pair of tokens in a datastore, with their counts.
+
+    tokens: uint32 [n], documents separated by PART.
+    """
 
     def __init__(self, tokens: np.ndarray):
         text = np.asarray(tokens, dtype=np.uint64)

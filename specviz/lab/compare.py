@@ -14,7 +14,9 @@ CLOSE = 1.05  # speed ratio below which there is no difference
 
 
 def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
-    """lanes: [{key, title, runs, ...}] -> {rows: [{key, title, ..., tokens_per_second, low, high, walltime_speedup, runs}], fastest
+    """Rank lanes by their speed.
+
+    lanes: [{key, title, runs, ...}] -> {rows: [{key, title, ..., tokens_per_second, low, high, walltime_speedup, runs}], fastest
     first, winner: key of the first or null if undecided, sentence}. low, high: slowest and fastest run. Uses as many
     runs per lane as every lane has. Other fields of a lane are kept in its row."""
     measured = [(lane, of) for lane in lanes if (of := _speeds(lane["runs"]))]

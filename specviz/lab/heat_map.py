@@ -30,7 +30,9 @@ COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup
 
 
 def heat_map(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells, done, of,
+    """Measure speed over draft length and temperature.
+
+    payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells, done, of,
     csv}, growing run by run. cells: a dictionary of COLUMNS per pair, those not measured yet with null figures. A stop ends with what was
     measured."""
     method, prompt = method_of(payload), prompt_of(payload)

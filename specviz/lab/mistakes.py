@@ -7,7 +7,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mistake:
-    """title: the mistake; why: why it looks right and is wrong; watch: which certificate fails."""
+    """A deliberate mistake in the accept/reject rule, for the lab.
+
+    title: the mistake; why: why it looks right and is wrong; watch: which certificate fails.
+    """
 
     key: str
     title: str

@@ -25,7 +25,9 @@ CONFIDENCE = 0.95
 
 
 def prompt_set(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, growing prompt
+    """Measure methods on a set of prompts.
+
+    payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, growing prompt
     by prompt; a stop ends with what was measured. rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency: [median,
     low, high] or null, prompts, confidence}; runs: {prompt, method, tokens, seconds, block_efficiency, walltime_speedup}."""
     prompts, methods = _prompts(payload), _methods(payload)

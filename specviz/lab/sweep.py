@@ -19,7 +19,9 @@ MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
 
 
 def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
+    """Measure a method over the values of one knob.
+
+    payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
     rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, growing turn by
     turn. low, high: of the turns."""
     method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)

@@ -12,7 +12,8 @@ from .speculate import emit_rounds, start_run
 
 
 def count_drafting_passes(parts: Parts, target: Target, state: State) -> Iterator[Event]:
-    """``speculate`` with extra events; parts.drafter.passes holds (begin, end, tokens) of the target passes in the last proposal."""
+    """Run the standard loop and report the drafter's target passes:
+    ``speculate`` with extra events; parts.drafter.passes holds (begin, end, tokens) of the target passes in the last proposal."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 

@@ -22,7 +22,10 @@ from .weights import ModelError
 
 
 class Causal(nn.Module):
-    """config: a Llama-like config.json with attention_bias, qk_norm, tie_word_embeddings."""
+    """A small decoder of the Llama family that can be trained.
+
+    config: a Llama-like config.json with attention_bias, qk_norm, tie_word_embeddings.
+    """
 
     hidden_states: tuple[str, ...] = ()
 

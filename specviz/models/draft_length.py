@@ -59,7 +59,10 @@ class Residual(nn.Module):
 
 
 class AcceptanceHead(Quick):
-    """hidden: width of the draft model's states; layers: residual blocks."""
+    """SpecDec++'s head: the probability that the token just read will be accepted.
+
+    hidden: width of the draft model's states; layers: residual blocks.
+    """
 
     def __init__(self, hidden: int, vocab: int, layers: int = 3):
         super().__init__()
@@ -88,7 +91,10 @@ def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
 
 
 class Classifier(Quick):
-    """top: how many of the largest probabilities are read; inner: width between the two layers."""
+    """DISCO's classifier: whether to go on drafting after a token.
+
+    top: how many of the largest probabilities are read; inner: width between the two layers.
+    """
 
     def __init__(self, vocab: int, top: int = 10, inner: int = 32):
         super().__init__()
@@ -109,7 +115,10 @@ class Classifier(Quick):
 
 
 class LengthHead(Quick):
-    """hidden: width of the target's states; inner: of the layers; most: the longest draft that it was taught to tell."""
+    """AdaEAGLE's network: the length of the next draft.
+
+    hidden: width of the target's states; inner: of the layers; most: the longest draft that it was taught to tell.
+    """
 
     def __init__(self, hidden: int, vocab: int, inner: int = 128, most: int = 8):
         super().__init__()

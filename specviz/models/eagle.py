@@ -35,7 +35,10 @@ def seen(place: Tensor, step: int) -> Tensor | None:
 
 
 class Eagle(nn.Module):
-    """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
+    """EAGLE's head: one decoder layer over the target's states and token embeddings.
+
+    config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``.
+    """
 
     hidden_states = ("final",)  # the target's hidden states that it reads
 

@@ -48,7 +48,9 @@ class Beside(Layer):
 
 
 class Eagle3(nn.Module):
-    """config: a Llama-like config.json with vocab_size of the target, read_layers (whose inputs are read), draft_vocab_size,
+    """EAGLE-3's head: one decoder layer over states of several of the target's layers.
+
+    config: a Llama-like config.json with vocab_size of the target, read_layers (whose inputs are read), draft_vocab_size,
     norm_before_residual, norm_output, fc_norm, attention_bias, qk_norm, own_head (default true)."""
 
     def __init__(self, config: dict[str, Any], name: str = "the EAGLE-3 head"):

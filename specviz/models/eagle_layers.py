@@ -58,7 +58,9 @@ class Sizes:
 
 
 class Attention(nn.Module):
-    """wide: rows that are read are so many times as wide as those that are written; qk_norm: a norm on each head of queries and
+    """Attention with rotary positions, for heads.
+
+    wide: rows that are read are so many times as wide as those that are written; qk_norm: a norm on each head of queries and
     keys."""
 
     def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):
@@ -70,7 +72,9 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row
+        """Return the attention's output [batch, n, hidden].
+
+        x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row
         may look, None = causal. Also gives the keys and values of past and these rows."""
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (_turned(part, angles).type_as(v) for part in self._normed(q, k))
@@ -125,7 +129,9 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
+    """A decoder layer of a head.
+
+    normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
     attention is given. static: it drafts with shapes that stay (models/static_rows.py); eight: it drafts in eight bits."""
 
     static = eight = False

@@ -30,7 +30,8 @@ OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "m
 
 
 class Block(nn.Module):
-    """residual(x) + SiLU(W x + b). parts: how many vectors of the width ``hidden`` are read; through: with a matrix on the way
+    """A residual block of Hydra's heads:
+    residual(x) + SiLU(W x + b). parts: how many vectors of the width ``hidden`` are read; through: with a matrix on the way
     past, else the first vector, the state, goes past as it is."""
 
     def __init__(self, hidden: int, parts: int = 1, through: bool = False):
@@ -78,7 +79,9 @@ class PrefixRows:
 
 
 class Hydra(nn.Module):
-    """config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the way past the first
+    """Hydra's heads: each reads the tokens that the heads before it guessed.
+
+    config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the way past the first
     block), own_output (output matrices), grounded (heads read the tokens above their guess; default true), and for the prefix the
     sizes of a Llama layer. accuracy, nodes: as Medusa's."""
 

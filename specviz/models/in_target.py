@@ -25,7 +25,10 @@ from .weights import ModelError
 
 
 class LookAhead(nn.Module):
-    """layers: where the row of each step enters, 0 the first; chains: rows a step. accuracy, nodes: as Medusa's."""
+    """Trained rows that guess later tokens inside the target's forward pass.
+
+    layers: where the row of each step enters, 0 the first; chains: rows a step. accuracy, nodes: as Medusa's.
+    """
 
     kind = ""
 
@@ -54,7 +57,10 @@ class LookAhead(nn.Module):
 
 
 class Prompts(LookAhead):
-    """``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side."""
+    """Trained embeddings of the extra rows (PPD).
+
+    ``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side.
+    """
 
     kind = "prompts"
 

@@ -38,7 +38,10 @@ class Judge(nn.Module):
 
 
 class Reward(nn.Module):
-    """inner: width between the two layers."""
+    """A reward head: two layers that grade a step from the target's states.
+
+    inner: width between the two layers.
+    """
 
     def __init__(self, hidden: int, vocab: int, inner: int = 64):
         super().__init__()

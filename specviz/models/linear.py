@@ -34,7 +34,8 @@ _by_clock: ContextVar[bool] = ContextVar("layouts are chosen by timing", default
 
 
 class PlainLinear:
-    """y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y; ``holds`` returns whether this layout stores W unchanged."""
+    """A linear layer with its matrix stored as it is:
+    y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y; ``holds`` returns whether this layout stores W unchanged."""
 
     kernel = "plain"
 

@@ -24,7 +24,9 @@ from .weights import ModelError
 
 
 class MaskedModel(causal.Causal):
-    """config: as Causal's, with pard_token. width: tokens that its logits speak of, the target's vocabulary; what is beyond its
+    """A draft model that guesses several tokens in one pass from mask tokens (PARD).
+
+    config: as Causal's, with pard_token. width: tokens that its logits speak of, the target's vocabulary; what is beyond its
     own is never guessed."""
 
     def __init__(self, config: dict[str, Any], name: str = "the masked draft model", width: int = 0):

@@ -38,7 +38,9 @@ class BlockAttention(Attention):
         return project(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2)
 
     def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
-        """x [batch, n, hidden] and text [batch, c, hidden]; angles [batch, 1, n, head_dim / 2], text_angles [c, head_dim / 2];
+        """Return the attention of a block's rows to the text and to each other.
+
+        x [batch, n, hidden] and text [batch, c, hidden]; angles [batch, 1, n, head_dim / 2], text_angles [c, head_dim / 2];
         mask [batch, 1, n, c + n], True where a row may look."""
         q = _turned(self.q_norm(self.heads(self.q_proj, x)), angles)
         k = torch.cat([_turned(self.k_norm(self.heads(self.k_proj, text)), text_angles),
@@ -84,7 +86,9 @@ class ConfidenceHead(nn.Module):
 
 
 class BlockDrafter(nn.Module):
-    """config: a Llama-like config.json with block_size, mask_token_id, target_layer_ids (layers whose output is read, 0 first;
+    """A block drafter (DFlash, DSpark): all tokens of a block in one pass over the target's states.
+
+    config: a Llama-like config.json with block_size, mask_token_id, target_layer_ids (layers whose output is read, 0 first;
     -1: the embeddings), maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head,
     confidence_head_with_markov and sample_from_anchor (default: whether there is a Markov head, or DSpark's trainer wrote the
     config)."""

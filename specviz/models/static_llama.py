@@ -28,7 +28,10 @@ class Inputs:
         self._shown: Any = None
 
     def put(self, ids: list[int], positions: Tensor, slots: list[int], past: int, sees: Tensor, lo: int) -> None:
-        """ids, positions [n]; slots [rows]; sees [n, lo + n], bool, of the scratch."""
+        """Copy the inputs of a pass into the fixed buffers.
+
+        ids, positions [n]; slots [rows]; sees [n, lo + n], bool, of the scratch.
+        """
         n, rows = len(ids), self.rows
         idle = [0] * (rows - n)
         known = [0 if type(token) is LazyScalar else token for token in ids]

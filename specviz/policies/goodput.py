@@ -31,7 +31,10 @@ def sizes(rows: int, levels: int, context: int) -> tuple[float, ...]:
 
 
 class Goodput(JointPolicy):
-    """first: draft length of the opening rounds, before anything is measured; most: longest draft considered."""
+    """Choose draft lengths of a batch by expected goodput (SmartSpec).
+
+    first: draft length of the opening rounds, before anything is measured; most: longest draft considered.
+    """
 
     def __init__(self, first: int = 4, most: int = 8):
         self.first, self.most, self.gamma = first, most, first

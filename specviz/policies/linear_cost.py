@@ -12,7 +12,8 @@ SLIGHT = 1e-3  # faster points are treated as this share of the slowest point's 
 
 
 class LinearCost:
-    """seconds = sum of coefficient * size. Repeated measurements at the same point ``at`` are averaged, so that a frequent point does not
+    """A linear cost model fitted to measured passes:
+    seconds = sum of coefficient * size. Repeated measurements at the same point ``at`` are averaged, so that a frequent point does not
     outweigh the others and a single slow pass has little effect."""
 
     def __init__(self, sizes: int):

@@ -13,7 +13,10 @@ from .llama import LlamaTarget
 
 
 class Learner(CachedTarget):
-    """weights: the trainable tensors. ``whole``: the target whose weights were copied; its ``busy`` includes these passes."""
+    """A copy of a target whose weights can be trained while it runs.
+
+    weights: the trainable tensors. ``whole``: the target whose weights were copied; its ``busy`` includes these passes.
+    """
 
     weights: list[Tensor]
     whole: CachedTarget

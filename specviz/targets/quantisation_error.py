@@ -11,7 +11,10 @@ ROWS = 64  # positions scored in one forward pass
 
 
 class QuantisationError(NamedTuple):
-    """kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax."""
+    """How far a quantised model is from its reference.
+
+    kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax.
+    """
 
     kl: float
     agreement: float

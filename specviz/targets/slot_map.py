@@ -9,7 +9,10 @@ from collections.abc import Sequence
 
 
 class SlotMap:
-    """slot[position]; ``moved``: positions stored in a slot of another number; ``changed``: whether the map changed since it was read."""
+    """Which slot of the KV cache holds which position.
+
+    slot[position]; ``moved``: positions stored in a slot of another number; ``changed``: whether the map changed since it was read.
+    """
 
     def __init__(self, capacity: int):
         self.slot = list(range(capacity))

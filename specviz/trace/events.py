@@ -84,7 +84,9 @@ class Judged(Event):
 
 @dataclass(frozen=True)
 class Committed(Event):
-    """tokens: those written; at: seconds; seconds: the round's parts; accepted: draft tokens among ``tokens``. At temperature 0
+    """Tokens were added to the text at the end of a round.
+
+    tokens: those written; at: seconds; seconds: the round's parts; accepted: draft tokens among ``tokens``. At temperature 0
     softmax_p, softmax_top: the model's own probability of the last token, and its top tokens. logprobs, top_logprobs: per token its
     log-probability under the model's own distribution, and the top [token, log-probability] pairs, where the request asks for them.
     """

@@ -19,7 +19,10 @@ Record = dict[str, Any]
 
 
 class Trace:
-    """``records``: JSON-ready dicts as docs/TRACE.md has them, in order; several lanes may be mixed."""
+    """The records of a run, as read from a file or written to one.
+
+    ``records``: JSON-ready dicts as docs/TRACE.md has them, in order; several lanes may be mixed.
+    """
 
     def __init__(self, records: list[Record]):
         if not isinstance(records, (list, tuple)) or not all(isinstance(record, dict) for record in records):

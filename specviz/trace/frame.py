@@ -41,7 +41,7 @@ def _fold(row: dict[str, Any], record: dict[str, Any]) -> None:
 
 
 def frame(records: list[dict[str, Any]]) -> Any:
-    """``rounds`` as a pandas frame."""
+    """Return ``rounds`` as a pandas frame."""
     import pandas
 
     return pandas.DataFrame(rounds(records), columns=list(COLUMNS))

@@ -20,7 +20,7 @@ class ScriptOrderError(CodedError, ValueError):
 
 
 def names(text: str, namespace: str) -> tuple[set[str], set[str]]:
-    """(provided, needed): the names of a namespace that a script assigns, and those that it only reads.
+    """Return (provided, needed): the names of a namespace that a script assigns, and those that it only reads.
 
     `namespace` is a pattern that all its spellings match, as `SV|SpecViz`.
     """

@@ -57,7 +57,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """(rows [r], places in them [r, count]) after which the answer has so many tokens; rows too short are left out, and in rows
+    """Return
+    (rows [r], places in them [r, count]) after which the answer has so many tokens; rows too short are left out, and in rows
     with fewer places some are taken again."""
     width, found = batch.ids.shape[1], {}
     for place in batch.where.tolist():
@@ -90,7 +91,8 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
 
 @torch.no_grad()
 def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """(states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
+    """Return
+    (states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
     after = numbers["after"]
     rows, at = places(batch, after, numbers["places"], rng)
     ids = batch.ids[rows]
@@ -105,7 +107,8 @@ def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: ran
 
 
 def written(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """(states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the
+    """Return
+    (states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the
     same places."""
     own, theirs = steps(features, batch, numbers, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)

@@ -71,7 +71,8 @@ def run(job: Job) -> Path:
 
 
 def judged(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
-    """(predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the
+    """Return
+    (predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the
     last."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)

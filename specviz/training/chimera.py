@@ -37,7 +37,7 @@ class Reader:
         self._outputs: list[Tensor] = []
 
     def guess(self, batch: Batch, index: int):
-        """(kept, states [m, hidden]) of head ``index``."""
+        """Return (kept, states [m, hidden]) of head ``index``."""
         if self._of is not batch:
             self._of, self._outputs = batch, self.model(batch.states.float().view(*batch.ids.shape, -1), self._codes(batch.ids))
         kept, places = batch.back(index + 1)

@@ -59,7 +59,8 @@ def run(job: Job) -> Path:
 
 @torch.no_grad()
 def wrong(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """(ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong
+    """Return
+    (ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong
     token, the width where all of it is right)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
     places = batch.where % width + 1
@@ -113,7 +114,7 @@ def measure(model: causal.Causal | causal.LowRank, features: Trajectories, numbe
 
 
 def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> tuple[int, int]:
-    """(tokens, passes) of as many tokens as the answer has, in blocks of ``size``; as the engine's BlockJacobi does it."""
+    """Return (tokens, passes) of as many tokens as the answer has, in blocks of ``size``; as the engine's BlockJacobi does it."""
     ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
     guesses: list[int] = []
     while len(ids) < goal:

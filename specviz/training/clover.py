@@ -31,7 +31,7 @@ class Reader:
         self._states: Tensor | None = None
 
     def guess(self, batch: Batch, index: int):
-        """(kept, states [m, hidden]) of head ``index``."""
+        """Return (kept, states [m, hidden]) of head ``index``."""
         if self._of is not batch:
             self._of, self._states = batch, self.model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
         kept, places = batch.back(index + 1)

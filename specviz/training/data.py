@@ -85,7 +85,7 @@ def chat_prompt(tokenizer, prompt: str) -> list[int]:
 
 
 def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:
-    """(ids, start): the whole exchange and the index of the answer's first token."""
+    """Return (ids, start): the whole exchange and the index of the answer's first token."""
     ids = chat_prompt(tokenizer, row.prompt)
     answer = tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True)
     return ids + answer + [tokenizer.eos_token_id], len(ids)

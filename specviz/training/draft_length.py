@@ -50,7 +50,7 @@ class DraftFeatures(Features):
 
     @torch.no_grad()
     def distributions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(p, q), each [n, vocab]: the target's distribution and the draft model's at ``batch.where``."""
+        """Return (p, q), each [n, vocab]: the target's distribution and the draft model's at ``batch.where``."""
         p = (batch.states[batch.where].to(self.head.dtype) @ self.head.T).float().softmax(-1)
         return p, self.draft(batch.ids).logits.flatten(0, 1)[batch.where].float().softmax(-1)
 
@@ -75,7 +75,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(tokens [n] drawn from q, chance [n] that each is accepted)."""
+    """Return (tokens [n] drawn from q, chance [n] that each is accepted)."""
     tokens = torch.multinomial(q, 1, generator=rng)
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
@@ -88,7 +88,8 @@ def by_states(model, features: DraftFeatures, batch: Batch, numbers: dict, step:
 
 @torch.no_grad()
 def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """(states [n, hidden] after each answer token of the mixed text, probabilities [n], which are the draft model's own [n])."""
+    """Return
+    (states [n, hidden] after each answer token of the mixed text, probabilities [n], which are the draft model's own [n])."""
     tokens, passes = drawn(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
@@ -105,7 +106,8 @@ def by_rows(model, features: DraftFeatures, batch: Batch, numbers: dict, step: i
 
 @torch.no_grad()
 def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(distributions [m, vocab], places in the draft [m], probabilities [m]) of drafted tokens; the others were the target's."""
+    """Return
+    (distributions [m, vocab], places in the draft [m], probabilities [m]) of drafted tokens; the others were the target's."""
     p, q = features.distributions(batch)
     tokens, passes = drawn(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")

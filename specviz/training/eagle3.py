@@ -106,7 +106,8 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, num
 
 
 def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """(distribution [n, top], at [n, top], fine [n]): the target's leaders as the draft vocabulary has them, their places in it,
+    """Return
+    (distribution [n, top], at [n, top], fine [n]): the target's leaders as the draft vocabulary has them, their places in it,
     and whether the most probable is one of them."""
     p = batch.top_logp.float().exp()
     if model.tokens is None:

@@ -40,7 +40,7 @@ class Reader:
         self._of, self._states = None, None
 
     def guess(self, batch: Batch, index: int):
-        """(kept, states [m, hidden]) of head ``index``."""
+        """Return (kept, states [m, hidden]) of head ``index``."""
         if self._of is not batch:
             states = batch.states.float()
             if self.model.prefix:

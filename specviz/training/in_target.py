@@ -64,7 +64,7 @@ class Reader:
         self._states: Tensor | None = None
 
     def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
-        """(which of batch.where step ``index`` answers, its states [m, hidden])."""
+        """Return (which of batch.where step ``index`` answers, its states [m, hidden])."""
         if self._states is None:
             self._states = self._run(batch)
         width = batch.ids.shape[1]

@@ -66,7 +66,7 @@ class HeadLoss(torch.autograd.Function):
 
 
 def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Tensor, Callable] | None) -> tuple[Tensor, Tensor]:
-    """(summed loss, its slope by the logits) of one chunk; the logits [n, vocab] are used up."""
+    """Return (summed loss, its slope by the logits) of one chunk; the logits [n, vocab] are used up."""
     z = logits.float()
     z = z.sub_(z.amax(-1, keepdim=True))
     at_label = z.gather(1, labels[:, None])

@@ -19,7 +19,9 @@ from .masked_block import drawn
 
 @dataclass(frozen=True)
 class Masks:
-    """depth [masks] from 1 on, of every row of text alike; place [rows, masks] in the text; index [rows, masks] into
+    """Where the mask tokens of a batch stand and what they see.
+
+    depth [masks] from 1 on, of every row of text alike; place [rows, masks] in the text; index [rows, masks] into
     ``batch.where``, -1 where the row's answer has ended; mask [rows, 1, width + masks, width + masks], True where a row may
     look."""
 
@@ -29,13 +31,15 @@ class Masks:
     mask: Tensor
 
     def at(self, depth: int, width: int) -> tuple[Tensor, Tensor]:
-        """(rows [n] in the flat [rows * (width + masks)], indices [n] into ``batch.where``) of masks at this depth."""
+        """Return (rows [n] in the flat [rows * (width + masks)], indices [n] into ``batch.where``) of masks at this depth."""
         rows, columns = ((self.depth == depth) & (self.index >= 0)).nonzero(as_tuple=True)
         return rows * (width + len(self.depth)) + width + columns, self.index[rows, columns]
 
 
 def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
-    """anchors [rows, n]: indices into ``batch.where``; kept: how many of them, the first ones, have a mask at depth 1, 2, ..."""
+    """Return the masks that follow anchors in the text.
+
+    anchors [rows, n]: indices into ``batch.where``; kept: how many of them, the first ones, have a mask at depth 1, 2, ..."""
     (rows, width), device = batch.ids.shape, batch.ids.device
     own = torch.cat([torch.arange(count) for count in kept] or [torch.arange(0)]).to(device)
     depth = torch.cat([torch.full((count,), i) for i, count in enumerate(kept, 1)] or [torch.arange(0)]).to(device)

@@ -23,7 +23,8 @@ def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], l
 
 
 def repeated(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
-    """(ids, which of them carry loss), at least `length` of them: `span(size)` said again and again, often with noise before it.
+    """Return
+    (ids, which of them carry loss), at least `length` of them: `span(size)` said again and again, often with noise before it.
     The first saying is free, and so is the first token of every other: nothing tells that it is about to come."""
     words = span(rng.randint(4, length // 3))
     row, counts, repeats = [], [], False

@@ -67,7 +67,7 @@ def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dic
 
 
 def start(job: Job, numbers: dict):
-    """(tokenizer, model) to begin with; a checkpoint, if there is one, overwrites the weights."""
+    """Return (tokenizer, model) to begin with; a checkpoint, if there is one, overwrites the weights."""
     if numbers["start"] in ("shipped", "grown"):
         path = job.shipped / (numbers["name"] if numbers["start"] == "shipped" else numbers["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
@@ -114,7 +114,7 @@ class Batches:
         self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
 
     def make(self, step: int, prompts: bool = False):
-        """(ids [rows, length], where, labels): the flat predicting positions and what follows them."""
+        """Return (ids [rows, length], where, labels): the flat predicting positions and what follows them."""
         rng, numbers = random.Random(f"{self.seed} {step}"), self.numbers
         first = step < numbers["copy_steps"]
         length = numbers["copy_length"] if first else numbers["length"]

@@ -38,7 +38,8 @@ class SequoiaPlan:
         self.value, self._fan = table.max(-1)
 
     def best(self, seconds: Callable[[int, int], float]) -> tuple[int, int]:
-        """(nodes, depth), the root not counted, with the fewest seconds a token; seconds(nodes, depth) is the cost of a round."""
+        """Return
+        (nodes, depth), the root not counted, with the fewest seconds a token; seconds(nodes, depth) is the cost of a round."""
         options = [(nodes, depth) for nodes in range(1, self.value.shape[0] - 1) for depth in range(1, self.value.shape[1] - 1)
                    if self.value[nodes + 1, depth + 1] > 0]
         return min(options, key=lambda option: seconds(*option) / float(self.value[option[0] + 1, option[1] + 1]))

@@ -11,7 +11,10 @@ from functools import cached_property, lru_cache
 
 @dataclass(frozen=True)
 class Shape:
-    """parents[i]: index of the parent, -1 = root; ranks[i]: place among its siblings. Level by level, siblings in a row."""
+    """A fixed tree shape.
+
+    parents[i]: index of the parent, -1 = root; ranks[i]: place among its siblings. Level by level, siblings in a row.
+    """
 
     parents: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()

@@ -18,7 +18,8 @@ def single(p: Tensor, q: Tensor) -> float:
 
 
 def recursive(p: Tensor, q: Tensor, k: int) -> float:
-    """k independent drafts tried one after the other, each rejection leaving norm((p - q)+) (SpecInfer 2305.09781)."""
+    """Return the acceptance rate of
+    k independent drafts tried one after the other, each rejection leaving norm((p - q)+) (SpecInfer 2305.09781)."""
     refused, p = 1.0, p.double()
     for _ in range(k):
         prob = single(p, q)
@@ -32,7 +33,8 @@ def recursive(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
-    """k independent drafts under K-SEQ with its rho: each passes with probability sum min(q, p / rho) (SpecTr)."""
+    """Return the acceptance rate of
+    k independent drafts under K-SEQ with its rho: each passes with probability sum min(q, p / rho) (SpecTr)."""
     return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
 
 

@@ -68,7 +68,10 @@ def strayed(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, g
 
 
 class TopBeta(AllowedTokens):
-    """beta: among so many of the target's best; tau: at most so many nats behind the best. beta 1 is exact at temperature 0."""
+    """Accept tokens among the target's top beta.
+
+    beta: among so many of the target's best; tau: at most so many nats behind the best. beta 1 is exact at temperature 0.
+    """
 
     rule = "top-beta"
 
@@ -81,7 +84,9 @@ class TopBeta(AllowedTokens):
 
 
 class Rollback(AllowedTokens):
-    """bound: most nats of -log p that a token may have; the target's own choice always passes, so that 0 is exact at temperature 0.
+    """Reject from the first drafted token that the target finds too unlikely.
+
+    bound: most nats of -log p that a token may have; the target's own choice always passes, so that 0 is exact at temperature 0.
 
     Notes -log p of every pending token up to the one that was rolled back.
     """

@@ -14,7 +14,9 @@ from ..core.sampling import sample_rows
 
 
 class PrecomputedWalk:
-    """asked [3 * nodes + 1], on the device: per node its target probability after its earlier siblings were rejected, its draft
+    """The outcome of token rejection for all nodes, computed on the device in advance.
+
+    asked [3 * nodes + 1], on the device: per node its target probability after its earlier siblings were rejected, its draft
     probability (0 where chosen), and per row the token that ends the walk there. values: the same on the host. distributions, left: per
     node the distribution it is tested against and the residual; last: per row the distribution of the last token."""
 

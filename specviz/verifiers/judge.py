@@ -16,7 +16,9 @@ from .token_rejection import TokenRejection
 
 
 class JudgeDecoding(TokenRejection):
-    """judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good; a rejected token is kept above
+    """Keep rejected tokens that a judge finds good (Judge decoding).
+
+    judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good; a rejected token is kept above
     ``least``, so that 1 is ordinary rejection sampling. Each of several children is tested ordinarily before the judge is asked.
 
     Drift: the log-probability given up at each token kept by the judge against the best one, in nats.

@@ -15,7 +15,9 @@ from .token_rejection import TokenRejection
 
 
 class Lenient(TokenRejection):
-    """lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each place a token was tried; at
+    """Token rejection that accepts with probability min(1, p / (lenience q)).
+
+    lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each place a token was tried; at
     temperature 0, where a token passes when its probability is at least l times the best one's, the log-probability given up.
     """
 

@@ -11,7 +11,10 @@ from .token_rejection import TokenRejection
 
 
 class PearlVerification(TokenRejection):
-    """scores: as many rows as the chain has nodes, or one more; then a bonus token follows a chain accepted whole."""
+    """Verify a chain drafted during the verification before it (PEARL).
+
+    scores: as many rows as the chain has nodes, or one more; then a bonus token follows a chain accepted whole.
+    """
 
     def check(self, tree: DraftTree) -> None:
         super().check(tree)

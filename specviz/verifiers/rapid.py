@@ -18,7 +18,9 @@ from .token_rejection import TokenRejection
 
 
 class RapidVerification(TokenRejection):
-    """weight: eta; floor: alpha; beliefs: gives the draft's softmax [vocab] at each node, which temperature 0 needs.
+    """Token rejection against a target mixed with the draft (RAPID).
+
+    weight: eta; floor: alpha; beliefs: gives the draft's softmax [vocab] at each node, which temperature 0 needs.
 
     Drift, where weight > 0: nats of KL(target, distribution followed) at each place tried; at temperature 0, where a token passes
     when it is the best of z or of z - weight * g, the log-probability given up.

@@ -18,7 +18,9 @@ from .token_rejection import TokenRejection
 
 
 class StepGrade(TokenRejection):
-    """least: grade from 0 to 9 from which on a step passes. Steps are chains.
+    """Accept a reasoning step if the target grades it high enough (SpecReason).
+
+    least: grade from 0 to 9 from which on a step passes. Steps are chains.
 
     Drift: at each token kept, the log-probability it gives up against the target's best one, in nats.
     """
@@ -57,7 +59,9 @@ class StepGrade(TokenRejection):
 
 
 class RewardGrade(StepGrade):
-    """reward: hidden states [tokens, hidden] of a step -> its reward []. coin: accept with the reward as probability instead of from
+    """Accept a reasoning step by the reward of a head.
+
+    reward: hidden states [tokens, hidden] of a step -> its reward []. coin: accept with the reward as probability instead of from
     ``least`` on."""
 
     hidden_states = frozenset({"final"})

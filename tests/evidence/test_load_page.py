@@ -51,8 +51,8 @@ def test_smartspec_is_judged_against_the_better_of_two_at_every_load():
             row("4 users", "autoregressive", 300.0), row("4 users", "speculative", 200.0)]
     well = lines(figures(report(*base, row("1 user", "smartspec", 115.0), row("4 users", "smartspec", 310.0))), "SmartSpec")
     assert "at least 0.95 at every load. **met**: 0.96 at the least, with 1 user." in well[0]
-    assert well[2:4] == ["- 1 user: 0.96 of Speculative decoding (quarters of the run 0.87 to 0.96).",
-                         "- 4 users: 1.03 of Plain decoding (quarters of the run 1.03 to 1.03)."]
+    assert well[2:4] == ["- 1 user: 0.96 times Speculative decoding (0.87 to 0.96 in the quarters of the run).",
+                         "- 4 users: 1.03 times Plain decoding (1.03 to 1.03 in the quarters of the run)."]
     ill = lines(figures(report(*base, row("1 user", "smartspec", 119.0), row("4 users", "smartspec", 270.0, drafting=0.3))), "SmartSpec")
     assert "**not met** with 4 users: 0.90 at the least, with 4 users." in ill[0] and "Why" not in ill[2]
     assert ill[3].endswith("Why: it wrote 2.00 tokens a request in rounds of 29.6 ms and 16.0 rows, 30% of the time on drafts and 10% on prompts; "

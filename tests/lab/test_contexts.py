@@ -48,7 +48,7 @@ def test_it_is_measured_as_far_as_the_target_reads_and_reckoned_beyond(at_home, 
     assert len(list(lab.answer("context_costs", {}, load(), lambda: True))) == 1
     assert cli.main(["contexts"]) == 0
     said = capsys.readouterr().out
-    assert "131072  reckoned" in said and "192  measured" in said and "quantspec" in said
+    assert "131072  extrapolated" in said and "192  measured" in said and "quantspec" in said
 
 
 def test_what_cannot_draft_so_is_left_out(at_home):

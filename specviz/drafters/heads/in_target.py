@@ -36,7 +36,9 @@ Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shap
 
 
 class InTarget(Drafter):
-    """``guesses`` [steps, vocab]: logits of the tokens after the root, as far as rows after it were scored; None where none
+    """Draft with extra rows inside the target's own forward pass.
+
+    ``guesses`` [steps, vocab]: logits of the tokens after the root, as far as rows after it were scored; None where none
     were."""
 
     needs = frozenset({"entry"})

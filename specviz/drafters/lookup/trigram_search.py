@@ -97,7 +97,7 @@ class TrigramSearch(Drafter):
         return build.tree()
 
     def search(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> Place:
-        """Search the tree under ``pair``, at most ``depth`` tokens deep; return its root."""
+        """Run Monte Carlo tree search over continuations of ``pair``, at most ``depth`` tokens deep; return the root."""
         root = Place(-1, pair, None, 1.0, 0.0)
         for _ in range(self.iterations):
             place, deep = root, 0

@@ -20,7 +20,10 @@ from ....models.weights import ModelError
 
 
 class Blockwise(nn.Module):
-    """heads: tokens guessed after the target's own; inner: width of each head's part of the layer."""
+    """The heads of blockwise parallel decoding.
+
+    heads: tokens guessed after the target's own; inner: width of each head's part of the layer.
+    """
 
     def __init__(self, hidden: int, vocab: int, heads: int, inner: int):
         super().__init__()

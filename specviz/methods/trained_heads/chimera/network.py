@@ -26,7 +26,10 @@ from ....models.weights import ModelError
 
 
 class Chimera(nn.Module):
-    """config: chimera_num_heads, own_output, and the sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+    """Chimera's heads: a trigram encoder and a decoder layer over the target's states.
+
+    config: chimera_num_heads, own_output, and the sizes of a Llama layer. accuracy, nodes: as Medusa's.
+    """
 
     def __init__(self, config: dict[str, Any], bias: bool = False):
         super().__init__()

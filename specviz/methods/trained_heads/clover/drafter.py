@@ -16,7 +16,10 @@ from ....trees import Shape
 
 
 class CloverTree(HydraTree):
-    """``table`` [vocab, hidden]: the tokens as the heads read them, made when the first tree is drafted."""
+    """Draft a tree with Clover's heads.
+
+    ``table`` [vocab, hidden]: the tokens as the heads read them, made when the first tree is drafted.
+    """
 
     needs = frozenset({"tap:final", "head"})
 

@@ -43,7 +43,10 @@ class Regression(nn.Module):
 
 
 class Clover(nn.Module):
-    """config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+    """Clover's heads, each of which reads the token before it.
+
+    config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: as Medusa's.
+    """
 
     def __init__(self, config: dict[str, Any]):
         super().__init__()

@@ -49,7 +49,10 @@ class Cells(nn.Module):
 
 
 class Falcon(Eagle):
-    """config: a Llama-like config.json; ``k_mask``: rows of a block, and tokens of a pass."""
+    """Falcon's head: EAGLE's, with a block of tokens per pass.
+
+    config: a Llama-like config.json; ``k_mask``: rows of a block, and tokens of a pass.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the Falcon head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)

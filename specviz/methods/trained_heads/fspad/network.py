@@ -51,7 +51,10 @@ class Parting(Layer):
 
 
 class Fspad(Eagle):
-    """config: a Llama-like config.json; ``qkv_bias``. A row gives [predict, regress], each as wide as the target's states."""
+    """FSPAD's head: EAGLE's, with one output state that predicts the token and one that is fed back.
+
+    config: a Llama-like config.json; ``qkv_bias``. A row gives [predict, regress], each as wide as the target's states.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the FSPAD head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)

@@ -59,7 +59,10 @@ class GlideModel:
 
 
 class Glide(Drafter):
-    """grow(model) -> a drafter that uses the network as its draft model."""
+    """Draft with a model that also attends to the target's keys and values.
+
+    grow(model) -> a drafter that uses the network as its draft model.
+    """
 
     needs = frozenset({"kv", "embed", "head"})
     restartable = False  # the target's keys of a text that was not verified are not there

@@ -29,7 +29,10 @@ from ....models.weights import ModelError
 
 
 class CrossAttention(nn.Module):
-    """heads: of the queries; kv_heads, head_dim: of the target's keys."""
+    """Attention of the draft model to the target's keys and values.
+
+    heads: of the queries; kv_heads, head_dim: of the target's keys.
+    """
 
     def __init__(self, hidden: int, heads: int, kv_heads: int, head_dim: int):
         super().__init__()
@@ -37,7 +40,9 @@ class CrossAttention(nn.Module):
         self.q_proj, self.o_proj = nn.Linear(hidden, heads * head_dim, bias=False), nn.Linear(heads * head_dim, hidden, bias=False)
 
     def forward(self, x: Tensor, angles: Tensor, keys: Tensor, values: Tensor, sees: Tensor) -> Tensor:
-        """x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c].
+        """Return the attention's output [batch, n, hidden].
+
+        x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c].
         A row that sees nothing gets nothing."""
         if not keys.shape[2]:
             return torch.zeros_like(x)
@@ -62,7 +67,10 @@ class GlideLayer(Layer):
 
 
 class Glide(nn.Module):
-    """config: a Llama-like config.json with block_size, target_key_heads, target_head_dim and target_layers (how many it has)."""
+    """GliDe's draft model: decoder layers with cross-attention to the target's cache.
+
+    config: a Llama-like config.json with block_size, target_key_heads, target_head_dim and target_layers (how many it has).
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the GliDe drafter"):
         super().__init__()
@@ -102,7 +110,9 @@ class Glide(nn.Module):
 
 
 class GlideNet(Fused):
-    """``owner``, the rows of a run, says where they stand and what they see: each run has a copy of this net, over the same
+    """GliDe's network in the layout of the inference forward pass.
+
+    ``owner``, the rows of a run, says where they stand and what they see: each run has a copy of this net, over the same
     weights."""
 
     owner: GlideRows

@@ -31,7 +31,7 @@ class Experts(nn.Module):
         self.experts = nn.ModuleList(Mlp(sizes) for _ in range(2))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(next, after the next, the first expert's share of the next)."""
+        """Return (next, after the next, the first expert's share of the next)."""
         first, second = (expert(x) for expert in self.experts)
         mixed, against = (part.softmax(-1) for part in self.gate(x).split(2, -1))
         favour = signed(against)
@@ -58,7 +58,10 @@ class Mixed(Layer):
 
 
 class Jakiro(Eagle):
-    """config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``."""
+    """Jakiro's head: EAGLE's, with two experts in its feed-forward.
+
+    config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the Jakiro head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)

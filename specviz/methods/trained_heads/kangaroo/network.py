@@ -27,7 +27,10 @@ EXIT = 2  # the paper's, for a model of 32 layers
 
 
 class Kangaroo(nn.Module):
-    """config: a Llama-like config.json; ``exit_layer``: the target's layers below the exit."""
+    """Kangaroo's adapter: a layer between an early exit and the target's output matrix.
+
+    config: a Llama-like config.json; ``exit_layer``: the target's layers below the exit.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the Kangaroo adapter"):
         super().__init__()

@@ -27,7 +27,10 @@ KV = tuple[Tensor, Tensor]
 
 
 class Adapter(nn.Module):
-    """heads: of the queries; keys: heads and width of the target's keys; rank: of every matrix."""
+    """A low-rank attention over keys and values of the target.
+
+    heads: of the queries; keys: heads and width of the target's keys; rank: of every matrix.
+    """
 
     def __init__(self, hidden: int, heads: int, keys: tuple[int, int], rank: int, eps: float):
         super().__init__()
@@ -43,7 +46,9 @@ class Adapter(nn.Module):
             nn.init.zeros_(last.weight)
 
     def forward(self, x: Tensor, angles: Tensor, lent: KV, causal: bool) -> Tensor:
-        """x [batch, n, hidden]; angles [n, head_dim / 2]; lent: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal:
+        """Return the attention's output [batch, n, hidden].
+
+        x [batch, n, hidden]; angles [n, head_dim / 2]; lent: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal:
         row i reads the first i + 1 of them, else all."""
         q = self.q_norm(self.q_b_proj(self.q_a_proj(self.input_layernorm(x))).unflatten(-1, (-1, self.head_dim))).transpose(1, 2)
         keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in lent)
@@ -54,7 +59,9 @@ class Adapter(nn.Module):
 
 
 class FastResidual(nn.Module):
-    """config: sizes as in a Llama's, with exit_layer (the target's layers below the exit), rank, target_key_heads,
+    """M2R2's network: low-rank adapters that run a second residual stream up to an early exit.
+
+    config: sizes as in a Llama's, with exit_layer (the target's layers below the exit), rank, target_key_heads,
     target_head_dim."""
 
     def __init__(self, config: dict[str, Any], name: str = "the fast residual"):

@@ -39,7 +39,9 @@ class Block(nn.Module):
 
 
 class Medusa(nn.Module):
-    """heads: how many; layers: residual blocks of each; output: "own", "shared" or "target" (the target's own matrix).
+    """Medusa's heads: residual blocks on the target's last state, one head per position.
+
+    heads: how many; layers: residual blocks of each; output: "own", "shared" or "target" (the target's own matrix).
 
     width: of a reduced vocabulary, whose ``token_map`` [width] names the tokens of its rows; None where all are spoken.
     accuracy [heads][ranks]: how often the token of that rank was right when it was calibrated; nodes: the tree it was meant for.

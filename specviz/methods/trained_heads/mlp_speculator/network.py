@@ -39,7 +39,9 @@ def unit(x: Tensor) -> Tensor:
 
 
 class MLPSpeculator(nn.Module):
-    """levels: tokens guessed ahead; inner: width of the states; top: how many of the most probable tokens are followed at each
+    """The MLP speculator: a small network that reads its own guesses, level by level.
+
+    levels: tokens guessed ahead; inner: width of the states; top: how many of the most probable tokens are followed at each
     level."""
 
     def __init__(self, hidden: int, vocab: int, levels: int = 3, inner: int = 0, tied: bool = True, scaled: bool = True,

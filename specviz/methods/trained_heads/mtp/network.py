@@ -51,7 +51,10 @@ DEEPSEEK = Layout(r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}eno
 
 
 class Mtp(nn.Module):
-    """config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true), zero_first (default false)."""
+    """A multi-token prediction module: a norm on state and embedding, a projection and one layer.
+
+    config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true), zero_first (default false).
+    """
 
     hidden_states = ("final",)  # the target's hidden states that it reads
 

@@ -28,7 +28,10 @@ MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask tok
 
 
 class PEagle(Eagle3):
-    """config: as Eagle3's, with mask_token_id and own_embedding."""
+    """P-EAGLE's head: EAGLE-3's, which drafts all tokens in one pass from mask tokens.
+
+    config: as Eagle3's, with mask_token_id and own_embedding.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the P-EAGLE head"):
         super().__init__(config, name)

@@ -20,7 +20,10 @@ FEW = 50  # most probable tokens of a step that beams may take, as the authors h
 
 
 class BeamTree(LastState):
-    """width: beams that are followed."""
+    """Draft by beam search with ReDrafter's head.
+
+    width: beams that are followed.
+    """
 
     needs = frozenset({"tap:final", "head", "embed"})
 

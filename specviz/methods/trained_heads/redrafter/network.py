@@ -26,7 +26,9 @@ LENGTH = 5  # tokens ahead that the authors' training teaches
 
 
 class ReDrafter(nn.Module):
-    """hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its
+    """ReDrafter's recurrent head.
+
+    hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its
     own; recurrent: else states are sums of embeddings; length: tokens ahead that training teaches; biased: input_proj has a
     bias."""
 
