@@ -36,6 +36,17 @@
   /* Whether a lane's figures at round k are those of all of its run, and will not change. */
   const whole = (lane, k) => SV.verdict.over(lane) && k >= lane.committed;
 
+  /* The time to the first token, and how much of the prompt the cache of the turn before spared. */
+  function first(lane, m) {
+    const reused = lane.done?.totals?.reused;
+    if (m.time_to_first_token === null) return "";
+    return (
+      ", the first after " +
+      span(m.time_to_first_token) +
+      (Number.isInteger(reused) && reused > 0 ? ` (${count(reused, "prompt token")} from the cache)` : "")
+    );
+  }
+
   class Figures {
     constructor() {
       this.cells = {};
@@ -90,7 +101,7 @@
         m.spread
           ? "median of " + m.spread.runs + " runs, " + rate(m.spread.low) + " to " + rate(m.spread.high)
           : m.tokens
-            ? count(m.tokens, "token") + " in " + span(m.seconds)
+            ? count(m.tokens, "token") + " in " + span(m.seconds) + first(lane, m)
             : "after the prompt was read",
       );
       this.set(

@@ -48,6 +48,7 @@
       parts: s.parts,
       agree: s.agree,
       checked: s.checked,
+      time_to_first_token: firstToken(lane),
       walltime_speedup: null,
       baseline_tokens_per_second: null,
       implausible: false,
@@ -60,6 +61,11 @@
     }
     m.implausible = !SV.timing.plausible(m.walltime_speedup, m.block_efficiency);
     return SV.serverFacts.is(lane) ? SV.serverFacts.figures(m, lane, k) : m;
+  }
+  /* Engine seconds of the prefill and of the first round; null before it. */
+  function firstToken(lane) {
+    if (!lane.prefill || !lane.committed || SV.serverFacts.is(lane)) return null;
+    return lane.prefill.t1 - lane.prefill.t0 + SV.fold.endOf(lane, 0) - SV.fold.startOf(lane, 0);
   }
   const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
   /* The turns in which all of these lanes were measured undisturbed: the i-th runs were measured in one go, so they are pairs.
@@ -157,6 +163,12 @@
       "Passes saved",
       "Plain decoding needs one pass for every token; so many fewer were needed for the same number of tokens.",
       "tokens \u2212 target passes",
+    ],
+    time_to_first_token: [
+      "Time to first token",
+      "Engine time from the beginning of the prefill to the end of the first round. In a conversation the tokens that the KV cache " +
+        "holds from the turn before are not computed again.",
+      "t_prefill + t_round 1",
     ],
     where: [
       "Where the time went",

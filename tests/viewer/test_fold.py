@@ -14,7 +14,7 @@ from .lenses import lensed
 
 HERE = Path(__file__).parent
 # Every script of the viewer: none of them may touch the page as it loads.
-FILES = [VIEWER / f"{name}.js" for name in scripts()] + [HERE / name for name in ("tools.js", "cases.js", "cases_frames.js", "cases_race.js", "cases_why.js")]
+FILES = [VIEWER / f"{name}.js" for name in scripts()] + [HERE / name for name in ("tools.js", "cases.js", "cases_frames.js", "cases_race.js", "cases_why.js", "cases_grammar.js")]
 
 
 def totals(records: list[dict]) -> Totals:
