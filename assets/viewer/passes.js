@@ -38,17 +38,14 @@
       c.beginPath();
       c.roundRect(x, top, Math.max(0.6, wide - gap), tall, Math.min(3, wide / 3));
       c.clip();
-      for (let j = r.first; j < r.upto; j++)
-        segment(
-          c,
-          p,
-          base ? "pla" : lane.tokens[j].v,
-          x + (j - r.first) * unit,
-          top,
-          unit - (j === r.upto - 1 ? gap : 0),
-          tall,
-          j > r.first,
-        );
+      for (let j = r.first; j < r.upto; j++) {
+        const left = x + (j - r.first) * unit,
+          room = unit - (j === r.upto - 1 ? gap : 0);
+        segment(c, p, base ? "pla" : lane.tokens[j].v, left, top, room, tall, j > r.first);
+        if (!SV.grammarView.forced(r, lane.tokens[j].node ?? "tail")) continue;
+        c.fillStyle = p.ink; /* the grammar left no choice: a foot below its verdict's colour */
+        c.fillRect(left, top + tall - 4, Math.max(0.5, room), 4);
+      }
       c.restore();
     }
     const at = now >= 0 ? lane.rounds[now] : null;

@@ -29,7 +29,7 @@ EXAMPLES = (
 
 def fields() -> list[gr.components.Component]:
     """The widgets, in the order of static/request_fields.js."""
-    with gr.Group(elem_id="request"):
+    with gr.Group(elem_id="request", elem_classes="knobgroup"):
         gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
         with gr.Row():
             widgets: list[Any] = [gr.Number(default, label=label, info=about, step=step, min_width=132,
