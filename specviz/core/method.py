@@ -54,11 +54,11 @@ class Knob:
             return self.default
         if self.choices:
             if str(value) not in self.choices:
-                raise InvalidUse(f"{self.name} must be one of {', '.join(self.choices)}, not {value!r}", "knob.choice")
+                raise InvalidUse(f"{self.name} must be one of {', '.join(self.choices)}, not {value!r:.60}", "knob.choice")
             return str(value)
         if isinstance(self.default, bool):
             if str(value).lower() not in ("true", "false", "1", "0"):
-                raise InvalidUse(f"{self.name} must be true or false, not {value!r}", "knob.flag")
+                raise InvalidUse(f"{self.name} must be true or false, not {value!r:.60}", "knob.flag")
             return str(value).lower() in ("true", "1")
         try:
             number = float(value)
@@ -68,10 +68,10 @@ class Knob:
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if isinstance(self.default, int) else "a number"
-            raise InvalidUse(f"{self.name} must be {kind}, not {value!r}", "knob.kind") from None
+            raise InvalidUse(f"{self.name} must be {kind}, not {value!r:.60}", "knob.kind") from None
         assert self.low is not None and self.high is not None  # a number has bounds
         if not self.low <= number <= self.high:
-            raise InvalidUse(f"{self.name} must lie between {self.low} and {self.high}, not {value}", "knob.range")
+            raise InvalidUse(f"{self.name} must lie between {self.low} and {self.high}, not {value!s:.60}", "knob.range")
         return int(number) if isinstance(self.default, int) else number
 
 
@@ -179,7 +179,7 @@ class Method:
         known = {knob.name: knob for knob in self.knobs}
         for name in given:
             if name not in known:
-                raise InvalidUse(f"{self.key} has no knob {name!r}; it has {', '.join(known) or 'none'}", "knob.unknown")
+                raise InvalidUse(f"{self.key} has no knob {name!r:.60}; it has {', '.join(known) or 'none'}", "knob.unknown")
         values = {name: knob.read(given.get(name)) for name, knob in known.items()}
         for name, knob in known.items():
             refusal = knob.why_not(values[name], values)

@@ -53,3 +53,12 @@ def test_knobs_are_filled_in_and_unknown_ones_named():
 def test_exactness_is_one_of_four_words():
     with refuses(ValueError, "method.exactness", "toy"):
         method(exactness="lossless")
+
+
+@pytest.mark.parametrize("value", ["y" * 5000, "\u202e\x1b[2J", " z" * 3000, 10**400, [1] * 5000, {"a": "y" * 5000}, "9" * 300], ids=range(7))
+def test_a_refusal_echoes_little_of_what_was_given(value):
+    method = Method("m", "M", "", "", knobs=(Knob("count", 1, 0, 9), Knob("flag", True), Knob("kind", "a", choices=("a", "b"))))
+    for given in ({"count": value}, {"flag": value}, {"kind": value}, {str(value): 1}):
+        with pytest.raises(ValueError) as refused:
+            method.read_knobs(given)
+        assert len(str(refused.value)) < 160 and str(refused.value).isprintable()
