@@ -52,7 +52,7 @@ class Writer:
             self._print(self._transcript.stable_length)
 
     def close(self) -> None:
-        """What was held back, when the run is over."""
+        """Return the text that was held back, when the run is over."""
         self._print(self._transcript.length)
         self._show(self._decoder.decode(b"", final=True), "")
 
@@ -75,7 +75,7 @@ class Writer:
 
 
 def legend() -> str:
-    """What the styles mean."""
+    """Return the legend of the styles."""
     return "  ".join(f"{style}{name}{RESET} ({channel})" for name, (style, channel) in STYLES.items())
 
 

@@ -41,8 +41,8 @@ class StopBelowProbability:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to draft this round. gamma: maximum depth; width: children per node; nodes: maximum number of nodes; arm: index of a
-    bandit's choice; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
+    """The size of a round's draft. gamma: maximum depth; width: children per node; nodes: maximum number of nodes; candidate: index of
+    a bandit's choice; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
 
     gamma: int = 4
     width: int = 1

@@ -27,7 +27,7 @@ class InvalidDistribution(ValueError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn. ``temperature=0`` is greedy; ``top_k=0``, ``top_p=1`` and ``min_p=0`` keep the whole vocabulary.
+    """Sampling parameters. ``temperature=0`` is greedy; ``top_k=0``, ``top_p=1`` and ``min_p=0`` keep the whole vocabulary.
 
     min_p: tokens below ``min_p`` times the top token's probability are dropped. Filters apply after the temperature, in vLLM's order
     min-p, top-k, top-p (transformers has min-p last). Raises ValueError for a temperature outside [0, 2], a negative top_k, a top_p

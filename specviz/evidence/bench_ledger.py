@@ -69,7 +69,9 @@ class RunGroup:
 
 @dataclass(frozen=True)
 class Requested:
-    """What was requested in total. prompts: (number, task) of each; tasks: those named, empty for all; skipped: unavailable methods with
+    """The runs that were requested in total.
+
+    prompts: (number, task) of each; tasks: those named, empty for all; skipped: unavailable methods with
     reasons."""
 
     methods: tuple[str, ...]

@@ -40,7 +40,7 @@ CIRCLES = f"""An answer goes in circles if some {GRAM} tokens in a row occur {TI
 
 @dataclass
 class MethodRow:
-    """What one method did at one temperature. ratios: task -> speed-ups."""
+    """The figures of one method at one temperature. ratios: task -> speed-ups."""
 
     ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     pairs: int = 0
@@ -67,7 +67,7 @@ class MethodRow:
             self.straight += [] if ratio is None else [ratio]
 
     def speeds(self, task: str | None = None) -> list[float]:
-        """Of one task, or of all."""
+        """Return the speed-ups of one task, or of all."""
         return self.ratios.get(task, []) if task else [ratio for mine in self.ratios.values() for ratio in mine]
 
 
@@ -216,7 +216,7 @@ def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> 
 
 
 def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
-    """Who of the family won the task, in words."""
+    """Return the family's winner of the task, in words."""
     there = [key for key in keys if of[key].speeds(task)]
     there = [key for key in there if methods[key].exactness in EXACT] or there
     if not there:
@@ -247,7 +247,7 @@ def where(sessions: list[BenchSession]) -> str:
 
 
 def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
-    """What was called, as code."""
+    """Return the command that was run, as code."""
     asked, of = whole(sessions), sessions[-1].settings
     every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
     words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
@@ -264,7 +264,7 @@ def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
 
 
 def progress(temperature: float, sessions: list[BenchSession]) -> str:
-    """How much of what was asked is there."""
+    """Return how much of the request is measured."""
     if not any(one.run_groups for one in sessions):
         return f"{named(temperature).capitalize()}: {ABSENT}."
     asked = whole(sessions)
@@ -274,7 +274,7 @@ def progress(temperature: float, sessions: list[BenchSession]) -> str:
 
 
 def noise(sessions: list[BenchSession]) -> str:
-    """How far two runs of plain decoding in one turn differ."""
+    """Return how far two runs of plain decoding in one turn differ."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sessions):
         for leg in one.run_groups:
@@ -286,7 +286,7 @@ def noise(sessions: list[BenchSession]) -> str:
 
 
 def kept(greedy: MethodFigures, methods: dict[str, Method]) -> str:
-    """How many greedy runs of exact methods wrote what plain decoding wrote."""
+    """Return how many greedy runs of exact methods wrote plain decoding's tokens."""
     base = next(iter(methods))
     mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
     runs, same = sum(line.pairs for line in mine), sum(line.same for line in mine)
@@ -294,7 +294,7 @@ def kept(greedy: MethodFigures, methods: dict[str, Method]) -> str:
 
 
 def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions: list[BenchSession], methods: dict[str, Method]) -> str:
-    """The methods of the catalogue without a line, and why where that is known."""
+    """Return the methods that have no row in the tables as one sentence, with the reason where one is known."""
     why = whole(sessions).skipped
     none = [f"{method.title} ({why[key].rstrip('.')})" if key in why else method.title for key, method in methods.items()
             if not any(key in of for of in by_temperature_figures.values())]

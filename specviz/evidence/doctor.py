@@ -36,8 +36,17 @@ def report(target: str | None = None, draft: str | None = None, device: str = "a
 
     seconds: budget of the measurement, 0 for none.
     """
-    return {"machine": machine(), "memory": memory(), "gpu": gpus(), "libraries": libraries(),
-            "target": _target(target, draft, device, seconds), "missing": missing(), "to_fetch": to_fetch()}
+    return _with_machine(_target(target, draft, device, seconds))
+
+
+def report_loaded(loaded: Any, seconds: float = SECONDS) -> dict[str, Any]:
+    """Return the same about models that are loaded already."""
+    return _with_machine(target_facts(loaded, seconds))
+
+
+def _with_machine(target: dict[str, Any]) -> dict[str, Any]:
+    return {"machine": machine(), "memory": memory(), "gpu": gpus(), "libraries": libraries(), "target": target, "missing": missing(),
+            "to_fetch": to_fetch()}
 
 
 def machine() -> dict[str, Any]:
@@ -78,7 +87,7 @@ def libraries() -> dict[str, Any]:
 
 
 def missing() -> list[dict[str, str]]:
-    """What is not installed, what needs it and the command that gets it."""
+    """Return the packages that are not installed, with what needs them and the command that installs them."""
     rows = [{"name": name, "needed_for": why, "get": how} for name, (why, how) in OPTIONAL.items()
             if importlib.util.find_spec(name) is None]
     rows += [{"name": need.name, "needed_for": "specviz", "get": f"pip install '{need}'"} for need in _requirements()
@@ -114,9 +123,14 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
 
     try:
         loaded = load(target, draft, device)
-        env = loaded.facts["env"]
+        return target_facts(loaded, seconds)
     except (ZooError, OSError, RuntimeError) as error:
         return {"problem": str(error)}
+
+
+def target_facts(loaded: Any, seconds: float) -> dict[str, Any]:
+    """Return what runs the target, and the measured passes unless ``seconds`` is 0."""
+    env = loaded.facts["env"]
     facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
              "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name, "notes": loaded.notes}
     if seconds > 0:

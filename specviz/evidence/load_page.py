@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def figures(report: dict[str, Any] | None) -> str:
-    """What stands between the marks of docs/load.md; None: nothing was measured."""
+    """Return the text between the marks of docs/load.md. report None: nothing was measured."""
     if report is None:
         return NONE
     env, rows = report["environment"], report["rows"]
@@ -67,7 +67,7 @@ def where(env: Row) -> str:
 
 
 def command(env: Row) -> str:
-    """What was called, as code."""
+    """Return the command that was run, as code."""
     loads = ["--rate", joined(env["rates"])] if env.get("rates") else ["--users", joined(env.get("users") or [])]
     words = ["python", "-m", "specviz", "load", *loads, "--methods", joined(env.get("methods") or []),
              *(["--suite", Path(env["suite"]).name] if env.get("suite") else []),
@@ -96,7 +96,7 @@ def table(loads: Loads) -> str:
 
 
 def judged(loads: Loads) -> list[str]:
-    """What was asked, and what came out. A question whose methods were not measured is left out."""
+    """Return the questions asked of the figures, with their answers. A question whose methods were not measured is left out."""
     beside, out = {}, []
     for load, of in loads.items():
         if {PLAIN, FIXED, SMART} <= set(of):
@@ -128,7 +128,7 @@ def judgement(what: str, beside: dict[str, tuple[Row, Row]], figure: Callable[[R
 
 
 def reason(mine: Row, other: Row) -> str:
-    """What the two spent and got, where the first fell short."""
+    """Return a sentence on why the first fell short: tokens, time and rows of both."""
     def summary(row: Row) -> str:
         each, count = row["tokens"] / (row["rounds"] * row["batch"]), row["rounds"]
         return (f"{each:.2f} tokens a request in rounds of {1000 * row['seconds'] / count:.1f} ms and {row['rows'] / count:.1f} rows, "

@@ -33,7 +33,7 @@ class TimedRequest:
 
 @dataclass
 class Answer:
-    """When a request came, wrote its first token and was done; seconds on the clock of the measurement."""
+    """The times of a request: arrival, first token, end; seconds on the clock of the measurement."""
 
     task: str
     came: float
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass
 class Served:
-    """What one method did under one load."""
+    """The result of one method under one load."""
 
     answers: list[Answer] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)  # requests in each

@@ -48,7 +48,7 @@ def rehearse(root: Path, app: bool = True) -> list[dict[str, Any]]:
 
 
 class Problem(CodedError, ValueError):
-    """What would not work on a Space; one sentence."""
+    """A reason why the Space would not work; one sentence."""
 
 
 def front_matter(root: Path) -> str:
@@ -66,7 +66,7 @@ def front_matter(root: Path) -> str:
 
 
 def _fields(root: Path) -> dict[str, Any]:
-    """What the front matter says."""
+    """Return the fields of the front matter."""
     text = _read(root / "README.md")
     head = text.split("\n---", 1)[0].removeprefix("---\n") if text.startswith("---\n") else ""
     try:

@@ -84,7 +84,7 @@ class AcceptanceHead(Quick):
 
 
 def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
-    """What the classifier reads of a token: its distribution's largest values and entropy, and its place as a share of
+    """Return the classifier's input for a token: its distribution's largest values and entropy, and its place as a share of
     ``long``."""
     entropy = -(probs * probs.clamp_min(1e-37).log()).sum(-1, keepdim=True)  # half the time of xlogy
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)

@@ -28,7 +28,7 @@ KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a config.json of the Llama family says about one layer."""
+    """The sizes of one layer, from a config.json of the Llama family."""
 
     hidden: int
     heads: int
@@ -89,7 +89,7 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def weights(self, x: Tensor, angles: Tensor) -> Tensor:
-        """Who looks where, causally: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
+        """Return causal attention weights: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
         q, k = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj))
         q, k = (_turned(part, angles) for part in self._normed(q, k))
         scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
@@ -148,7 +148,7 @@ class Layer(nn.Module):
         return self.feed(x + y), kv
 
     def feed(self, x: Tensor) -> Tensor:
-        """What comes of a row after the attention."""
+        """Apply the feed-forward block, with its residual, to rows after the attention."""
         return x if self.mlp is None else x + self.mlp(self.post_attention_layernorm(x))
 
 

@@ -31,7 +31,9 @@ SLICE = 2**14  # blocks that are decoded at a time
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Where a tensor lies: shape as torch has it (rows first), block type (a GGMLQuantizationType), first byte and number of bytes."""
+    """The entry of a tensor in the file.
+
+    Shape as torch has it (rows first), block type (a GGMLQuantizationType), first byte and number of bytes."""
 
     shape: tuple[int, ...]
     kind: Any

@@ -118,7 +118,7 @@ def build(body: Body, numbers: dict[str, Any]) -> LookAhead:
 
 
 def load(folder: Path, body: Body) -> LookAhead:
-    """What makes the rows, from a folder of ours or PPD's published one. Raises ModelError with a sentence."""
+    """Load the extra rows from a folder, ours or PPD's published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
                 if name in weights), None)

@@ -49,7 +49,7 @@ def _limits(value: Any, name: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class LayerState:
-    """What a layer keeps of the committed text. conv: the raw inputs of the convolution at the last kernel - 1 tokens, [kernel - 1,
+    """The state of a layer after the committed text. conv: the raw inputs of the convolution at the last kernel - 1 tokens, [kernel - 1,
     channels]; ssm: the state, [heads, head_dim, state]."""
 
     conv: Tensor
@@ -58,7 +58,7 @@ class LayerState:
 
 @dataclass(frozen=True)
 class LayerRows:
-    """What a layer computed for scratch rows, enough to advance its state along any path of them. raw [rows, channels] before the
+    """The values of a layer for scratch rows, enough to advance its state along any path of them. raw [rows, channels] before the
     convolution; x [rows, heads, head_dim]; dt [rows, heads]; elapsed [rows, heads]: the sum of dt from the root to the row;
     b [rows, groups, state]."""
 

@@ -63,7 +63,9 @@ class BlockLayer(Layer):
 
 
 class MarkovHead(nn.Module):
-    """What a drafted token says of the next one: logits of rank ``rank``; ``gated`` by the row's own state or not."""
+    """A low-rank bias on the next token's logits from the token drafted before.
+
+    Logits of rank ``rank``; ``gated`` by the row's own state or not."""
 
     def __init__(self, vocab: int, rank: int, hidden: int, kind: str):
         super().__init__()

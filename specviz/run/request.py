@@ -27,7 +27,9 @@ BIAS = 100.0  # logit biases are clamped to [-100, 100]
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """How to generate: one type for every surface. Names and semantics are vLLM's; differences from transformers are in docs/requests.md.
+    """The parameters of a generation: one type for every surface.
+
+    Names and semantics are vLLM's; differences from transformers are in docs/requests.md.
 
     temperature, top_k, top_p, min_p, seed: see core.Sampling. repetition_penalty counts tokens of prompt and output, frequency_penalty
     and presence_penalty those of the output. logit_bias: (token id, bias) pairs, each bias clamped to [-100, 100]. bad_words: texts that

@@ -199,5 +199,5 @@ class Stream:
 
 
 def _base(url: str) -> str:
-    """Where the protocol's paths begin."""
+    """Return the beginning of the protocol's paths."""
     return url if url.endswith("/v1") else url + "/v1"

@@ -45,7 +45,7 @@ class Trace:
         return found[0]
 
     def text(self, lane: int = 0) -> str:
-        """What the run wrote, without the stop string that ended it."""
+        """Return the text of the run, without the stop string that ended it."""
         pieces = (piece for record in self.of("text", lane) for piece in record["pieces"])
         data = b"".join(base64.b64decode(piece["b"]) for piece in pieces)
         return data[:self.totals(lane).get("text_bytes", len(data))].decode("utf-8", "replace")

@@ -117,7 +117,7 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", 
 
 
 class Display:
-    """What a notebook shows: the stand-alone page in a sandboxed frame of its own origin."""
+    """A notebook display: the stand-alone page in a sandboxed frame of its own origin."""
 
     def __init__(self, trace: Any, height: int = 1200, autoplay: bool = True) -> None:
         self.page, self.height = to_html(trace, autoplay=autoplay), int(height)

@@ -85,7 +85,7 @@ def continuations(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tup
 
 
 def picked(rows: Tensor, at: Tensor) -> Tensor:
-    """Of rows [r, width, ...] those at places [r, n] or [r, n, m], likewise."""
+    """Return the entries of rows [r, width, ...] at places [r, n] or [r, n, m]."""
     return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
 
 

@@ -41,7 +41,7 @@ class ChainLengthFeatures(Features):
 
     @torch.no_grad()
     def lengths(self, batch: Batch, most: int) -> Tensor:
-        """Of a draft of ``most`` tokens whose first is the label of each of ``batch.where``: how many pass, [n]."""
+        """Return the accepted tokens of each draft, [n]. A draft has ``most`` tokens; its first is the label at ``batch.where``."""
         n, passes = len(batch.where), []
         for step, states in enumerate(eagle.guesses(self.eagle, self, batch, most)):
             right = self.logits(states[batch.where - 1]).argmax(-1) == batch.labels

@@ -21,7 +21,7 @@ def run(job: Job) -> Path:
 
 
 def guesses(model: blockwise.Blockwise, features: Features) -> ranks.Guess:
-    """What each head says along a batch."""
+    """Return the function that gives the states of each head along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)

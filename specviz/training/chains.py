@@ -26,7 +26,7 @@ Guesses = Callable[[Batch, int], list[Tensor]]
 
 
 def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
-    """Return {greedy | sampled: {task | mean: figures}}, as acceptance.tables does for a draft model."""
+    """Return acceptance figures of drafted chains on held-out answers: {greedy | sampled: {task | mean: figures}}."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}

@@ -29,7 +29,7 @@ def encoded(model: chimera.Chimera, guess: ranks.Guess, batch: Batch) -> None:
 
 
 class Reader:
-    """What each head says along a batch; all steps are run once a batch."""
+    """The heads' states along a batch; all steps are run once a batch."""
 
     def __init__(self, model: chimera.Chimera, features: Features):
         self.model, self.features = model, features

@@ -97,7 +97,7 @@ def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first
 
 @torch.inference_mode()
 def measure(model: causal.Causal | causal.LowRank, features: Trajectories, numbers: dict) -> dict[str, float]:
-    """What was gained and what it cost, on held-out answers of the target: tokens a Jacobi pass of each model on texts of its
+    """Measure gain and cost on held-out answers of the target: tokens a Jacobi pass of each model on texts of its
     own, and the loss of each on the target's."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = {}

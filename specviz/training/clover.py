@@ -22,7 +22,7 @@ def run(job: Job) -> Path:
 
 
 class Reader:
-    """What each head says along a batch; the block in front is run once a batch."""
+    """The heads' states along a batch; the block in front is run once a batch."""
 
     def __init__(self, model: clover.Clover, features: Features):
         self.model = model

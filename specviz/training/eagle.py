@@ -38,7 +38,7 @@ def run(job: Job) -> Path:
 
 
 def ahead(model: eagle.Eagle, features: Features) -> chains.Guesses:
-    """What the replay asks."""
+    """Return the function that gives the replay the guessed states of each step."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 

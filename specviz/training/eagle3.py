@@ -70,7 +70,7 @@ def start(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
 
 
 def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesses:
-    """What the replay asks."""
+    """Return the function that gives the replay the guessed states of each step."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 

@@ -95,7 +95,7 @@ def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tenso
 
 
 def ahead(model, features: Features) -> chains.Guesses:
-    """What the replay asks."""
+    """Return the function that gives the replay the guessed states of each step."""
     if isinstance(model, falcon.Falcon):
         return lambda batch, steps: of_blocks(model, features, batch, steps)
     if isinstance(model, jakiro.Jakiro):

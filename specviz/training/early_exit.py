@@ -45,5 +45,5 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
 
 
 def ahead(predict: Predict, model: nn.Module, features: Features) -> chains.Guesses:
-    """What the replay asks. Drafts stand on true states, however far ahead they are."""
+    """Return the function that gives the replay the guessed states of each step. Drafts stand on true states at any distance."""
     return lambda batch, steps: [predict(model, features, batch).roll(-1, 0)] * steps

@@ -69,8 +69,10 @@ def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: i
 
 
 def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
-    """What the replay asks: row p - 1 predicts the token after place p. Rows of the text before are taken as drafted as far
-    ahead."""
+    """Return the function that gives the replay the guessed states of each step.
+
+    Row p - 1 predicts the token after place p. Rows of the text before are taken as drafted as far ahead.
+    """
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 
 

@@ -33,7 +33,7 @@ def about(model: heads_hydra.Hydra, numbers: dict) -> str:
 
 
 class Reader:
-    """What each head says along a batch; the prefix layer is run once a batch."""
+    """The heads' states along a batch; the prefix layer is run once a batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features

@@ -137,7 +137,7 @@ def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
 
 
 def below(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
-    """What the layers below the streams learn to say of the next token."""
+    """Return the loss of what the layers below the streams learn about the next token."""
     with torch.no_grad():
         entering = features.target.model(batch.ids, output_hidden_states=True).hidden_states[model.layers[0]].flatten(0, 1)
     states = model.early(entering[batch.where].float())

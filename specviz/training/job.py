@@ -64,7 +64,7 @@ class Job:
 
     @property
     def options(self) -> str:
-        """What a command line says of this job's target and size, where they are not the usual ones; for the cards."""
+        """Return the command-line options of this job's target and size where they are not the defaults; for the cards."""
         return ("" if self.target == TARGET else f" --target {self.target}") + ("" if self.size == "default" else f" --size {self.size}")
 
     def folder(self, *parts: str) -> Path:

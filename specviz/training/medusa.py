@@ -26,7 +26,7 @@ def begin(model: heads_medusa.Medusa, features: Features) -> None:
 
 
 def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.Guess:
-    """What each head says along a batch."""
+    """Return the function that gives the states of each head along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.blocks[index](batch.states[places].to(model.blocks[index].layers[0].weight.dtype))

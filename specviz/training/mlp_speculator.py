@@ -25,7 +25,7 @@ def about(model: mlp_speculator.MLPSpeculator, numbers: dict) -> str:
 
 
 def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.Guess:
-    """What each level says along a batch."""
+    """Return the function that gives the states of each level along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         states, ids = batch.states[places].float(), batch.ids.flatten()

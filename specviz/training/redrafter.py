@@ -23,7 +23,7 @@ def run(job: Job) -> Path:
 
 
 def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
-    """What each step says along a batch."""
+    """Return the function that gives the states of each step along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         last, ids = batch.states[places].float(), batch.ids.flatten()

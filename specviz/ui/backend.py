@@ -11,7 +11,7 @@ Record = dict[str, Any]  # one of a trace
 
 
 class Backend(Protocol):
-    """What the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block. What is loaded is named
+    """The engine as the page uses it. ``run`` and ``load`` are called in a worker thread and may block. What is loaded is named
     by target and draft as one name (limits.model_key)."""
 
     cards: dict[str, Any]

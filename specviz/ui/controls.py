@@ -79,7 +79,7 @@ def sampling() -> tuple[gr.Number, ...]:
 
 
 def seed_note(cards: dict[str, Any]) -> gr.HTML:
-    """What a seed does not fix, next to it."""
+    """Return a note on what a seed does not fix."""
     titles = ", ".join(cards[key].title for key in BY_TIME if key in cards)
     note = escape(text("field.seed_note", titles=titles))
     return gr.HTML(f'<p class="pg-small">{note}</p>', elem_id="seed-note", apply_default_css=False, js_on_load=None)

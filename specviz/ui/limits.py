@@ -34,7 +34,7 @@ __all__ = ["OPEN_RUNS", "RUN_SECONDS", "SENTENCE", "WAITING", "Refused", "RunQue
 
 @dataclass(frozen=True)
 class Size:
-    """How large a JSON value may be. what: its name in a sentence; characters: of each text and key; values: of lists and objects in
+    """The largest size of a JSON value. what: its name in a sentence; characters: of each text and key; values: of lists and objects in
     all, itself included; depth: levels of nesting."""
 
     what: str

@@ -20,7 +20,7 @@ BUSY_SHARE = 2  # places of an address while more than half of the queue is take
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who asks. address: the client's; unread: messages that lie ready for it; forget: throws those away."""
+    """The sender of a request. address: the client's; unread: messages that lie ready for it; forget: throws those away."""
 
     address: str = ""
     unread: Callable[[], int] = lambda: 0

@@ -185,7 +185,7 @@ def status_of(state: str, words: str, code: str = "") -> dict[str, str]:
 
 
 def _outcome(records: list[Record], stopped: bool) -> dict[str, str]:
-    """How a run ended, as the status of its last frame."""
+    """Return the end of a run as the status of its last frame."""
     ends = {r["lane"]: r["finish"] for r in records if r["type"] == "done"}
     errors = [r for r in records if r["type"] == "error"]
     if errors and len(errors) >= len(ends):

@@ -121,7 +121,7 @@ class Loaded:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader must know of the target next to its name (zoo.model_notes)."""
+        """Return the notes that a reader must see next to the target's name (zoo.model_notes)."""
         return model_notes(self.folder)
 
     @cached_property

@@ -29,6 +29,6 @@ def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
 
 
 def needed(kind: str, name: str) -> str:
-    """What would make a method work that needs a draft of a kind; the end of a sentence."""
+    """Return what a method lacks that needs a draft of a kind; the end of a sentence."""
     return (f"needs a {kind} draft model trained for {name}; `python -m specviz.training {kind} --ship --target NAME` trains one for an "
             "embedded target")

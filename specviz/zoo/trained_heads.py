@@ -89,6 +89,6 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
-    """What would make a method work that needs heads of a kind; the end of a sentence."""
+    """Return what a method lacks that needs heads of a kind; the end of a sentence."""
     how = f"`python -m specviz.training {kind} --ship --target NAME` trains some for an embedded target"
     return f"needs {kind} heads, and {problems[kind]}; {how}" if kind in problems else f"needs {kind} heads trained on {name}; {how}"

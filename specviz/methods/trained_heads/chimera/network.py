@@ -53,7 +53,7 @@ class Chimera(nn.Module):
         return self.trimlp(embeds.flatten(-2))
 
     def joined(self, index: int, last: Tensor, outputs: Tensor) -> Tensor:
-        """What head ``index`` makes of the last true states and the encoder's outputs, each [n, hidden]."""
+        """Return the input of head ``index`` to its matrix, from the last true states and the encoder's outputs, each [n, hidden]."""
         return self.chimera_head[index](torch.cat([last, outputs], -1))
 
     def logits(self, index: int, last: Tensor, outputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:

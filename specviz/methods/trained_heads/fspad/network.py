@@ -68,7 +68,7 @@ class Fspad(Eagle):
         return x[..., self.sizes.hidden:]
 
     def predict(self, x: Tensor) -> Tensor:
-        """Of what a row gives, what speaks of the next token through the target's head."""
+        """Return the part of a row's output that predicts the next token."""
         return x[..., :self.sizes.hidden]
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:

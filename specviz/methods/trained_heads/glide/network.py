@@ -86,7 +86,7 @@ class Glide(nn.Module):
         self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
 
     def horizon(self, at: int) -> int:
-        """How many of the target's keys a row of text at this position sees in training."""
+        """Return how many of the target's keys a row of text at this position sees in training."""
         return at + 1 if at < self.block else at - at % self.block
 
     def forward(self, embeds: Tensor, lent: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ class Jakiro(Eagle):
     predict = feedback
 
     def further(self, x: Tensor) -> Tensor:
-        """Of what a row gives, the guess that predicts the token after the next."""
+        """Return the part of a row's output that predicts the token after the next."""
         return x[..., self.sizes.hidden:2 * self.sizes.hidden]
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:

@@ -84,7 +84,7 @@ class ExitAdapter(Drafter):
             return self.target.head(out.to(state.dtype))[0]
 
     def _behind(self, *states: Tensor) -> Tensor:
-        """What the adapter makes of the states that wait and of these [n, hidden], which it reads."""
+        """Return the adapter's output for the pending states and for these [n, hidden], which it reads."""
         rows, self._waiting = torch.cat([*self._waiting, *states]), []
         with torch.inference_mode():
             return self.rows.read(rows.to(self.rows.net.dtype))
