@@ -126,7 +126,7 @@ def test_streams_that_were_ordered_and_never_fetched_end_by_themselves(server, b
     backend.loaded.add(None)
     backend.hold(4)
     url = server.url.rstrip("/") + "/gradio_api/call/run"
-    status, said = post(url, {"data": ["x", ["chain"], 40, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1]})
+    status, said = post(url, {"data": ["x", ["chain"], 40, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]})
     assert status == 200 and backend.held() and backend.idle(20)
     queue = server.demo._queue.pending_messages_per_session[json.loads(said)["event_id"]]
     assert queue.qsize() <= job.UNREAD
@@ -242,7 +242,7 @@ def test_a_long_value_is_not_echoed():
 
 def test_a_refusal_leaves_no_traceback_in_the_log(server, backend, capfd):
     url = server.url.rstrip("/") + "/gradio_api"
-    for body in ({"data": ["", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1]}, {"data": ["x", ["nope"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1]}):
+    for body in ({"data": ["", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}, {"data": ["x", ["nope"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}):
         status, said = post(url + "/call/run", body)
         assert status == 200 and "error" in get(f"{url}/call/run/{json.loads(said)['event_id']}")[1]
     for path, body in (("/call/nope", {"data": []}), ("/call/run", {"data": []}), ("/call/run", b"{"), ("/call/run", b"[" * 100_000),
@@ -322,7 +322,7 @@ def test_twenty_clients_and_five_hundred_runs_leave_nothing_behind(server, backe
     url, sizes = server.url.rstrip("/") + "/gradio_api/call/run", []
 
     def one(i):
-        status, said = post(url, {"data": ["fox", ["chain", "tree"], 40, 0, 1, i, {}, "", [], "", 1, False, "", "", 1]}, **{"X-Forwarded-For": f"10.0.0.{i % 20 + 1}"})
+        status, said = post(url, {"data": ["fox", ["chain", "tree"], 40, 0, 1, i, {}, "", [], "", 1, False, "", "", 1, {}]}, **{"X-Forwarded-For": f"10.0.0.{i % 20 + 1}"})
         assert status == 200, said
         lines = get(f"{url}/{json.loads(said)['event_id']}")[1].splitlines()
         return sum('\\"state\\":\\"done\\"' in line for line in lines) > 0

@@ -25,7 +25,7 @@ from ..attack.test_load import get, post
 from .fake import FakeBackend
 from .test_limits import LARGE
 
-RUN = {"data": ["x", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1]}
+RUN = {"data": ["x", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}
 
 
 def call(server, name="run", **headers):

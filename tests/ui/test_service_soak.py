@@ -1,0 +1,95 @@
+"""What a hostile visitor costs the service, in figures: oversized requests, answers that nobody reads, one address against the others.
+
+    SPECVIZ_TEST_SOAK=1 python -m pytest tests/ui/test_service_soak.py -s
+
+``make test`` has the rules themselves (test_http_guard.py, test_limits.py).
+"""
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from specviz.ui import address_budget
+
+from ..attack.test_load import get, post
+from .conftest import Server
+from .fake import FakeBackend
+from .test_limits import LARGE
+
+RUN = {"data": ["x", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture
+def proxied(monkeypatch):
+    """A page behind a named proxy, so that a request may come from any address."""
+    monkeypatch.setenv("SPECVIZ_PROXY", "127.0.0.1")
+    server = Server(FakeBackend())
+    server.backend.loaded.add(None)
+    yield server
+    server.close()
+
+
+def call(server, name, body, address):
+    return post(f"{server.url}gradio_api/call/{name}", body, **{"X-Forwarded-For": address})
+
+
+def memory():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+def test_a_hundred_thousand_of_anything_costs_little(proxied):
+    shapes = {name: value for name, value in LARGE.items() if name not in ("digits", "lists", "nested")}
+    for name, value in shapes.items():
+        began, count = time.process_time(), 0
+        for endpoint, places in (("run", 15), ("compare", 7), ("ask", 2)):
+            for place in range(places):
+                data = ["x"] * places
+                data[place] = value
+                status, _ = call(proxied, endpoint, {"data": data}, f"10.1.0.{count}")
+                assert status == 413
+                count += 1
+        spent = 1000 * (time.process_time() - began) / count
+        print(f"\n100,000 of {name}: {spent:.0f} ms of the processor a request, both ends together", end="")
+    assert not proxied.demo._queue.event_ids_to_events and not proxied.backend.runs
+
+
+def test_answers_that_nobody_reads(proxied, monkeypatch):
+    monkeypatch.setattr(address_budget, "PATIENCE", 2.0)
+    for i in range(20):  # what is read once for good
+        call(proxied, "methods", {"data": []}, f"10.2.0.{i}")
+    before, statuses, most = memory(), Counter(), 0
+    for i in range(400):
+        statuses[call(proxied, "methods", {"data": []}, "10.3.0.1" if i % 2 else f"10.4.0.{i % 250}")[0]] += 1
+        most = max(most, len(proxied.demo._queue.pending_messages_per_session))
+    time.sleep(5)
+    left = len(proxied.demo._queue.pending_messages_per_session)
+    print(f"\n400 unread answers: {dict(statuses)}, at most {most} kept, {left} after the patience, {memory() - before:+.1f} MB")
+    assert statuses[429] and left == 0 and set(statuses) == {200, 429}
+
+
+def test_one_address_in_a_loop_and_twenty_five_honest_ones(proxied):
+    over, flood = threading.Event(), Counter()
+
+    def post_without_end():
+        while not over.is_set():
+            flood[call(proxied, "run", RUN, "10.5.0.1")[0]] += 1
+
+    threads = [threading.Thread(target=post_without_end) for _ in range(2)]
+    for one in threads:
+        one.start()
+    honest = Counter()
+    for i in range(25):
+        status, said = call(proxied, "run", RUN, f"10.6.0.{i}")
+        answer = get(f"{proxied.url}gradio_api/call/run/{json.loads(said)['event_id']}")[1] if status == 200 else ""
+        honest["served" if '"state": "done"' in answer.replace('\\"', '"') else f"{status}, not served"] += 1
+    over.set()
+    for one in threads:
+        one.join()
+    print(f"\none address posted {sum(flood.values())} runs ({dict(flood)}); of 25 others {dict(honest)}")
+    assert honest["served"] == 25
