@@ -9,9 +9,11 @@ from typing import Any
 
 import gradio as gr
 
+from .. import ASSETS
 from ..trace.page import gradio_parts
 from ..trace.scripts import folder
 from . import picker_rows
+from .head_script import LINK_CARD
 from .limits import LANES, VALUE_NAMES
 from .start_content import StartContent
 from .stream import pack
@@ -74,6 +76,12 @@ def own_model() -> gr.HTML:
                    js_on_load=script("own_model.js"), apply_default_css=False, elem_id="own-model")
 
 
+def doctor() -> gr.HTML:
+    """A button that measures this machine and shows the report of ``specviz doctor``."""
+    return gr.HTML("", html_template='<section class="pg-own" aria-label="This machine"></section>',
+                   js_on_load=script("doctor.js"), apply_default_css=False, elem_id="doctor")
+
+
 def conversation() -> gr.HTML:
     """Earlier turns above the board. The value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open."""
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),
@@ -109,7 +117,7 @@ def panel_files() -> list[str]:
 
 def own_files() -> dict[str, Path]:
     """The files that the page fetches while it is open, by name: no others are served, and no path is shown."""
-    return {"plotly.js": plotly_file()} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
+    return {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
 # What a link to the page looks like elsewhere, and the icon of its tab: blocks of one, two and three tokens.
@@ -118,7 +126,7 @@ ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0
         "fill='%231a1c20'/%3E%3Cpath d='M6 9h5v14H6zM13 9h6v14h-6zM21 9h5v14h-5z' fill='%2356B4E9'/%3E%3C/svg%3E")
 CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="description" content="{ABOUT}">'
         '<meta property="og:type" content="website"><meta property="og:title" content="specviz: speculative decoding, made visible">'
-        f'<meta property="og:description" content="{ABOUT}"><meta name="twitter:card" content="summary">')
+        f'<meta property="og:description" content="{ABOUT}"><meta name="twitter:card" content="summary_large_image">')
 
 
 def head() -> str:

@@ -1,11 +1,16 @@
 """A script that runs before Gradio's own in the page. Gradio's ``head`` comes when its client already runs, too late for functions
-that the client takes when it is read (static/limit_animation_frames.js)."""
+that the client takes when it is read (static/limit_animation_frames.js). Beside it stands the picture of links to the page, which
+needs a whole address."""
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from typing import Any
 
 HEAD = b"<head>"
+LINK_CARD = "link_card.png"
+HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 
 
 class HeadScript:
@@ -32,7 +37,7 @@ class HeadScript:
                 if not message.get("more_body"):
                     body = b"".join(parts)
                     if scope["method"] != "HEAD":
-                        body = body.replace(HEAD, HEAD + self._script, 1)
+                        body = body.replace(HEAD, HEAD + self._script + link_card(scope), 1)
                         start["headers"] = [(k, v) for k, v in start["headers"] if k.lower() != b"content-length"]
                         start["headers"].append((b"content-length", str(len(body)).encode()))
                     await send(start)
@@ -44,3 +49,14 @@ class HeadScript:
 def _is_page(start: dict) -> bool:
     headers = {k.lower(): v for k, v in start.get("headers", ())}
     return headers.get(b"content-type", b"").startswith(b"text/html") and b"content-encoding" not in headers
+
+
+def link_card(scope: dict) -> bytes:
+    """Return the elements that name the picture of a link, at the address that the page was asked for; empty where that is unknown."""
+    host = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
+    if not HOST.fullmatch(host):
+        return b""
+    scheme = "https" if os.environ.get("SPACE_ID") else scope.get("scheme", "http")
+    address = f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}/own/{LINK_CARD}"
+    return (f'<meta property="og:image" content="{address}"><meta property="og:image:width" content="1200">'
+            f'<meta property="og:image:height" content="630"><meta name="twitter:image" content="{address}">').encode()

@@ -7,8 +7,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from specviz.ui.board import own_files
 from specviz.ui.engine_job import BEAT
-from specviz.ui.head_script import HeadScript
+from specviz.ui.head_script import HeadScript, link_card
 from specviz.ui.limits import RunQueue
 from specviz.ui.stream import CORES, LONGEST_BEAT, LiveRun
 from specviz.ui.theme import STATIC
@@ -126,3 +127,11 @@ def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
     assert painted_at_450.wait(60), reports
     backend.hold(None)
     finish(page)
+
+
+def test_a_link_to_the_page_has_a_picture_at_a_whole_address():
+    assert b'content="http://a.example:7860/own/link_card.png"' in link_card({"headers": [(b"host", b"a.example:7860")], "scheme": "http"})
+    assert b"/sub/own/link_card.png" in link_card({"headers": [(b"host", b"a.example")], "root_path": "/sub/"})
+    for host in (b"", b'a"><script>', b"a b", b"a/b"):
+        assert link_card({"headers": [(b"host", host)]}) == b""
+    assert own_files()["link_card.png"].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

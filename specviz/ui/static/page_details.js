@@ -13,6 +13,8 @@
   const TEXTS = {
     "skip.link": "Skip to the prompt",
     "settings.close": "Close the settings",
+    "foot.licence":
+      "Licence Apache-2.0; cite it as CITATION.cff says. Source and documentation: the repository\u2019s README.md and docs/.",
     "foot.about": "specviz shows speculative decoding as it runs: every guess, every verdict, every pass.",
   };
   const FOOT = [
@@ -88,7 +90,7 @@
       Object.assign(link, { href, target: "_blank", rel: "noopener noreferrer" });
       links.append(link, " ");
     }
-    root.append(make("p", "", TEXTS["foot.about"]), links, make("p", "", "Licence: Apache-2.0. Cite it as CITATION.cff says."));
+    root.append(make("p", "", TEXTS["foot.about"]), links, make("p", "", TEXTS["foot.licence"]));
     document.getElementById("page")?.after(root);
   }
 
