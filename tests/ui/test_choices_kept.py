@@ -1,0 +1,67 @@
+"""What a visitor chose and where things are: a reload keeps the choices, the top row presents, Settings shows the commands of one's own
+model, and the keyboard walks only what is in sight."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import axe_playwright_python
+
+from .test_page import open_fields
+from .test_tabs import SCAN
+
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+FOCUSED = """() => { const e = document.activeElement, r = e.getBoundingClientRect();
+  return [e.id || e.className || e.tagName, e.checkVisibility({ visibilityProperty: true }), r.width > 0 || e.tagName === "INPUT", !!e.closest("[inert]")]; }"""
+
+
+def test_a_reload_keeps_the_choices_and_no_prompt(visit):
+    page = visit()
+    open_fields(page)
+    page.fill("#seed input", "7")
+    page.fill("#temperature input", "0.5")
+    page.fill("#prompt textarea", "mine")
+    page.evaluate("SpecVizPage.pending = { methods: ['lookup'] }; SpecVizPage.send('input')")
+    page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'lookup'")
+    page.reload()
+    page.wait_for_function("document.querySelector('#seed input')?.value === '7' && document.querySelector('.pg-pick')?.dataset.on === 'lookup'")
+    assert page.input_value("#temperature input") == "0.5" and page.input_value("#prompt textarea") == ""
+    other = visit()
+    other.wait_for_function("document.querySelector('.pg-pick')?.dataset.on")
+    assert other.input_value("#seed input") == "0" and other.evaluate("document.querySelector('.pg-pick').dataset.on") != "lookup"
+
+
+def test_the_top_row_presents_and_escape_ends_it(page):
+    page.evaluate("() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }")
+    page.click("#present")
+    page.wait_for_selector("#board .sv.presenting")
+    assert not page.is_visible("#prompt") and not page.is_visible("#tabs") and not page.is_visible("#board .notice")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#prompt", state="visible")
+    assert page.query_selector(".presenting, .pn-leave") is None
+
+
+def test_settings_show_the_commands_for_ones_own_model_and_server(visit):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    page.click("#open-settings")
+    page.wait_for_selector("#settings.open .pg-own code")
+    commands = page.locator(".pg-own code").all_inner_texts()
+    assert any("SPECVIZ_TARGET=" in one for one in commands) and any("SPECVIZ_SERVERS=" in one for one in commands)
+    page.click(".pg-own .pg-copy >> nth=0")
+    page.wait_for_function("document.querySelector('.pg-own .pg-copy').textContent === 'Copied'")
+    assert page.evaluate("navigator.clipboard.readText()") == commands[0]
+
+
+def test_at_twice_the_size_the_story_is_walked_by_keyboard_and_axe_finds_nothing(visit, server):
+    """200 % of 1440 by 900: nothing sideways, every stop of the keyboard in sight and named."""
+    page = visit(url=server.url + "#page=learn", width=720, height=450)
+    page.wait_for_selector("#host-learn .pn-story")
+    page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    stops = []
+    for _ in range(16):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(FOCUSED))
+    assert all(seen and sized and not inert for _, seen, sized, inert in stops), stops
+    assert len({name for name, *_ in stops}) > 6
+    assert page.evaluate(SCAN) == []
