@@ -322,3 +322,21 @@ def test_a_predicted_text_is_read_from_a_file(command, tmp_path):
     assert status == 2 and err.startswith("specviz: ") and "cannot be read: No such file" in err and err.count("\n") == 1
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
     assert "not UTF-8" in command(*asked, "--predicted", tmp_path / "bytes")[2]
+
+
+@pytest.mark.parametrize("options, want", [
+    ([], {}),
+    (["--request", '{"presence_penalty": 0.5, "max_tokens": 9}'], {"presence_penalty": 0.5, "max_tokens": 9}),
+    (["--request", '{"max_tokens": 9, "top_k": 3}', "--max-new-tokens", "20", "--stop", "x"], {"max_tokens": 20, "top_k": 3, "stop": ("x",)}),
+])
+def test_a_request_is_read_from_json_and_from_options_of_its_own(options, want):
+    args = cli.parser().parse_args(["run", "--prompt", "x", "--method", "speculative", *options])
+    assert cli._request_of(args).record() == want
+
+
+@pytest.mark.parametrize("given", ["{", "[1]", "@/nowhere.json", "3"])
+def test_a_request_that_is_no_object_is_refused(given):
+    args = cli.parser().parse_args(["run", "--prompt", "x", "--method", "speculative", "--request", given])
+    with pytest.raises(cli.UsageError) as refused:
+        cli._request_of(args)
+    assert refused.value.code == "run.request"
