@@ -2,15 +2,20 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode
 from dataclasses import fields
 
 import pytest
 
+from specviz.run.prefix_cache import PrefixPool
 from specviz.run.request import GenerationRequest
-from specviz.ui.limits import GENERATION, read_request
+from specviz.ui.engine import play
+from specviz.ui.limits import GENERATION, RunRequest, read_request
 from specviz.ui.messages import Refused
 from specviz.ui.request_fields import EXAMPLES, NUMBERS
 
+from ..run.fakes import FakeLoaded
 from .fake import CARDS
 
 CARD = {card.key: card for card in CARDS}
@@ -70,3 +75,34 @@ def test_an_example_fills_the_schema(page, backend):
     page.get_by_role("option", name=EXAMPLES[1][0]).click()
     page.wait_for_function("document.querySelector('#request-format textarea').value.includes('maybe')")
     page.wait_for_function("SpecVizPage.generated?.response_format?.type === 'choice'")
+
+
+LANES = (("speculative", {}), ("autoregressive", {}))
+
+
+def play_on(loaded, ask, caches=None):
+    records = [record for batch in play(loaded, ask, 60.0, caches=caches) for record in batch]
+    assert not [r for r in records if r["type"] == "error"]
+    return records
+
+
+def test_the_engine_runs_every_lane_with_the_further_fields():
+    fields = {"presence_penalty": 0.5, "response_format": {"type": "regex", "regex": "[a-c]{3}-[0-9]{2,4}!"}}
+    records = play_on(FakeLoaded(ends=True), RunRequest("the cat", LANES, max_new_tokens=40, generation=fields))
+    assert all(fields.items() <= r["request"].items() for r in records if r["type"] == "header")
+    texts = {lane: b"".join(b64decode(piece["b"]) for r in records if r["type"] == "text" and r["lane"] == lane for piece in r["pieces"])
+             for lane in (0, 1)}
+    assert texts[0] == texts[1] and re.fullmatch(rb"[a-c]{3}-[0-9]{2,4}!", texts[0])
+    assert {r["lane"] for r in records if r["type"] == "lens" and r["kind"] == "grammar"} == {0, 1}
+
+
+def test_the_next_turn_of_a_page_reuses_the_cache_of_each_lane_and_no_other_visitors():
+    loaded, caches, shelf = FakeLoaded(context=256), PrefixPool(8), {}
+
+    def reused(prompt, turns=(), shelf=shelf):
+        records = play_on(loaded, RunRequest(prompt, LANES, max_new_tokens=8, turns=turns, shelf=shelf), caches)
+        return [r["totals"]["reused"] for r in records if r["type"] == "done"]
+
+    assert reused("the cat sat on the mat") == [0, 0]
+    turns = ({"role": "user", "content": "the cat sat on the mat"}, {"role": "assistant", "content": "the sea is deep"})
+    assert min(reused("and then", turns)) > 8 and reused("and then", turns, {}) == [0, 0]
