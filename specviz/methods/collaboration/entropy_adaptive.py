@@ -24,13 +24,13 @@ METHOD = Method(
     knobs=(
         Knob("window", 5, 1, 64, "places whose entropies are averaged; the paper does not publish its value"),
         Knob("limit", 1.5, 0.0, 8.0, "mean entropy in nats above which the large model writes; not published either"),
-        Knob("dwell", 5, 1, 64, "tokens that a model writes at least before it is relieved"),
+        Knob("dwell", 5, 1, 64, "fewest tokens that a model writes before the other one takes over"),
     ),
     needs=frozenset({"middle"}),
     look="The line of mean entropy against its limit, and whose tokens they are. There are no accepted drafts: nothing is checked.",
     wins="When most of a text is easy: the large model is asked for a part of the tokens only.",
     loses="A small model that is sure and wrong is never corrected: this is the small model's text wherever entropy is low.",
-    differs="The rule is the paper's: the mean entropy of the last distributions, a limit and a least stay. Window, limit and stay "
-            "are not given there; the numbers are ours, and the large model begins.",
+    differs="The rule is the paper's: the mean entropy of the last distributions, a limit and a shortest turn. The paper "
+            "does not give their values; ours are chosen here, and the large model begins.",
     build=build,
 )

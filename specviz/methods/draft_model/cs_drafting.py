@@ -1,5 +1,5 @@
 """CS Drafting: the draft model writes the first tokens of a draft and is itself sped up by counts of what followed what; the tokens
-behind them come from these counts alone (Chen et al. 2312.11462).
+after them come from these counts alone (Chen et al. 2312.11462).
 """
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ METHOD = Method(
     summary="Lets the draft model write the first tokens and mere counts the rest, and hurries the draft model with the same counts.",
     knobs=(
         Knob("first", 4, 1, 16, "tokens from the draft model (the horizontal cascade)"),
-        Knob("tail", 4, 0, 32, "most tokens from the counts behind them"),
+        Knob("tail", 4, 0, 32, "most tokens from the counts after them"),
         Knob("inner", 4, 1, 16, "most tokens that the counts hand to the draft model (the vertical cascade)"),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted; shorter ones follow down to pairs"),
     ),
     needs=frozenset({"draft"}),
-    look="One draft of two kinds: drawn tokens with their probability first, copied ones behind them.",
+    look="One draft of two kinds: drawn tokens with their probability first, copied ones after them.",
     wins="Text that repeats itself now and then: a copy goes on where the draft model would have stopped, at no cost.",
     loses="On fresh text the tail is refused and its rows make the pass wider.",
     differs="The paper counts pairs of words in Wikipedia where the text itself knows nothing; here all counts are the text's "

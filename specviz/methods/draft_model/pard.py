@@ -22,8 +22,8 @@ METHOD = Method(
     knobs=(Knob("gamma", 2, 1, 16, "tokens drafted a round, all from one pass; the authors take 12 on a GPU"),),
     needs=frozenset({"head:pard"}),
     look="The draft takes one pass however long it is; later places are guessed without knowing what the earlier ones became.",
-    wins="Wherever a draft model's price is its passes; one draft model serves every target with its vocabulary.",
-    loses="Open text: two good continuations get mixed, and the tokens behind a wrong one are wasted.",
+    wins="Wherever the number of draft passes decides the cost of a draft; one draft model serves every target with its vocabulary.",
+    loses="Open text: two good continuations get mixed, and the tokens after a wrong one are wasted.",
     differs="As published, and published models load. Each place is drawn and judged by rejection, so temperatures above 0, "
             "where the authors have nothing, are exact. Ours learns the target's distribution, theirs the words of a text.",
     compared="code",

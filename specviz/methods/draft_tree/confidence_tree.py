@@ -24,7 +24,7 @@ METHOD = Method(
         Knob("depth", 5, 1, 10, "levels grown; EAGLE-2 takes 6"),
         Knob("nodes", 5, 1, 64, "nodes kept in the end; EAGLE-2 takes 60 on a GPU"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
         Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"draft", "tree"}),

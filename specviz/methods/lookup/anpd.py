@@ -27,7 +27,7 @@ METHOD = Method(
         Knob("least", 3, 2, 8, "shortest n-gram that may draft; the paper's 2 wastes rows on fresh text, where pairs are common"),
         CAUTION,
     ),
-    look="The ladder of n-grams: how long a piece of known text stood behind each drafted token, and where it backed off.",
+    look="The ladder of n-grams: how long a piece of known text stood before each drafted token, and where it backed off.",
     wins="Text that repeats its own phrases, also in new combinations that no single copy would give.",
     loses="On fresh text pairs of common words draft something nearly every round; what is nearly always refused the gate soon keeps back.",
     differs="As published, with a gate of ours; ties go to the latest.",

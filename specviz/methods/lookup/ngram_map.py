@@ -1,4 +1,4 @@
-"""llama.cpp's n-gram lookups: a long key must stand in the text again, and a long piece is copied from behind it (ngram-simple,
+"""llama.cpp's n-gram lookups: a long key must stand in the text again, and a long piece is copied from after it (ngram-simple,
 ngram-map-k, ngram-map-k4v).
 """
 from __future__ import annotations
@@ -20,7 +20,7 @@ METHOD = Method(
     key="ngram_map",
     title="N-gram map (llama.cpp)",
     paper="llama.cpp, docs/speculative.md",
-    summary="Waits until a long piece of the text comes up again, and then copies a long piece from behind it.",
+    summary="Waits until a long piece of the text comes up again, and then copies the long piece that followed it.",
     knobs=(
         Knob("key", 6, 1, 24, "tokens that must repeat (llama.cpp's size-n, 12)"),
         Knob("gamma", 48, 1, 64, "most tokens copied a round (its size-m, 48); the gate lets through as many as pay"),
@@ -32,7 +32,7 @@ METHOD = Method(
     look="No draft for a long time, and then dozens of tokens at once.",
     wins="Rewriting a long text or a program with few changes: a long key is hardly ever wrong.",
     loses="Short answers: keys of so many tokens do not come up again, and shorter repetitions are left lying.",
-    differs="llama.cpp keeps how many tokens were accepted behind each key; here the gate learns that for all keys together. "
+    differs="llama.cpp keeps how many tokens were accepted after each key; here the gate learns that for all keys together. "
             "How far ahead the most frequent value must be is ours: twice the next one.",
     published={"key": 12, "gamma": 48, "caution": 0.0},
     aliases=("ngram-simple", "ngram-map-k", "ngram-map-k4v", "llama.cpp"),

@@ -30,7 +30,7 @@ METHOD = Method(
              "how far the distribution is moved towards the draft (eta; the paper's 5 to 50 suit a strong drafter); 0 is exact"),
         Knob("floor", 0.1, 0.0, 1.0, "only tokens that the draft gives this share of its best one's chance are moved (alpha)"),
         Knob("gamma", 6, 1, 16, "most tokens drafted a round (the paper's 10)"),
-        Knob("sure", 0.4, 0.0, 1.0, "the draft ends behind a token of which the drafter was less sure than this"),
+        Knob("sure", 0.4, 0.0, 1.0, "the draft ends after a token of which the drafter was less sure than this"),
         Knob("room", 512, 32, 4096, "tokens of the prompt's pieces that the drafter reads (the paper's 4,000 to 8,000)"),
         Knob("piece", 64, 8, 512, "tokens of a piece (the paper's 512)"),
         Knob("reader", "draft model", choices=tuple(READERS), help="who reads the short context; the paper's is as large as the target"),

@@ -39,7 +39,7 @@ METHOD = Method(
         Knob("nodes", 6, 1, 60, "places in the head's tree; the papers' 26 and 60 suit a GPU"),
         Knob("width", 2, 1, 10, "most children of a node of the head's tree"),
         Knob("gain", 0.2, 0.0, 2.0, "a level of EAGLE-2's tree is grown while the one before it added more than this to the "
-             "expected accepted length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "expected accepted length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="Who drafts changes from round to round: copies with arcs in repetitions, a tree of guesses everywhere else.",

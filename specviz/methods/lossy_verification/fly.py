@@ -28,15 +28,15 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("unsure", 0.5, 0.0, 1.1, "least that the target's three best tokens add to its entropy, in nats; above 1.09 it is exact"),
-        Knob("window", 3, 0, 12, "tokens behind a refused one that must all be accepted; 0 is exact"),
+        Knob("window", 3, 0, 12, "tokens after a refused one that must all be accepted; 0 is exact"),
         Knob("gamma", 5, 1, 32, "tokens drafted a round"),
         Knob("inner", 0, 0, 16, "tokens that counts of the text hand to the draft model; 0: it drafts alone"),
     ),
     needs=frozenset({"draft"}),
     look="Tokens that were refused and stand all the same, and the drift: what each of them gave up, in nats.",
     wins="A good draft model that words things a little differently: its drafts are no longer cut at every synonym.",
-    loses="The text is no longer the target's. With a weak draft nothing long enough agrees behind a refusal.",
-    differs="The rule is the authors', whose program looks at one token fewer behind the refusal. Above temperature 0 they accept "
+    loses="The text is no longer the target's. With a weak draft nothing long enough agrees after a refusal.",
+    differs="The rule is the authors', whose program looks at one token fewer after the refusal. Above temperature 0 they accept "
             "what one of two draws of the target says; here the fair test does.",
     compared="code",
     published={"unsure": 0.3, "window": 6, "gamma": 15, "inner": 6},

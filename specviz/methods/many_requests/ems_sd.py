@@ -20,11 +20,11 @@ METHOD = Method(
     key="ems_sd",
     title="EMS-SD (no padding)",
     paper="Ni et al. 2024, arXiv 2405.07542",
-    summary="Each request of a batch drafts as far as its own draft model is sure; rows of different lengths lie one behind "
-            "the other, without padding.",
+    summary="Each request of a batch drafts as far as its own draft model is sure; rows of different lengths are packed "
+            "without padding.",
     knobs=(
         Knob("most", 8, 1, 16, "longest draft"),
-        Knob("least", 0.4, 0.0, 1.0, "a request stops drafting behind a token that the draft finds less likely than this"),
+        Knob("least", 0.4, 0.0, 1.0, "a request stops drafting after a token that the draft finds less likely than this"),
     ),
     needs=frozenset({"draft"}),
     look="Rows of the pass against the rows a padded batch would need: the difference is work that is not done.",

@@ -30,9 +30,9 @@ METHOD = Method(
          "requests come in.",
     wins="Wherever the load changes: it speculates for few requests and decodes plainly for many.",
     loses="It takes all requests for equally easy, and its first rounds are spent measuring.",
-    differs="The formula is the paper's, its costs are measured. One acceptance serves all requests. Ours is that few requests "
-            "draft while nothing is measured, that a request whose text must be read first drafts only where its rest is long enough "
-            "to pay for that, and that without drafts a request tries one now and then, for two hundredths of the time.",
+    differs="The formula is the paper's; its costs are measured, and all requests share one acceptance rate. Ours: few requests draft "
+            "until costs are measured; a request that needs a draft prefill drafts only if enough tokens are left to pay for it; and "
+            "while nothing is drafted, a request tries a draft now and then, for 2 % of the time.",
     aliases=("TurboSpec", "DSD", "goodput"),
     build=build,
 )

@@ -24,7 +24,7 @@ METHOD = Method(
     knobs=(
         Knob("ratio", 0.45, 0.1, 0.9, "share of the inner attention and feed-forward sublayers that is skipped"),
         Knob("gamma", 6, 1, 25, "most tokens drafted a round (the paper's 25)"),
-        Knob("sure", 0.8, 0.0, 1.0, "the draft ends behind a token of which it was less sure than this"),
+        Knob("sure", 0.8, 0.0, 1.0, "the draft ends after a token of which it was less sure than this"),
         Knob("wide", 2, 1, 10, "most alternatives where it is unsure (the paper's 10)"),
         Knob("widths", "1 to 4", choices=("1 to 4", "published"),
              help="alternatives for four grades of certainty; published: 3, 5, 8, 10 at temperature 0 and 1, 3, 5, 10 above it"),

@@ -21,7 +21,7 @@ METHOD = Method(
     paper="Liu et al. 2024, arXiv 2404.06954",
     summary="Drafts with every second, third or fifth of its own layers, always the same ones, and checks with all of them.",
     knobs=(
-        Knob("speedup", 2, 2, 10, "wished speed-up of a draft step: one layer in so many is kept, and always the first and the last"),
+        Knob("speedup", 2, 2, 10, "requested speed-up of a draft step: one layer in so many is kept, and always the first and the last"),
         Knob("gamma", 1, 1, 12, "tokens drafted a round"),
     ),
     needs=frozenset({"skip"}),

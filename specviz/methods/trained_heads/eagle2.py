@@ -28,7 +28,7 @@ METHOD = Method(
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six rows, as many as a "
              "CPU without AVX-512 multiplies at once"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
         Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),

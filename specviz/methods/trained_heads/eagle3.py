@@ -27,7 +27,7 @@ METHOD = Method(
         Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:eagle3", "tap:layer", "embed", "head", "tree"}),
     look="How far down the tree stays right: the head was trained on its own guesses, so deep places should lose less than EAGLE's.",

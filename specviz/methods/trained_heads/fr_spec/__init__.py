@@ -33,7 +33,7 @@ METHOD = Method(
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree", "store:text"}),
     look="Rare words: names and numbers that are not among the frequent tokens are never drafted, the target writes them itself.",

@@ -29,7 +29,7 @@ METHOD = Method(
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
     look="How unlike the two states are: where they are the same, EAGLE's one state would have done.",

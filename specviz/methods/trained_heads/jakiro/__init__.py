@@ -29,7 +29,7 @@ METHOD = Method(
         Knob("depth", 4, 1, 8, "levels of the tree, of which the last needs no pass; the authors' scripts take 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU, where to ask is to wait: always); 0, as published: while a node of it could be kept"),
+             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
     look="Which expert spoke for each row, and how the last level fares, whose parents never went through the head.",
