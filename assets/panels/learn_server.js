@@ -52,7 +52,7 @@
             TEXTS["server.differs"] + one.differs.map((d) => DIFFERS[d] || K.say(d, 40)).join(", ") + ".",
           )
         : null,
-      el("p", { class: "pn-prose" }, K.paper(one.note)),
+      el("p", null, K.paper(one.note)),
       el("pre", { class: "pn-flags", tabindex: "0", "aria-label": "Command" }, K.say(one.flags, 1200)),
       el(
         "div",
