@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .fallbacks import log_fallback
 from .heads import Body, HeadWeights, config_of, fill
 from .torchscript import scripted
 from .weights import ModelError
@@ -46,6 +47,7 @@ class Quick(nn.Module):
         try:
             return scripted(self)
         except RuntimeError:
+            log_fallback("TorchScript", "the head of draft lengths runs uncompiled")
             return self
 
 

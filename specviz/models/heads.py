@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from ..core.errors import code_of
 from .eagle_layers import Layer
+from .fallbacks import log_fallback
 from .int8 import Int8Linear
 from .linear import HalfLinear, PlainLinear
 from .weights import ModelError, Weights, read_json
@@ -239,4 +240,5 @@ class Streamed:
         try:
             return HalfLinear(weight) if HalfLinear.holds(weight) else None
         except RuntimeError:  # a processor for which torch has no such product
+            log_fallback("torch's 16-bit product", "32-bit floats are multiplied")
             return None

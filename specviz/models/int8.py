@@ -2,8 +2,9 @@
 it): a step for each row of weights and for each row of states, both the largest size in it by 127.
 
 Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. That
-is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/2026-11/speed.md). And where a processor multiplies bytes (VNNI),
-eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them exactly up to 2^24.
+is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/2026-11/speed.md). And where a processor multiplies
+bytes (VNNI), eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them
+exactly up to 2^24.
 """
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
+from .fallbacks import log_fallback
 from .linear import Layout, PlainLinear
 from .torchscript import HalfProducts, scripted
 
@@ -100,6 +102,7 @@ def _floats(numbers: Tensor) -> nn.Module:
         with _fbgemm():
             return HalfProducts(torch.ops.quantized.linear_prepack_fp16(numbers.float().contiguous(), None))
     except RuntimeError:
+        log_fallback("torch's 16-bit product", "32-bit floats are multiplied")
         plain = nn.Linear(numbers.shape[1], numbers.shape[0], bias=False)
         plain.weight = nn.Parameter(numbers.float(), requires_grad=False)
         return plain

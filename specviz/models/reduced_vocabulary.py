@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .split import fetched_copy, has_weights
 from .weights import ModelError, Weights, read_json
 
 OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exactly 0 in float32, and 0 * log p stays finite
@@ -63,5 +64,6 @@ def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, 
     wide = read_json(whole, "config.json").get("hidden_size")
     if type(wide) is not int or wide < 1:
         raise ModelError(f"config.json of {source} gives no hidden_size", "reduced.hidden_size")
-    table = Weights(whole, device, dtype).get("model.embed_tokens.weight", vocab, wide)
+    copy = None if has_weights(whole) else fetched_copy(whole)  # the weights of an installed package's model lie in the cache
+    table = Weights(copy if copy is not None and copy.is_dir() else whole, device, dtype).get("model.embed_tokens.weight", vocab, wide)
     return table @ weights.get("model.embed_projection.weight", hidden, wide).t()

@@ -96,3 +96,22 @@ def cache_folder() -> Path:
     home = Path.home() / ".cache"
     writable = home if home.is_dir() else home.parent
     return (home if os.access(writable, os.W_OK) else Path(tempfile.gettempdir())) / "specviz" / "models"
+
+
+def gguf_digest(folder: Path) -> tuple[str, str] | None:
+    """SHA-256 and name of a GGUF file that a folder lacks, from its ``NAME.gguf.sha256`` ("digest  name", as sha256sum writes it)."""
+    found = next(iter(folder.glob("*.gguf.sha256")), None) if folder.is_dir() else None
+    words = found.read_text(encoding="utf-8").split() if found else []
+    return (words[0].lower(), words[1].lstrip("*")) if len(words) == 2 else None
+
+
+def fetched_copy(folder: Path) -> Path | None:
+    """Where the cache keeps a folder together with its fetched GGUF file; None for a folder without a digest."""
+    digest = gguf_digest(folder)
+    return cache_folder() / f"{folder.name}-{digest[0][:12]}" if digest else None
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether weights lie in a folder, whole or in parts; a file is weights itself."""
+    return folder.is_file() or folder.is_dir() and any(
+        file.suffix in (".safetensors", ".gguf") or ".part-" in file.name for file in folder.iterdir())

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .fallbacks import log_fallback
+
 
 class HalfProducts(nn.Module):
     """A float16 linear layer: y = x W^T + b with packed float16 weights; x [rows, in]."""
@@ -29,6 +31,7 @@ def fp16_product(packed: Any) -> Callable[[Tensor], Tensor]:
     try:
         return scripted(HalfProducts(packed)).forward
     except RuntimeError:
+        log_fallback("TorchScript", "products run uncompiled")
         return lambda x: torch.ops.quantized.linear_dynamic_fp16(x, packed)
 
 

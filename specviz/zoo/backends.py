@@ -1,6 +1,7 @@
 """Choose the forward that runs a checkpoint: ours for the Llama family, that of transformers for everything else (table: models.yaml)."""
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from ..models.errors import about_files, shown
 from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read
+
+log = logging.getLogger(__name__)
 
 Config = dict[str, Any]
 
@@ -150,5 +153,6 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
                                "forward.load") from None
             if not why:
                 return FORWARDS[name]
+            log.info("forward %s does not run %s: %s", name, folder.name, why)
     why = about_files(folder, why).rstrip(".") if why else f"nothing here runs a model of type {shown(kind)!r}"
     raise ZooError(f"{folder.name} cannot be run: {why}.", "forward.none")

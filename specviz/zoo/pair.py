@@ -4,6 +4,7 @@ A model that cannot be loaded raises ZooError with one sentence. ``why_not`` exp
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,8 @@ from .text import TokenBytes
 from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
 from .trained_heads import Heads, heads_of, sizes
 from .weight_cache import load_once
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -206,6 +209,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
         if draft is not None:
             raise
         loaded.draft_problem = str(error)  # the target runs without its usual draft
+        log.info("%s runs without its draft model: %s", entry.name, error)
     return loaded
 
 

@@ -21,8 +21,9 @@ from .. import ROOT
 from ..core.errors import CodedError, code_of
 from ..methods import draft_kinds, head_kinds, trained_parts
 from ..models.errors import shown, tidy
+from ..models.split import has_weights
 from .found_weights import found_weights
-from .index_package import FetchError, cached, fetch, has_weights
+from .index_package import FetchError, cached, fetch
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
+from specviz.models import split
 from specviz.models.reduced_vocabulary import OUTSIDE
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
@@ -64,7 +66,7 @@ def test_chains_written_in_one_call_are_those_of_passes(folders, temperature):
     uniforms = [0.3, 0.9, 0.55, 0.1]
     target.sync([5, 9, 30, 7])
     stepped.sync([5, 9, 30, 7])
-    written = target.write([], 4, temperature, lambda count: uniforms[:count])
+    written = target.draft_chain([], 4, temperature, lambda count: uniforms[:count])
     tokens: list[int] = []
     for u in uniforms:
         row = stepped.score(DraftTree.chain(tuple(tokens))).logits[-1]
@@ -104,3 +106,20 @@ def test_tokens_must_be_distinct_ids(folders, tmp_path_factory):
         save_file(weights | {"draft_tokens": torch.tensor(tokens, dtype=torch.int32)}, root / "draft" / "model.safetensors")
         with pytest.raises(ModelError):
             FastModel(root / "draft")
+
+
+def test_the_embedding_of_a_model_whose_weights_were_fetched_is_found_in_the_cache(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(split, "cache_folder", lambda: tmp_path / "cache")
+    for name in ("target", "draft"):
+        shutil.copytree(folders / name, tmp_path / name)
+    (tmp_path / "target" / "t.gguf.sha256").write_text(f"{'ab' * 32}  t.gguf\n")
+    copy = split.fetched_copy(tmp_path / "target")
+    copy.mkdir(parents=True)
+    (tmp_path / "target" / "model.safetensors").rename(copy / "model.safetensors")
+    now, before = (FastModel(root / "draft", device="cpu").open() for root in (tmp_path, folders))
+    for target in (now, before):
+        target.sync([1, 2, 3])
+    assert torch.equal(now.score(DraftTree()).logits, before.score(DraftTree()).logits)
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(ModelError):
+        FastModel(tmp_path / "draft", device="cpu")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from specviz.models.split import has_weights
 from specviz.zoo import index_package
 from specviz.zoo.registry import Entry, ZooError
 
@@ -63,5 +64,5 @@ def test_what_is_not_the_expected_file_is_not_kept(entry, change):
 def test_weights_in_the_folder_need_no_package(entry):
     entry, found = entry
     (entry.path / "m.gguf.part-01-of-01").write_bytes(DATA)
-    assert entry.installed() and index_package.has_weights(entry.path) and not found["asked"]
+    assert entry.installed() and has_weights(entry.path) and not found["asked"]
     assert replace(entry, package="").installed()

@@ -1,0 +1,13 @@
+"""Log what this machine or this torch cannot use, and what runs instead."""
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+
+log = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=64)
+def log_fallback(missing: str, instead: str) -> None:
+    """Warn once per process. Results stay the same, a pass takes longer."""
+    log.warning("%s cannot be used here; %s instead, which is slower.", missing, instead)
