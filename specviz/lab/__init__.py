@@ -14,7 +14,7 @@ from .tasks import sample_prompts
 # question -> module; those of LIGHT need no model
 ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distribution": "distribution_test", "break_it": "broken_methods",
           "mask_sides": "mask_sides",
-          "sweep": "sweep", "heat_map": "heat_map", "load": "load", "prompt_set": "prompt_set"}
+          "sweep": "sweep", "heat_map": "heat_map", "load": "load", "prompt_set": "prompt_set", "doctor": "doctor"}
 LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
          "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend"}
 FIELDS = {"recommend": ("engine", "model", "task", "load", "temperature")}  # of a light question's payload; the others have a name

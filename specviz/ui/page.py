@@ -176,6 +176,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
         ui["request"] = request_fields.fields()
         ui["knob_place"] = gr.Column(elem_id="knobs")
         board.own_model()
+        board.doctor()
 
 
 def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:

@@ -1,0 +1,12 @@
+"""The report of ``specviz doctor`` as a question of the page: this machine, and a measurement of two seconds on the loaded models."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..evidence.doctor import report_loaded
+
+
+def doctor(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+    """Yield the report. The length of the measurement is fixed, so a request cannot prolong it."""
+    yield report_loaded(loaded)
