@@ -27,6 +27,7 @@ def floats():
     return FastModel(FOLDER)
 
 
+@pytest.mark.thorough  # the tests below compare both forward passes on a tiny checkpoint
 def test_int8_is_faithful_to_the_embedded_model(floats):
     texts = [(ids, start) for start, ids in json.loads(ANSWERS.read_text())]
     error = quantisation_error(floats, Int8Model(FOLDER), texts)
