@@ -139,23 +139,56 @@ def test_there_are_some():
 
 PROMPTS = ("Tell me a story about a fox and a river.",
            "Rewrite this text with Anna instead of Tom: Tom went to the park. Tom saw a dog and Tom ran home.")
-READERS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark", "blockwise": "blockwise", "chimera": "chimera",
-           "clover": "clover", "falcon": "falcon", "hydra": "hydra", "jakiro": "jakiro",
-           "mtp": "mtp", "medusa": "medusa", "peagle": "peagle", "redrafter": "redrafter"}  # kinds that read hidden states, and a method of each; FSPAD and MLPSpeculator fall short
-USE = 0.85  # with what it reads zeroed, a head keeps at most this share of its accepted tokens
+USE = 0.85  # without what it reads, a head keeps at most this share of its accepted tokens
+NO_READERS = {"adaeagle", "cllm", "disco", "judge", "pard", "reward", "specdecpp"}  # they choose lengths, judge, replace the target, or are
+# draft models that read the text alone
+SHORT = {("Llama-specviz-52M", "fspad"): (0.270, 0.250), ("Llama-specviz-52M", "mlp_speculator"): (0.333, 0.333)}  # accepted, and blind
 
 
-def accepted(loaded, method, spoil=None):
-    """Accepted draft tokens per target pass, greedy; spoil: applied to the hidden states that the drafter is given."""
+def methods_of_kinds():
+    """Each kind of head that drafts from what the target computes, and the method that introduces it."""
+    return {part.kind: method for method in catalogue().values() for part in method.trains if part.network and part.kind not in NO_READERS}
+
+
+class Blind:
+    """Takes from a drafter what it reads of its target: hidden states, keys and values and states of an early exit are zeroed, and the
+    rows of a drafter inside the target come from the round before, another place of the text."""
+
+    def __init__(self, drafter, target):
+        self.start, self.observe, self.rows = drafter.start, drafter.observe, None
+        drafter.start = lambda state, target, prefill: self.start(state, target, self.zeroed(prefill))
+        drafter.observe = lambda state, outcome: self.observe(state, replace(outcome, scores=self.zeroed(self.moved(outcome))))
+        kv, early = getattr(target, "kv", None), getattr(target, "early", None)
+        target.kv = lambda *at: tuple(torch.zeros_like(part) for part in kv(*at))
+        target.early = lambda at: self.exit(early(at))
+
+    @staticmethod
+    def zeroed(scores):
+        return replace(scores, hidden_states={name: torch.zeros_like(rows) for name, rows in scores.hidden_states.items()})
+
+    @staticmethod
+    def exit(view):
+        step = view.step
+        view.step = lambda *tree: torch.zeros_like(step(*tree))
+        return view
+
+    def moved(self, outcome):
+        at = [node + 1 for node in sorted(outcome.tree.probes)]
+        if not at:
+            return outcome.scores
+        logits, own = outcome.scores.logits.clone(), outcome.scores.logits[at].clone()
+        if self.rows is not None:
+            logits[at] = self.rows[torch.arange(len(at)) % len(self.rows)]
+        self.rows = own
+        return replace(outcome.scores, logits=logits)
+
+
+def accepted(loaded, method, blind=False):
+    """Accepted draft tokens per target pass, greedy."""
     kit = loaded.kit()
     parts = method.build(kit, **method.read_knobs({}))
-    start, observe = parts.drafter.start, parts.drafter.observe
-
-    def spoiled(scores):
-        return scores if spoil is None else replace(scores, hidden_states={name: spoil(rows) for name, rows in scores.hidden_states.items()})
-
-    parts.drafter.start = lambda state, target, prefill: start(state, target, spoiled(prefill))
-    parts.drafter.observe = lambda state, outcome: observe(state, replace(outcome, scores=spoiled(outcome.scores)))
+    if blind:
+        Blind(parts.drafter, kit.target)
     written = rounds = 0
     for prompt in PROMPTS:
         ids = encode_chat(loaded.tokenizer, [{"role": "user", "content": prompt}])
@@ -169,9 +202,28 @@ def accepted(loaded, method, spoil=None):
     return written / rounds - 1
 
 
-@pytest.mark.parametrize("entry", tried(*READERS))
+def readers():
+    """Every head of such a kind that lies here, of any target: the first one now, the others in ``make thorough``."""
+    found = [entry for entry in register().entries.values()
+             if entry.role == "head" and entry.kind in methods_of_kinds() and entry.path and (entry.path / "config.json").is_file()]
+    return [pytest.param(entry, id=entry.name, marks=[] if at == 0 else pytest.mark.thorough) for at, entry in enumerate(found)]
+
+
+@pytest.mark.parametrize("entry", readers())
 def test_a_head_accepts_a_sixth_less_without_what_it_reads(entry):
-    loaded, method = load(entry.target, "none"), catalogue()[READERS[entry.kind]]
-    normal, blind = accepted(loaded, method), accepted(loaded, method, torch.zeros_like)
+    loaded, method = load(entry.target, "none"), methods_of_kinds()[entry.kind]
+    normal, blind = accepted(loaded, method), accepted(loaded, method, blind=True)
     forget()
-    assert normal > 0.05 and blind <= USE * normal, f"{normal:.2f} tokens accepted per pass, {blind:.2f} with zeroed states"
+    figures = f"{normal:.2f} tokens accepted per pass, {blind:.2f} without what it reads"
+    if (entry.target, entry.kind) in SHORT:  # measured exceptions; their cards give the figures
+        assert blind > USE * normal, f"{figures}: it is no exception any longer"
+        card = (entry.path / "README.md").read_text(encoding="utf-8")
+        assert all(f"{figure:.2f}" in card for figure in SHORT[entry.target, entry.kind]), "its card says so"
+        return
+    assert normal > 0.05 and blind <= USE * normal, figures
+
+
+def test_every_kind_of_head_is_asked_for_its_use_or_reads_nothing():
+    declared = {part.kind for method in catalogue().values() for part in method.trains if part.network}
+    assert NO_READERS <= declared and declared - NO_READERS == set(methods_of_kinds())
+    assert {entry.values[0].kind for entry in readers()} == set(methods_of_kinds())
