@@ -97,6 +97,10 @@ class Engine:
         if unload:
             from ..zoo import forget
 
+            if self._caches:
+                self._caches.close()  # they would keep the models in memory
+            if self._together and self._together.loaded not in self._loaded.values():
+                self._together = None
             forget()
 
     def _open(self, target: str | None) -> Any:

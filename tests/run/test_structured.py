@@ -104,3 +104,15 @@ def test_a_method_that_writes_unchecked_tokens_is_refused_with_its_reason(method
     with pytest.raises(SessionError) as refused:
         Session(FakeLoaded(ends=True), method, request=GenerationRequest(response_format=FORMATS["regex"]))
     assert refused.value.code == "request.response_format_unchecked" and catalogue()[method].unchecked in str(refused.value)
+
+
+@pytest.mark.parametrize("response_format", [
+    {"type": "regex", "regex": "((a{1,100}){1,100}){1,100}"}, {"type": "regex", "regex": "(a|b|ab|ba)*" * 200 + "x"},
+    {"type": "regex", "regex": "(.*a){40}"}, {"type": "lark", "lark": 'start: start start | "a" | ""'},
+    {"type": "choice", "choice": ["x" * 60 + str(i) for i in range(900)]},
+    {"type": "json_schema", "json_schema": {"schema": {"type": "array", "minItems": 10_000, "items": {"type": "array", "minItems": 1000}}}},
+    {"type": "json_schema", "json_schema": {"schema": {"type": "string", "minLength": 10**6, "maxLength": 10**8}}},
+], ids=["powers", "ambiguous", "dots", "recursion", "choices", "items", "length"])
+def test_a_format_made_to_be_slow_is_compiled_and_followed(response_format):
+    request = GenerationRequest(response_format=response_format, max_tokens=8)
+    assert 1 <= len(collect(Session(FakeLoaded(ends=True), "grammar_forced", request=request).run("the cat sat")).token_ids) <= 8
