@@ -119,7 +119,7 @@ def test_the_embedding_of_a_model_whose_weights_were_fetched_is_found_in_the_cac
     now, before = (FastModel(root / "draft", device="cpu").open() for root in (tmp_path, folders))
     for target in (now, before):
         target.sync([1, 2, 3])
-    assert torch.equal(now.score(DraftTree()).logits, before.score(DraftTree()).logits)
+    torch.testing.assert_close(now.score(DraftTree()).logits, before.score(DraftTree()).logits)  # the table is multiplied anew
     (copy / "model.safetensors").unlink()
     with pytest.raises(ModelError):
         FastModel(tmp_path / "draft", device="cpu")
