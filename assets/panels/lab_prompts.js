@@ -97,7 +97,8 @@
       else if (last && control.signal.aborted) tell.set(TEXTS["prompts.stopped"]);
     }
 
-    const triple = (x, form) => (Array.isArray(x) ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : "\u2013");
+    const triple = (x, form, many) =>
+      !Array.isArray(x) ? "\u2013" : many ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
     const believed = (r) =>
       !Array.isArray(r.walltime_speedup) || SpecViz.timing.plausible(r.walltime_speedup[0], (r.block_efficiency || [])[0]);
     const mark = (r, x) => (believed(r) ? x : el("span", { class: "doubtful" }, x));
@@ -115,12 +116,12 @@
           ],
           rows.map((r) => [
             K.say(r.title, 60),
-            mark(r, triple(r.tokens_per_second, rate)),
-            mark(r, triple(r.walltime_speedup, times)),
-            triple(r.block_efficiency, (x) => x.toFixed(2)),
+            mark(r, triple(r.tokens_per_second, rate, sure)),
+            mark(r, triple(r.walltime_speedup, times, sure)),
+            triple(r.block_efficiency, (x) => x.toFixed(2), sure),
           ]),
-          `Median over ${count(K.finite(got.done) ? got.done : 0, "prompt")}, in brackets its interval (${sure} %). ` +
-            `${K.say(got.machine, 160)}.`,
+          `Median over ${count(K.finite(got.done) ? got.done : 0, "prompt")}` +
+            `${sure ? `, in brackets its interval (${sure} %)` : ""}. ${K.say(got.machine, 160)}.`,
         ),
         K.table(
           [

@@ -59,10 +59,11 @@
     /* A step that needs another kind of trace than the one on the board opens a shipped recording first. */
     async function openRecording(step) {
       const { ask, board, opened } = env.ctx;
-      if (!step.recording || step.ready(env.lanes()) || typeof ask !== "function" || !board?.load) return;
+      if (!step.sampled || step.ready(env.lanes()) || typeof ask !== "function" || !board?.load) return;
       try {
-        const why = board.load(await ask("library_trace", { name: step.recording }));
-        if (!why) opened?.(step.recording);
+        const { name } = (await ask("library", {})).find((row) => row.temperature > 0),
+          why = board.load(await ask("library_trace", { name }));
+        if (!why) opened?.(name);
       } catch {
         return; /* the step says where to find it */
       }

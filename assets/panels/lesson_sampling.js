@@ -6,8 +6,6 @@
   const { sum } = P.kit;
   const { drafting, pick, at, full, refused, rejectedNode, word } = P.finds;
 
-  /* The shipped recording that was sampled: a step that speaks of draws opens it where the board holds a greedy trace. */
-  const SAMPLED = "sampled";
   const isSampled = (ls) => drafting(ls).some((l) => l.temperature > 0);
 
   const sampling = [
@@ -58,7 +56,7 @@
     {
       title: "With chance: weigh, then draw",
       tab: "why",
-      recording: SAMPLED,
+      sampled: true /* where the board holds a greedy trace, a shipped recording that was sampled is opened */,
       widget: "sampling",
       find: (ls) => {
         const l = drafting(ls).find((x) => x.temperature > 0),

@@ -309,10 +309,12 @@ def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> No
         assert 0.05 < judge["a"] < 0.95 and at["tab"] == "why"
         box = page.locator(".pn-lesson .pn-check input")
         assert box.is_checked() and box.evaluate("(e) => getComputedStyle(e).appearance") == "auto"
+        before = page.evaluate("asked").count(["library_trace", {"name": "sampled"}])
         page.click(".pn-lesson .pn-btn.primary")
-        assert page.evaluate("asked").count(["library_trace", {"name": "sampled"}]) == 1
+        assert page.evaluate("asked").count(["library_trace", {"name": "sampled"}]) == before, "it is opened once"
 
-    visit(use, "learn", records=GREEDY, answers={"library_trace": sampled})
+    library = [{"name": name, "title": "", "about": "", "temperature": t, "bytes": 1} for name, t in (("first", 0.0), ("sampled", 0.8))]
+    visit(use, "learn", records=GREEDY, answers={"library": library, "library_trace": sampled})
 
 
 @pytest.mark.parametrize("rows, best, struck", [
