@@ -15,8 +15,9 @@ HERE = Path(__file__).resolve().parent
 MODELS = ("Llama-specviz-16M", "Llama-specviz-draft", "Llama-specviz-draft-small", "Llama-specviz-other-draft",
           "Llama-specviz-eagle", "Llama-specviz-medusa", "Llama-specviz-kangaroo", "Llama-specviz-SmolLM2-135M-draft")
 DATA = (
-    "models.yaml", "app.py", "assets/*.json", "assets/*.yaml", "assets/*.png", "assets/models/LICENSES.md", "assets/panels/**/*",
-    "assets/prompts/**/*", "assets/stores/text/**/*", "assets/traces/**/*", "assets/viewer/**/*",
+    "models.yaml", "app.py", "assets/*.json", "assets/*.yaml", "assets/*.png", "assets/models/LICENSES.md",
+    "assets/panels/**/*", "assets/prompts/**/*", "assets/stores/text/**/*", "assets/stores/SmolLM2-135M-Instruct-text/**/*",
+    "assets/traces/**/*", "assets/viewer/**/*",
     *(f"assets/models/{name}/**/*" for name in MODELS),
     # The default chat model without its weights, which a package of the Python index carries (package: in models.yaml).
     *(f"assets/models/SmolLM2-135M-Instruct/{name}" for name in ("LICENSE", "README.md", "*.json", "*.jinja", "*.sha256")),
