@@ -150,8 +150,8 @@ def test_greedy_tokens_equal_plain_decoding_with_the_same_processors(method, nam
             outcome = player(parts)(parts, kit.target, state)
             taken += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert state.tokens == plain(kit.net, spec, PROMPT, 24, stop)
-    assert taken or method.key == "autoregressive" or name in ("grammar", "all", "min_tokens"), \
-        "a run in which nothing is accepted proves little"
+    # heads on random weights agree with no processed argmax by chance; drafts of a real model must
+    assert taken or name in ("grammar", "all", "min_tokens") or not method.needs & {"draft"}, "a run in which nothing is accepted proves little"
 
 
 def off(parts: Parts, kit, spec: Spec, processors: Processors, temperature: float, warm: int, count: int, stop=frozenset()) -> float:
