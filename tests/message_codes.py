@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import pytest
+
 from specviz.evidence.error_list import sites
 
 VAGUE = ("registry", "variable", "run.engine", "usage")  # messages that are another module's words
