@@ -1,6 +1,7 @@
 """Models that fit together, and how much of one is fetched already: from files alone, without torch."""
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ def fitting_drafts(target: str | None) -> list[dict[str, str]]:
     except ZooError:
         return []
     return [{"name": e.name, "title": f"{e.name}, {e.size}" if e.size else e.name} for e in book.entries.values()
-            if e.role == "draft" and folder and e.path and _same_tokenizer(folder, e.path)]
+            if e.role == "draft" and folder and e.path and (_same_tokenizer(folder, e.path) or _embeds_with(e.path, folder))]
 
 
 def target_choice(entry: Any, own: str) -> dict[str, str]:
@@ -66,6 +67,14 @@ def _same_tokenizer(one: Path, other: Path) -> bool:
     try:
         return (one / "tokenizer.json").read_bytes() == (other / "tokenizer.json").read_bytes()
     except OSError:
+        return False
+
+
+def _embeds_with(draft: Path, target: Path) -> bool:
+    """Whether a draft has no tokenizer and no embedding of its own but projects this target's (models/reduced_vocabulary.py)."""
+    try:
+        return json.loads((draft / "config.json").read_text(encoding="utf-8")).get("embedding_from") == target.name
+    except (OSError, ValueError, AttributeError):
         return False
 
 

@@ -34,6 +34,7 @@ PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]{0,99}==[\w.]{1,40}")
 INSTALLED = Path(__file__).resolve().parent.parent / "data"  # assets of an installed package
 GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
 MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
+ANY = "any"  # of a store: the targets that it does not name
 FORWARDS = ("fast", "static", "int8", "tree_scan", "hf")  # names of zoo/backends.py, which needs torch
 QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of models/quantised.py
 LONGEST = 1000  # characters of a field of models.yaml
@@ -351,9 +352,10 @@ class _Reader:
         return tuple(self.word(one, "a model type") for one in node.value)
 
     def places(self, name: str, node: Any) -> dict[str, Path]:
-        """Read the paths of a store: one for every target, or one per target."""
+        """Read the paths of a store: one for every target, or one per target, where ``any`` stands for all others."""
         by_target = self.mapping(node, name) if isinstance(node, yaml.MappingNode) else {"": node}
-        return {target: self.path.resolve().parent / Path(self.word(one, "a path")).expanduser() for target, one in by_target.items()}
+        return {"" if target == ANY else target: self.path.resolve().parent / Path(self.word(one, "a path")).expanduser()
+                for target, one in by_target.items()}
 
     def server(self, name: str, node: Any) -> Server:
         fields = {key: self.word(value, key) for key, value in
