@@ -154,7 +154,7 @@ def test_runs_that_are_begun_and_never_watched_are_let_go():
 
     async def flood():
         for i in range(2 * VISITORS):
-            await hands.begin("x", '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", "", None, Chat(), SimpleNamespace(session_hash=str(i)))
+            await hands.begin("x", '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", "", None, None, Chat(), SimpleNamespace(session_hash=str(i)))
 
     alone(flood())
     assert len(hands.live) == VISITORS and str(2 * VISITORS - 1) in hands.live

@@ -25,7 +25,7 @@ def hands():
 
 
 def begin(hands, chat, prompt="tell of the fox", predicted=""):
-    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", predicted, None, chat, ME))
+    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", predicted, None, None, chat, ME))
 
 
 def watch(hands, frames=None):

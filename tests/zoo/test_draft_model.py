@@ -134,7 +134,7 @@ class Narrow:
     """A model of two tokens that offers more than a draft may use."""
 
     vocab, context, hidden, layers, busy, passes, weights = 2, 16, 4, 1, 1.5, 3, "w"
-    capabilities = frozenset({"tree", "write", "kv", "early"})
+    capabilities = frozenset({"tree", "draft_chain", "kv", "early"})
     rows = torch.zeros(1, 2)
 
     def sync(self, tokens):
@@ -146,12 +146,12 @@ class Narrow:
 
 def test_only_what_is_declared_is_reachable():
     model = DraftModel(Narrow(), 4, "narrow")
-    assert model.capabilities == {"tree", "write"} and model.capabilities <= CAPABILITIES and model.busy == 1.5
+    assert model.capabilities == {"tree", "draft_chain"} and model.capabilities <= CAPABILITIES and model.busy == 1.5
     assert model.score(DraftTree()).logits.softmax(-1).tolist() == [[0.5, 0.5, 0.0, 0.0]]
     for name in ("kv", "early", "rows", "model"):
         with pytest.raises(AttributeError):
             getattr(model, name)
-    assert "write" not in DraftModel(Narrow(), 1, "wide").capabilities
+    assert "draft_chain" not in DraftModel(Narrow(), 1, "wide").capabilities
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -115,7 +115,7 @@ def test_a_padded_draft_speaks_in_the_targets_width(at_home, tmp_path):
     (padded / "config.json").write_text(json.dumps(config | {"vocab_size": 320}))
     loaded = load(draft=str(padded))
     draft = loaded.kit().open("draft")
-    assert draft.vocab == 300 and "write" not in draft.capabilities and draft.capabilities < loaded.capabilities
+    assert draft.vocab == 300 and "draft_chain" not in draft.capabilities and draft.capabilities < loaded.capabilities
     draft.sync([5, 6, 7])
     assert draft.score(DraftTree()).logits.shape == (1, 300)
     same = load().kit().open("draft")

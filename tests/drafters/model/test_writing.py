@@ -13,7 +13,7 @@ from ...targets.tiny import CONTEXT, FAST, VOCAB, checkpoint
 
 
 class PassByPass(FastTarget):
-    capabilities = FastTarget.capabilities - {"write"}
+    capabilities = FastTarget.capabilities - {"draft_chain"}
 
 
 @pytest.fixture(scope="module", params=FAST)
@@ -102,13 +102,13 @@ def test_what_cannot_be_written_in_one_call_goes_pass_by_pass(model):
     target = FastTarget(model)
     target.sync(list(range(10)))
     target.score(DraftTree())
-    assert target.write((), 3, 0.0, None) is None  # the root was scored already
+    assert target.draft_chain((), 3, 0.0, None) is None  # the root was scored already
     target.sync([1] * (CONTEXT - 2))
-    assert target.write((), 8, 0.0, None) is None and target.passes == 3  # both prompts and the root
+    assert target.draft_chain((), 8, 0.0, None) is None and target.passes == 3  # both prompts and the root
     tapped = FastTarget(model)
     tapped.capture(frozenset({"layer:1"}))
     tapped.sync([1, 2, 3])
-    assert tapped.write((), 3, 0.0, None) is None
+    assert tapped.draft_chain((), 3, 0.0, None) is None
 
 
 def test_a_batch_asks_for_passes(model):
