@@ -734,10 +734,10 @@ def test_beside_the_settings_the_lanes_are_shown_as_they_will_run(page, backend)
 @pytest.mark.thorough
 def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
     page = visit(width=390, height=844, has_touch=True)
-    page.capture("#prompt textarea")
+    page.tap("#prompt textarea")
     box = page.locator("#examples button").first.bounding_box()
     assert box["y"] + box["height"] <= 844 and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.capture("#examples button >> nth=0")
+    page.tap("#examples button >> nth=0")
     page.wait_for_function("document.querySelector('#prompt textarea').value")
     assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.pg-chips')).maskImage")
 
