@@ -374,7 +374,6 @@ def test_a_crash_is_one_sentence(page, backend):
 def test_what_cannot_be_run_is_said_beside_the_prompt(page, backend):
     open_fields(page)
     for field, value, good, says in [
-        ("#prompt textarea", "   ", "fine", "The prompt is empty"),
         ("#temperature input", "3", "0", "temperature must lie between 0 and 2"),
         ("#length input", "100000", "8", "length must lie between 1 and 512"),
         ("#length input", "", "8", "length must be a whole number"),

@@ -39,8 +39,9 @@
   function fillPrompt() {
     const box = document.querySelector("#prompt textarea"),
       turns = Number(document.querySelector(".pg-chat")?.dataset.turns || 0),
-      shown = page.asked?.();
-    if (!box || box.value.trim() || turns || !shown || page.board?.()?.trace?.()[0]?.mode === "live") return;
+      shown = page.asked?.(),
+      own = ["live", "simulated"].includes(page.board?.()?.trace?.()[0]?.mode);
+    if (!box || box.value.trim() || turns || !shown || own) return;
     box.value = shown;
     box.dispatchEvent(new Event("input", { bubbles: true }));
   }
