@@ -118,7 +118,7 @@ def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
         if every == 450:
             painted_at_450.set()
 
-    monkeypatch.setattr(LiveRun, "seen", seen)
+    monkeypatch.setattr(LiveRun, "painted", seen)
     backend.hold(9)
     begin(page)
     state(page, "live")
