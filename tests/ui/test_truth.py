@@ -51,14 +51,6 @@ def test_stopped_before_the_first_token_the_recording_is_called_one(page, backen
 
 
 @pytest.mark.thorough
-def test_an_empty_prompt_takes_nothing_away(page, backend):
-    page.click("#run")
-    page.wait_for_function(f"{NOTICE}.includes('prompt is empty')")
-    page.wait_for_timeout(300)
-    assert page.inner_text("#stop").strip() == "Stop" and page.inner_text("#run").strip() == "Run" and backend.runs == []
-
-
-@pytest.mark.thorough
 def test_a_prompt_that_is_too_long_is_refused_whole(page, backend):
     page.evaluate("document.querySelector('#prompt textarea').value.length")
     page.fill(BOX, "x" * 100_000)
