@@ -77,7 +77,7 @@ TEXTS = {
     "models.no_gpu": "no GPU here: about {rate} tokens/s",
     "models.too_large": "{name} does not fit here. {why}{hub}",
     # the conversation
-    "chat.placeholder": "A question, an email, some code\u2026",
+    "chat.placeholder": "A question, some code\u2026",
     "chat.next": "Follow up, or just run again",
     "chat.new": "A new conversation. The next prompt begins it.",
     "chat.nothing_to_edit": "There is no finished message to edit.",
