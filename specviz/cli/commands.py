@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..core.method import BY_TIME
 from . import bench, chat, context_costs, doctor, export, load_test, models, recommend, run_server, serve, serve_vllm, space
 from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
@@ -132,7 +131,7 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--top-k", default=0, metavar="K")
     sub.add_argument("--top-p", default=1.0, metavar="P")
     sub.add_argument("--seed", default=0, metavar="S", help="of all random draws; the i-th of several prompts at once takes S + i. Without "
-                     f"--deterministic, methods that go by measured times ({', '.join(BY_TIME)} and others) draw other tokens for one seed")
+                     "--deterministic, methods that decide by measured times (by_time in `list --json`) draw other tokens for one seed")
     sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 
 
@@ -172,7 +171,7 @@ def list_methods(args: argparse.Namespace) -> int:
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
                      "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
                      "published": method.published, "aliases": list(method.aliases),
-                     "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method)})
+                     "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method), "by_time": method.decides_by_time})
     if args.json:
         _print(rows)
     else:

@@ -12,7 +12,6 @@ from .note_kind import Note
 from .note_kinds import register_notes
 from .parts import Parts, Target
 
-BY_TIME = ("cost_ratio", "sequoia", "prompt_lookup", "smartspec")  # known examples of methods that decide by measured times
 EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
 COMPARED = ("code", "formula", "notes")  # the authors' code on the same inputs, the paper's formulas, or notes taken from the paper
 AS_PUBLISHED = "As published."
@@ -23,7 +22,7 @@ class Knob:
     """A setting of a method. A number between low and high, one of ``choices``, or a switch (default True/False).
 
     only_with: choices that go with some values of another knob alone, as (choice, other knob, its values). needs: of a number, as
-    (value, need): from this value on the models must offer more than the method needs.
+    (value, need): from this value on the models must offer more than the method needs. by_time: its part decides by measured times.
     """
 
     name: str
@@ -34,6 +33,7 @@ class Knob:
     choices: tuple[str, ...] = ()
     only_with: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
     needs: tuple[tuple[int, str], ...] = ()
+    by_time: bool = False
 
     def highest(self, capabilities: frozenset[str]) -> float | None:
         """Return the highest value that models with these capabilities allow."""
@@ -161,9 +161,15 @@ class Method:
     published: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     aliases: tuple[str, ...] = ()
     trains: tuple[Trained, ...] = ()
+    by_time: bool = False  # it decides by measured times; see ``decides_by_time``
     bound: bool = False  # an upper bound on speed, never offered as a method that pays
     unchecked: str = ""  # it may write tokens that no processed logits allowed, so response_format is refused: the end of a sentence
     notes: dict[str, Note] = field(default_factory=dict[str, Note], hash=False)
+
+    @property
+    def decides_by_time(self) -> bool:
+        """Whether the method or a knob's part decides by measured times, so that a seed alone does not fix what is drawn."""
+        return self.by_time or any(knob.by_time for knob in self.knobs)
 
     def __post_init__(self):
         register_notes(self.notes)

@@ -49,12 +49,6 @@ class Row:
                 "tokens_per_second": bound["tokens_per_second"], "unconstrained_tokens_per_second": free["tokens_per_second"]}
 
 
-def valid(grammar: Grammar, tokens: Sequence[int]) -> bool:
-    """Whether an answer matches its grammar to the end."""
-    matcher, body = grammar.matcher(), [token for token in tokens if token not in grammar.ends]
-    return matcher.try_consume_tokens(body) == len(body) and matcher.is_accepting()
-
-
 def structured_bench(loaded: Any, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
                      prompts: Sequence[str] = PROMPTS, report: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
     """Yield the row of each method, plain decoding's first. Exact methods by default: others need not equal plain decoding. Methods
@@ -78,11 +72,11 @@ def _row(loaded: Any, key: str, grammar: Grammar, bound: GenerationRequest, prom
         plain.setdefault(prompt, result)
         free = collect(Session(loaded, key, request=GenerationRequest(max_tokens=len(result.token_ids))).run(prompt))
         row.answers += 1
-        row.valid += valid(grammar, result.token_ids)
+        row.valid += grammar.matches(result.token_ids)
         row.equal += result.token_ids == plain[prompt].token_ids
         row.bound += result.totals
         row.free += free.totals
         if catalogue()[key].exactness == "exact":
             hot = collect(Session(loaded, key, request=replace(bound, temperature=HOT, seed=i)).run(prompt))
-            row.valid_sampled += valid(grammar, hot.token_ids)
+            row.valid_sampled += grammar.matches(hot.token_ids)
     return row

@@ -89,16 +89,8 @@ def mask_sides(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -
             row["runs"] += 1
             counts = {"accepted": totals.accepted, "tried": totals.tried, "tokens": totals.tokens, "passes": totals.rounds}
             row.update({name: row[name] + count for name, count in counts.items()})
-            row["valid"] += keeps_to(grammar, result.token_ids)
+            row["valid"] += grammar.matches(result.token_ids, whole=False)
             row["distance"] = verifier.distance / max(1, verifier.places)
         yield {"runs": runs, "rows": [dict(row) for row in rows]}
         if stop():
             return
-
-
-def keeps_to(grammar: Grammar, tokens: list[int]) -> bool:
-    """Whether an answer keeps to its grammar as far as it goes; one that ended must be complete."""
-    matcher, body = grammar.matcher(), [token for token in tokens if token not in grammar.ends]
-    whole = matcher.try_consume_tokens(body) == len(body)
-    return whole and (len(body) == len(tokens) or matcher.is_accepting())
-

@@ -47,6 +47,12 @@ class Grammar:
 
         return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
+    def matches(self, tokens: Sequence[int], whole: bool = True) -> bool:
+        """Whether an answer, with or without its end token, matches; not ``whole``: as far as it goes, where no end token ended it."""
+        matcher, body = self.matcher(), [token for token in tokens if token not in self.ends]
+        ended = whole or len(body) < len(tokens)
+        return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
+
 
 def _source(compiler: Any, response_format: dict[str, Any]) -> str:
     """Return llguidance's source of a response format as ``read_format`` returns it. JSON is compact: a small model may otherwise write

@@ -72,9 +72,11 @@ def _same_tokenizer(one: Path, other: Path) -> bool:
 
 def _embeds_with(draft: Path, target: Path) -> bool:
     """Whether a draft has no tokenizer and no embedding of its own but projects this target's (models/reduced_vocabulary.py)."""
+    from ..zoo.tokenizer import ZooError, read
+
     try:
-        return json.loads((draft / "config.json").read_text(encoding="utf-8")).get("embedding_from") == target.name
-    except (OSError, ValueError, AttributeError):
+        return read(draft, "config.json").get("embedding_from") == target.name
+    except ZooError:
         return False
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import gradio as gr
 
-from ..core.method import BY_TIME
 from . import board
 from .limits import NO_DRAFT
 from .messages import text
 
+NAMED = 3  # methods that a note names before it counts the rest
 LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name than the field's letter
 
 
@@ -80,8 +80,8 @@ def sampling() -> tuple[gr.Number, ...]:
 
 def seed_note(cards: dict[str, Any]) -> gr.HTML:
     """Return a note on what a seed does not fix."""
-    titles = ", ".join(cards[key].title for key in BY_TIME if key in cards)
-    note = escape(text("field.seed_note", titles=titles))
+    titles = [card.title for card in cards.values() if card.decides_by_time]
+    note = escape(text("field.seed_note", titles=", ".join(titles[:NAMED]), more=f" and {len(titles) - NAMED} more" * (len(titles) > NAMED)))
     return gr.HTML(f'<p class="pg-small">{note}</p>', elem_id="seed-note", apply_default_css=False, js_on_load=None)
 
 

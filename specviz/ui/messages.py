@@ -35,7 +35,7 @@ TEXTS = {
     "field.draft": "There is no draft model {name!r} for this target; choose one of the list, or none.",
     "field.question": "There is no such question; there are {names}.",
     "field.details": "A question's details must be an object of at most {most:,} characters.",
-    "field.seed_note": ("Above temperature 0, methods that go by measured times ({titles} and others) draw other tokens for the same seed. "
+    "field.seed_note": ("Above temperature 0, methods that decide by measured times ({titles}{more}) draw other tokens for the same seed. "
                         "The i-th of several prompts at once takes seed + i."),
     # the queue and an address's budget
     "queue.full": "{waiting} runs are waiting already: try again in a minute; the recorded run stays playable.",

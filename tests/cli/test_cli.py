@@ -45,7 +45,7 @@ def test_list_as_json(command):
     rows = json.loads(out)
     assert status == 0 and not err and [row["key"] for row in rows] == list(catalogue())
     assert all(row.keys() == {"key", "title", "family", "paper", "exactness", "differs", "compared", "published",
-                              "aliases", "available", "reason", "knob_limits"} for row in rows)
+                              "aliases", "available", "reason", "knob_limits", "by_time"} for row in rows)
     assert all(row["available"] == (row["reason"] is None) for row in rows)
     off = {row["key"]: row["reason"] for row in json.loads(command("list", "--json", "--draft", "none")[1])}
     assert "needs a draft model" in off["speculative"] and off["prompt_lookup"] is None

@@ -1,19 +1,38 @@
-"""Methods that are named as going by measured times do ask for them, and not in a deterministic run."""
+"""Methods that decide by measured times are declared, and a deterministic run of them does not ask for any."""
 import pytest
 
 from specviz import Sampling, Session, load
-from specviz.core.method import BY_TIME
 from specviz.core.state import Costs
+from specviz.methods import catalogue
+
+TEXT = "one two one two one"
 
 
-@pytest.mark.parametrize("key", [key for key in BY_TIME if key != "smartspec"])  # which learns from seconds that a round is charged
-def test_a_method_that_goes_by_time_asks_for_measured_costs(at_home, monkeypatch, key):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """The classes of the costs that parts ask while a method runs."""
+    found = set()
     for name in ("verify", "draft", "decided"):
         own = getattr(Costs, name)
-        monkeypatch.setattr(Costs, name, lambda self, value, own=own: asked.append(type(self).__name__) or own(self, value))
+        monkeypatch.setattr(Costs, name, lambda self, value, own=own: found.add(type(self)) or own(self, value))
+    return found
+
+
+def test_whatever_asks_for_measured_costs_is_declared(at_home, asked):
+    loaded, undeclared = load(device="cpu"), []
+    for key, method in catalogue().items():
+        if loaded.why_not(method) is None and not method.decides_by_time:
+            asked.clear()
+            list(Session(loaded, key, sampling=Sampling(float(method.exactness != "greedy only"))).run(TEXT, 16))
+            undeclared += [key] * (Costs in asked)
+    assert not undeclared
+
+
+@pytest.mark.parametrize("key", ["cost_ratio", "sequoia", "prompt_lookup"])
+def test_a_declared_method_asks_for_measured_costs_unless_the_run_is_deterministic(at_home, asked, key):
     loaded = load(device="cpu")
+    assert catalogue()[key].decides_by_time
     for deterministic in (False, True):
         asked.clear()
-        list(Session(loaded, key, sampling=Sampling(1.0), deterministic=deterministic).run("one two one two one", 24))
-        assert ("Costs" in asked) is not deterministic
+        list(Session(loaded, key, sampling=Sampling(1.0), deterministic=deterministic).run(TEXT, 24))
+        assert (Costs in asked) is not deterministic

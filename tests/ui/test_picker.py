@@ -92,6 +92,18 @@ def test_a_preset_is_a_selection_that_can_be_undone_and_a_filter_is_none(visit, 
     page.wait_for_selector(".pg-shelf", state="hidden")
 
 
+def test_a_preset_of_which_nothing_can_run_says_why_and_takes_nothing_away(visit, shelf, monkeypatch):  # noqa: F811
+    heads = next(row for row in start_content(cards()).presets if row["name"] == "Heads")["methods"]
+    monkeypatch.setattr(shelf.backend, "why_not", lambda target=None: dict.fromkeys(heads, "There are no heads for this model."))
+    page = visit(url=shelf.url)
+    before = page.get_attribute(".pg-pick", "data-on")
+    page.click(".pg-more")
+    chip = page.locator(".pg-chip.pg-choose:text-is('Heads')")
+    assert chip.get_attribute("aria-disabled") == "true" and chip.get_attribute("title") == "There are no heads for this model."
+    chip.click(force=True)
+    assert page.get_attribute(".pg-pick", "data-on") == before != ""
+
+
 @pytest.mark.thorough
 def test_as_published_is_that_whatever_the_settings_hold_and_leaves_the_models_alone(page, backend):
     """The chain was published with gamma 8 and a warm cache; the settings say gamma 7, cold, depth in front, and another draft."""

@@ -30,5 +30,6 @@ METHOD = Method(
     differs="The formula is the paper's. It leaves open how acceptance and cost become known; here both are measured "
             "while decoding.",
     compared="formula",
+    by_time=True,
     build=build,
 )

@@ -33,5 +33,6 @@ METHOD = Method(
             "128.",
     compared="code",
     published={"nodes": 64, "depth": 10},
+    by_time=True,
     build=build,
 )

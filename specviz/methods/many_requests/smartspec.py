@@ -34,5 +34,6 @@ METHOD = Method(
             "until costs are measured; a request that needs a draft prefill drafts only if enough tokens are left to pay for it; and "
             "while nothing is drafted, a request tries a draft now and then, for 2 % of the time.",
     aliases=("TurboSpec", "DSD", "goodput"),
+    by_time=True,
     build=build,
 )

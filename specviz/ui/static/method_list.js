@@ -124,7 +124,6 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
         press(one);
         paint();
       });
-      chip.title = one.about || "";
       chips.set(one, chip);
       group.append(chip);
     }
@@ -264,8 +263,13 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
           .join(", "),
       );
     }
-    for (const [one, chip] of chips)
+    for (const [one, chip] of chips) {
+      const reasons = one.methods.map((key) => state(key)).filter((s) => s.lock),
+        none = one.methods.length > 0 && reasons.length === one.methods.length; /* nothing of it can run on these models */
       chip.setAttribute("aria-pressed", String(one.among.length ? among === one : undo.of() === one));
+      chip.setAttribute("aria-disabled", String(none));
+      chip.title = none ? reasons[0].why : one.about || "";
+    }
     for (const { section, grid } of sections.values())
       section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
     count.textContent = among || search.value

@@ -40,8 +40,8 @@
     const box = document.querySelector("#prompt textarea"),
       turns = Number(document.querySelector(".pg-chat")?.dataset.turns || 0),
       shown = page.asked?.(),
-      own = ["live", "simulated"].includes(page.board?.()?.trace?.()[0]?.mode);
-    if (!box || box.value.trim() || turns || !shown || own) return;
+      recorded = page.board?.()?.trace?.()[0]?.mode === "recorded";
+    if (!box || box.value.trim() || turns || !shown || !recorded) return;
     box.value = shown;
     box.dispatchEvent(new Event("input", { bubbles: true }));
   }

@@ -73,6 +73,8 @@ function sendTemperature(temperature) {
 }
 function preset(one) {
   if (before?.one === one) return undo.take();
+  const able = one.methods.filter((key) => cardOf(key) && !off()[key]);
+  if (!able.length) return false;
   const hot = typeof one.temperature === "number",
     now = Number(document.querySelector("#temperature input")?.value);
   const kept = {
@@ -80,7 +82,7 @@ function preset(one) {
     was: before ? before.was : lanes(),
     temperature: before?.temperature ?? (hot && Number.isFinite(now) ? now : null),
   };
-  set(one.methods.filter((key) => cardOf(key) && !off()[key]).map((method) => ({ method, knobs: {} })));
+  set(able.map((method) => ({ method, knobs: {} })));
   before = kept; /* any other change of the lanes forgets it */
   if (hot) sendTemperature(one.temperature);
 }
