@@ -48,7 +48,11 @@
 
   function table(cols, rows, caption) {
     const done = el("span", { class: "pn-small", role: "status" }),
-      key = button("Copy as CSV", () => copy(csv(cols, rows), { set: (text) => setText(done, text) }), "quietly pn-csv");
+      key = button(
+        "Copy as CSV",
+        () => copy(csv(cols, rows), { set: (text) => setText(done, text) }),
+        "quietly pn-csv",
+      );
     return el(
       "div",
       { class: "pn-scroll", tabindex: "0", role: "region", "aria-label": caption },
@@ -104,7 +108,8 @@
     tell.set(busy || "Asking the server\u2026", "busy");
     const onUpdate = (update) => {
       if (!update || typeof update !== "object" || signal?.aborted) return;
-      if (typeof update.text === "string") tell.set((update.state === "queued" ? "Waiting: " : "") + update.text, "busy");
+      if (typeof update.text === "string")
+        tell.set((update.state === "queued" ? "Waiting: " : "") + update.text, "busy");
       if (update.part && part) part(update.part);
     };
     try {

@@ -58,7 +58,13 @@
     const press = K.button("Draw samples", run, "primary");
     let drawn = null; /* what was asked for when what is shown was drawn */
     async function run() {
-      drawn = { method: method.value, knobs: {}, prompt: prompt.value, samples: many.value, temperature: temperature.value };
+      drawn = {
+        method: method.value,
+        knobs: {},
+        prompt: prompt.value,
+        samples: many.value,
+        temperature: temperature.value,
+      };
       const got = await K.request(env.ctx, "distribution", drawn, {
         press,
         tell,

@@ -118,16 +118,27 @@
     }
     const spoken = () =>
       got.cells
-        .map((c) => `${c.draft_length} tokens, temperature ${c.temperature}: ${K.finite(c.walltime_speedup) ? times(c.walltime_speedup) : "not measured"}`)
+        .map(
+          (c) =>
+            `${c.draft_length} tokens, temperature ${c.temperature}: ${K.finite(c.walltime_speedup) ? times(c.walltime_speedup) : "not measured"}`,
+        )
         .join("; ");
     out.append(
-      el("div", { class: "pn-idle" }, el("b", null, "Nothing measured yet"), "Every cell runs twice, in shuffled order. Press \u201cMeasure\u201d."),
+      el(
+        "div",
+        { class: "pn-idle" },
+        el("b", null, "Nothing measured yet"),
+        "Every cell runs twice, in shuffled order. Press \u201cMeasure\u201d.",
+      ),
     );
     return {
       root: el(
         "div",
         { class: "pn-view" },
-        K.head("Length and temperature", K.lead("How fast is a method over draft length and temperature, and does the formula know it?")),
+        K.head(
+          "Length and temperature",
+          K.lead("How fast is a method over draft length and temperature, and does the formula know it?"),
+        ),
         el(
           "div",
           { class: "pn-two" },

@@ -46,7 +46,11 @@
       if (touched || offered.join() + ticked.join() === field.dataset.of) return;
       field.dataset.of = offered.join() + ticked.join();
       ticks = offered.map((key) => {
-        const input = el("input", { type: "checkbox", checked: ticked.includes(key), on: { change: () => (touched = true) } });
+        const input = el("input", {
+          type: "checkbox",
+          checked: ticked.includes(key),
+          on: { change: () => (touched = true) },
+        });
         return { key, input, root: el("label", { "data-key": key }, input, el("span", null, names.get(key))) };
       });
       field.replaceChildren(

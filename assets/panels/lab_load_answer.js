@@ -108,7 +108,9 @@
   }
   /* Goodput over plain decoding's cannot exceed what a round gives a request: the drafted tokens it keeps, and one. */
   const doubtful = (r) =>
-    K.finite(r.drafted) && K.finite(r.accepted) && !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted);
+    K.finite(r.drafted) &&
+    K.finite(r.accepted) &&
+    !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted);
   const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
 
   /* Of each load the method with the largest goodput first: [row, place]. */

@@ -7,7 +7,10 @@
   const SIDES = {
     both: ["Both sides", "Right, and the draft proposes only what may be accepted."],
     target: ["The target only", "Right, and slower: what the draft proposes against the grammar is always refused."],
-    draft: ["The draft only", "Wrong: the test compares with the unmasked target, so its own tokens break the grammar."],
+    draft: [
+      "The draft only",
+      "Wrong: the test compares with the unmasked target, so its own tokens break the grammar.",
+    ],
   };
   const whole = (x) => (Number.isInteger(x) && x >= 0 ? x : 0);
 
@@ -29,7 +32,11 @@
       el("div", { class: "pn-box" }, out),
     );
     out.append(
-      el("div", { class: "pn-idle" }, "The same prompt and schema with the same seeds, at temperature 1, with speculative decoding."),
+      el(
+        "div",
+        { class: "pn-idle" },
+        "The same prompt and schema with the same seeds, at temperature 1, with speculative decoding.",
+      ),
     );
     async function go() {
       const paint = (got) => out.replaceChildren(table(got));
@@ -38,14 +45,28 @@
     }
     function table(got) {
       const rows = (Array.isArray(got.rows) ? got.rows : []).filter((row) => row && SIDES[row.side]).slice(0, 3);
-      const head = ["The mask is on", "Accepted / tried", "Tokens a pass", "Keep to the grammar", "Distance from the true distribution"];
+      const head = [
+        "The mask is on",
+        "Accepted / tried",
+        "Tokens a pass",
+        "Keep to the grammar",
+        "Distance from the true distribution",
+      ];
       return el(
         "div",
         null,
         el(
           "table",
           { class: "pn-table" },
-          el("thead", null, el("tr", null, head.map((name) => el("th", { scope: "col" }, name)))),
+          el(
+            "thead",
+            null,
+            el(
+              "tr",
+              null,
+              head.map((name) => el("th", { scope: "col" }, name)),
+            ),
+          ),
           el(
             "tbody",
             null,

@@ -135,16 +135,23 @@
             "div",
             { class: "pn-box" },
             formula(g),
-            K.figures([
-              {
-                label: "\u03b1, acceptance",
-                value: g.alpha.toFixed(2),
-                note: tree ? "levels with a kept sibling / levels tried" : "accepted / tried",
-              },
-              { label: "\u03b3, draft length", value: g.gamma.toFixed(2), note: "levels drafted, mean of the rounds" },
-              { label: "c, price of a draft step", value: g.c.toFixed(2), note: "in plain passes", timed: true },
-              { label: "A pass with the draft", value: times(g.v), note: "in plain passes", timed: true },
-            ], l.doubt),
+            K.figures(
+              [
+                {
+                  label: "\u03b1, acceptance",
+                  value: g.alpha.toFixed(2),
+                  note: tree ? "levels with a kept sibling / levels tried" : "accepted / tried",
+                },
+                {
+                  label: "\u03b3, draft length",
+                  value: g.gamma.toFixed(2),
+                  note: "levels drafted, mean of the rounds",
+                },
+                { label: "c, price of a draft step", value: g.c.toFixed(2), note: "in plain passes", timed: true },
+                { label: "A pass with the draft", value: times(g.v), note: "in plain passes", timed: true },
+              ],
+              l.doubt,
+            ),
           ),
           el(
             "div",
@@ -152,9 +159,11 @@
             el("h3", null, "Where the difference went"),
             steps(g, l.doubt),
             K.small(
-              K.paper("The three differences add up exactly: the formula's chance of keeping is replaced by the " +
-                "measured tokens per pass, then its free pass by the measured pass, then both sides by the " +
-                "engine's whole clock. Formula: Leviathan et al. 2023, arXiv 2211.17192."),
+              K.paper(
+                "The three differences add up exactly: the formula's chance of keeping is replaced by the " +
+                  "measured tokens per pass, then its free pass by the measured pass, then both sides by the " +
+                  "engine's whole clock. Formula: Leviathan et al. 2023, arXiv 2211.17192.",
+              ),
             ),
           ),
         );

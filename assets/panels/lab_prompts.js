@@ -14,7 +14,8 @@
   const TEXTS = {
     "prompts.lead":
       "Paste your prompts, one a line, or open a file. Each method runs once on each prompt, in shuffled order with plain decoding.",
-    "prompts.help": "One prompt a line. A file: text with a prompt a line, or JSON Lines with a field \u201cprompt\u201d.",
+    "prompts.help":
+      "One prompt a line. A file: text with a prompt a line, or JSON Lines with a field \u201cprompt\u201d.",
     "prompts.none": "Give at least one prompt.",
     "prompts.file": "This file holds no prompts: text, or JSON Lines with a field \u201cprompt\u201d.",
     "prompts.stopped": "Stopped: what was measured is kept.",
@@ -72,7 +73,9 @@
     async function run() {
       const typed = read(text.value);
       /* a file's prompts keep their line breaks as long as nobody edits them */
-      const prompts = (list.length && text.value === list.map((p) => p.replace(/\s*\n\s*/g, " ")).join("\n") ? list : typed)
+      const prompts = (
+        list.length && text.value === list.map((p) => p.replace(/\s*\n\s*/g, " ")).join("\n") ? list : typed
+      )
         .slice(0, MOST)
         .map((p) => p.slice(0, LETTERS));
       if (!prompts.length) return tell.set(TEXTS["prompts.none"], "error");
@@ -100,10 +103,13 @@
     const triple = (x, form, many) =>
       !Array.isArray(x) ? "\u2013" : many ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
     const believed = (r) =>
-      !Array.isArray(r.walltime_speedup) || SpecViz.timing.plausible(r.walltime_speedup[0], (r.block_efficiency || [])[0]);
+      !Array.isArray(r.walltime_speedup) ||
+      SpecViz.timing.plausible(r.walltime_speedup[0], (r.block_efficiency || [])[0]);
     const mark = (r, x) => (believed(r) ? x : el("span", { class: "doubtful" }, x));
     function show(got, prompts) {
-      const rows = got.rows.slice(0, 8).sort((a, b) => (b.tokens_per_second?.[0] ?? 0) - (a.tokens_per_second?.[0] ?? 0)),
+      const rows = got.rows
+          .slice(0, 8)
+          .sort((a, b) => (b.tokens_per_second?.[0] ?? 0) - (a.tokens_per_second?.[0] ?? 0)),
         runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
         sure = Math.round(100 * (rows[0]?.confidence ?? 0));
       out.replaceChildren(
@@ -144,7 +150,14 @@
         ),
       );
     }
-    out.append(el("div", { class: "pn-idle" }, el("b", null, "Nothing raced yet"), "Paste a few prompts and press \u201cRace them\u201d."));
+    out.append(
+      el(
+        "div",
+        { class: "pn-idle" },
+        el("b", null, "Nothing raced yet"),
+        "Paste a few prompts and press \u201cRace them\u201d.",
+      ),
+    );
     return {
       root: el(
         "div",
@@ -169,7 +182,9 @@
       update() {
         if (touched) return;
         const now = chosen(env);
-        (now.length ? now : USUAL).slice(0, METHODS).forEach((key, i) => (picks[i].input.value = names.has(key) ? key : ""));
+        (now.length ? now : USUAL)
+          .slice(0, METHODS)
+          .forEach((key, i) => (picks[i].input.value = names.has(key) ? key : ""));
       },
       destroy: () => control?.abort(),
     };

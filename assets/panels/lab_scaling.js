@@ -21,7 +21,9 @@
   /* A line that explains less than half of the variance of its points is not drawn: it predicts nothing. */
   const EXPLAINS = 0.5;
   const fit = (x) =>
-    x && K.finite(x.a) && K.finite(x.b) && K.finite(x.most) && x.most > 0 && !(K.finite(x.r2) && x.r2 < EXPLAINS) ? x : null;
+    x && K.finite(x.a) && K.finite(x.b) && K.finite(x.most) && x.most > 0 && !(K.finite(x.r2) && x.r2 < EXPLAINS)
+      ? x
+      : null;
   /* An acceptance rate: at most 1, however far the line is drawn. */
   const at = (l, x) => Math.min(1, Math.max(0, l.a + l.b * Math.log(x)));
   const along = (l, from, to) =>

@@ -107,8 +107,8 @@
             (!clear
               ? ""
               : most.value === best.value
-              ? "Here the fastest setting also keeps the most tokens per pass."
-              : `Most tokens per pass: ${K.say(most.value, 20)}. It is not the fastest, because longer drafts cost more.`),
+                ? "Here the fastest setting also keeps the most tokens per pass."
+                : `Most tokens per pass: ${K.say(most.value, 20)}. It is not the fastest, because longer drafts cost more.`),
         ),
         K.table(
           [

@@ -174,16 +174,19 @@
               ? el(
                   "div",
                   { class: "pn-box" },
-                  K.figures([
-                    { label: "Promised", value: times(g.formula) },
-                    { label: "Measured", value: times(g.measured), strong: true, timed: true },
-                    {
-                      label: "Difference",
-                      value:
-                        (g.measured - g.formula >= 0 ? "+" : "\u2212") + Math.abs(g.measured - g.formula).toFixed(2),
-                      timed: true,
-                    },
-                  ], l.doubt),
+                  K.figures(
+                    [
+                      { label: "Promised", value: times(g.formula) },
+                      { label: "Measured", value: times(g.measured), strong: true, timed: true },
+                      {
+                        label: "Difference",
+                        value:
+                          (g.measured - g.formula >= 0 ? "+" : "\u2212") + Math.abs(g.measured - g.formula).toFixed(2),
+                        timed: true,
+                      },
+                    ],
+                    l.doubt,
+                  ),
                   el(
                     "p",
                     { class: "pn-prose pn-gap" },

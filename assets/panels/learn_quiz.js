@@ -41,9 +41,13 @@
   function afterId({ l, j, node, r }) {
     const kept = j.verdict === "accepted";
     if (l.temperature > 0)
-      return j.a !== null && j.u !== null && SpecViz.why.weighing(node, j) !== "rule" ? "quiz.after.draw" : "quiz.after.rule";
+      return j.a !== null && j.u !== null && SpecViz.why.weighing(node, j) !== "rule"
+        ? "quiz.after.draw"
+        : "quiz.after.rule";
     if (kept) return j.p !== null && j.p < 0.5 ? "quiz.after.lossy" : "quiz.after.kept";
-    return r.why === "correction" && node.parent === (r.path[r.path.length - 1] ?? -1) ? "quiz.after.refused" : "quiz.after.rule";
+    return r.why === "correction" && node.parent === (r.path[r.path.length - 1] ?? -1)
+      ? "quiz.after.refused"
+      : "quiz.after.rule";
   }
   const hint = (q) => {
     const id = beforeId(q),

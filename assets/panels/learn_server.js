@@ -15,7 +15,12 @@
     "server.measure": "Measure before you decide: a speed-up depends on the model, the text and the machine.",
     "server.terminal": "In a terminal: ",
   };
-  const DIFFERS = { task: "what it writes", hardware: "the hardware", load: "requests at once", temperature: "the temperature" };
+  const DIFFERS = {
+    task: "what it writes",
+    hardware: "the hardware",
+    load: "requests at once",
+    temperature: "the temperature",
+  };
 
   /* A source is an arXiv number, an address, or a page of this project's docs (named, not linked). */
   function source(text) {
@@ -71,7 +76,10 @@
   }
 
   const command = (asked) =>
-    "specviz recommend " + Object.entries(asked).map(([question, answer]) => `--${question} ${answer}`).join(" ");
+    "specviz recommend " +
+    Object.entries(asked)
+      .map(([question, answer]) => `--${question} ${answer}`)
+      .join(" ");
 
   function view(env) {
     const tell = K.status(),

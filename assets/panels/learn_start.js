@@ -15,7 +15,7 @@
 
   /* A recording of the library as records: the first whose temperature is (sampled) or is not above 0. */
   async function shipped(env, sampled) {
-    const row = (await env.ctx.ask("library", {})).find((r) => (r.temperature > 0) === sampled);
+    const row = (await env.ctx.ask("library", {})).find((r) => r.temperature > 0 === sampled);
     if (!row) return null;
     const { records, why } = SpecViz.reader.read(await env.ctx.ask("library_trace", { name: row.name }));
     return why ? null : { name: row.name, records };
@@ -133,7 +133,8 @@
     async fetch() {
       const { env } = this,
         here = env.records();
-      if (header(here)?.mode === "recorded" && !temperature(here) && tells(here)) this.take("greedy", { name: "", records: here });
+      if (header(here)?.mode === "recorded" && !temperature(here) && tells(here))
+        this.take("greedy", { name: "", records: here });
       if (typeof env.ctx.ask !== "function") return;
       try {
         if (!this.traces.greedy) this.take("greedy", await shipped(env, false));
@@ -174,7 +175,9 @@
           el(
             "div",
             { class: "pn-row" },
-            this.traces[scene.sampled ? "drawn" : "greedy"] ? button("Open it on the board", () => this.open(scene)) : null,
+            this.traces[scene.sampled ? "drawn" : "greedy"]
+              ? button("Open it on the board", () => this.open(scene))
+              : null,
             scene.link ? button(scene.link[1], () => this.env.panel.show(scene.link[0])) : null,
             track ? button(`Lesson: ${track.title}`, () => P.lessons.start(this.env, track.key)) : null,
           ),

@@ -166,9 +166,7 @@
       /* Which lane the figures are of, and whether its times count. */
       laneLine(l) {
         const line = laneName(l);
-        return l.doubt
-          ? el("div", null, line, el("p", { class: "pn-doubt" }, SpecViz.messages.say(l.doubt)))
-          : line;
+        return l.doubt ? el("div", null, line, el("p", { class: "pn-doubt" }, SpecViz.messages.say(l.doubt))) : line;
       },
       empty(title, text) {
         return el(

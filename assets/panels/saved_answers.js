@@ -12,7 +12,9 @@
       try {
         const list = JSON.parse(localStorage.getItem(key) || "[]");
         return Array.isArray(list)
-          ? list.filter((x) => x && typeof x.at === "string" && x.answer && typeof x.answer === "object").slice(0, MAX_ANSWERS)
+          ? list
+              .filter((x) => x && typeof x.at === "string" && x.answer && typeof x.answer === "object")
+              .slice(0, MAX_ANSWERS)
           : [];
       } catch {
         return [];

@@ -54,7 +54,9 @@
       at: (s, x) => on(s.plain, s.plain && s.plain.rounds[step(x, Math.min(24, s.plain.rounds.length))]),
       say: (s) => [
         "To write one token, the model reads all of its weights. To write the next one, it reads them all again." +
-          (s.plain && s.plain.targetSize ? ` Here that is ${(s.plain.targetSize / 1e6).toFixed(0)} million numbers a token.` : ""),
+          (s.plain && s.plain.targetSize
+            ? ` Here that is ${(s.plain.targetSize / 1e6).toFixed(0)} million numbers a token.`
+            : ""),
         "Fetching the weights from memory takes most of the time, and the processor waits. That is the slow part, and the chance.",
       ],
     },
@@ -66,14 +68,21 @@
       say: (s) => {
         const l = s.chain,
           r = l && shown(l);
-        if (!r) return ["Something cheap writes a few tokens ahead: a small model, a trained head, or a copy of earlier text."];
+        if (!r)
+          return [
+            "Something cheap writes a few tokens ahead: a small model, a trained head, or a copy of earlier text.",
+          ];
         const small =
           l.draftSize > 0 && l.targetSize > 0
             ? `A second model, ${ratio(l.targetSize / l.draftSize)} times smaller,`
             : "Something cheap, a small model or a copy of earlier text,";
         return [
           `${small} runs ahead. In round ${r.i + 1} it drafts ${count(r.nodes.length, "token")}: ` +
-            `${words(l, r.nodes.map((n) => n.id), r.all)}.`,
+            `${words(
+              l,
+              r.nodes.map((n) => n.id),
+              r.all,
+            )}.`,
           "They are only guesses: dotted, not yet checked. The box shows q, the probability that the draft gave its guess.",
         ];
       },
@@ -89,7 +98,9 @@
           c = l && l.base && counted(l) ? [P.traceLanes.costs(l.base), P.traceLanes.costs(l)] : null;
         return [
           "The large model reads all guesses at once" +
-            (r ? `, ${count(r.rows, "token")} in one forward pass. At each place it finds what it would have written there.` : "."),
+            (r
+              ? `, ${count(r.rows, "token")} in one forward pass. At each place it finds what it would have written there.`
+              : "."),
           c && c[0].verify > 0
             ? "The weights are fetched once for all of them, so checking costs little more than writing: in this run a pass over " +
               `${Math.round(c[1].rows)} tokens took ${times(c[1].verify / c[0].verify)} as long as a pass over one.`
@@ -111,7 +122,9 @@
                 `computed what comes next: ${word(l, r.tail.tok)}, the bonus token.`,
               `${count(r.n, "token")} from one pass.`,
             ]
-          : ["Guesses that agree stay. When all of them do, the last position already holds the next token: the bonus token."];
+          : [
+              "Guesses that agree stay. When all of them do, the last position already holds the next token: the bonus token.",
+            ];
       },
     },
     {
@@ -132,7 +145,9 @@
                 "So the guess is refused, the correction takes its place, and later guesses are dropped unread.",
               `${count(r.n, "token")} from this pass: never fewer than plain decoding gives.`,
             ]
-          : ["Where the draft is wrong, the large model\u2019s own token takes its place: never fewer than one token a pass."];
+          : [
+              "Where the draft is wrong, the large model\u2019s own token takes its place: never fewer than one token a pass.",
+            ];
       },
       link: ["quiz", "Would you have kept it? Take the quiz"],
     },
@@ -148,8 +163,9 @@
         return l
           ? [
               "Round after round. Wide blocks are predictable text; narrow ones are places where the draft did not know.",
-              (a && a.alpha !== null ? `The large model kept ${a.kept} of the ${a.tried} guesses that it examined. ` : "") +
-                `On average a pass gave ${tau(l)} tokens, the mean accepted length.`,
+              (a && a.alpha !== null
+                ? `The large model kept ${a.kept} of the ${a.tried} guesses that it examined. `
+                : "") + `On average a pass gave ${tau(l)} tokens, the mean accepted length.`,
             ]
           : ["Predictable text comes several tokens at a time; hard places come one by one."];
       },

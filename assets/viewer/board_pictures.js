@@ -118,7 +118,8 @@
       if (card)
         return {
           title: b.inspector.title.textContent + ": " + SV.messages.say("picture.probabilities"),
-          caption: [...b.inspector.reason.children].map((x) => x.textContent).join(" \u00b7 ") || b.inspector.say.textContent,
+          caption:
+            [...b.inspector.reason.children].map((x) => x.textContent).join(" \u00b7 ") || b.inspector.say.textContent,
           ...SV.htmlPicture.of(card),
         };
       const found = [...b.inspector.body.querySelectorAll("svg.lplot, svg.mask")];

@@ -20,7 +20,9 @@
       y = 34,
       q = (n) => (n.q === null ? "" : "q " + f2(n.q));
     /* The position is written in full where it fits next to its q over every box, else only its number. */
-    const place = nodes.every((n, i) => labelWidth("position " + (i + 1)) + labelWidth(q(n)) + 8 <= w) ? "position " : "";
+    const place = nodes.every((n, i) => labelWidth("position " + (i + 1)) + labelWidth(q(n)) + 8 <= w)
+      ? "position "
+      : "";
     const edges = svg("g"),
       boxes = svg("g");
     boxes.append(...root(v, rootW - 22, y + 16));

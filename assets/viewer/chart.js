@@ -17,7 +17,9 @@
       step = Math.max(1, Math.ceil(k / POINTS)),
       from = lane.prefill ? lane.prefill.t1 : 0,
       first =
-        SV.serverFacts.is(lane) && k ? lane.rounds[0].commit.n_new : 0; /* what the clock begins with was not waited for */
+        SV.serverFacts.is(lane) && k
+          ? lane.rounds[0].commit.n_new
+          : 0; /* what the clock begins with was not waited for */
     for (let i = k - 1; i >= 1; i -= step) {
       const s = lane.rounds[i].sum;
       if (s && s.t > from) out.push([s.t, (s.tokens - first) / (s.t - from)]);

@@ -11,7 +11,8 @@
   function find(lane) {
     const toks = lane.tokens;
     let seen = known.get(lane);
-    if (!seen || seen.read > toks.length) known.set(lane, (seen = { read: 0, counts: new Map(), found: null, key: "" }));
+    if (!seen || seen.read > toks.length)
+      known.set(lane, (seen = { read: 0, counts: new Map(), found: null, key: "" }));
     for (let i = Math.max(N - 1, seen.read); i < toks.length; i++) {
       const key = toks
           .slice(i - N + 1, i + 1)

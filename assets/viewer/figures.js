@@ -60,7 +60,12 @@
       this.table = el("div", { class: "scroll" });
       this.csvKey = el("button", { type: "button", class: "csv", on: { click: () => this.copyCsv() } }, "Copy as CSV");
       this.csvSaid = el("span", { class: "small quiet", role: "status" });
-      this.wrap = el("div", { class: "rtable", hidden: true }, this.table, el("p", { class: "csvrow" }, this.csvKey, this.csvSaid));
+      this.wrap = el(
+        "div",
+        { class: "rtable", hidden: true },
+        this.table,
+        el("p", { class: "csvrow" }, this.csvKey, this.csvSaid),
+      );
       this.root = el("section", { class: "panel metrics", "aria-label": "Figures" }, this.row, this.wrap);
     }
     cell(key) {
@@ -111,12 +116,12 @@
         m.implausible
           ? SV.messages.say("timing.implausible")
           : m.badges
-          ? "a server's own clock: not compared"
-          : m.baseline_tokens_per_second === null
-            ? "no baseline in this trace"
-            : base
-              ? "this is the baseline"
-              : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
+            ? "a server's own clock: not compared"
+            : m.baseline_tokens_per_second === null
+              ? "no baseline in this trace"
+              : base
+                ? "this is the baseline"
+                : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
       );
       this.cells.walltime_speedup.big.classList.toggle("doubtful", m.implausible);
       this.set(

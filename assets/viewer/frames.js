@@ -4,7 +4,17 @@
   "use strict";
   const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
 
-  const intake = () => ({ lines: new Set(), last: -1, lost: 0, gaps: 0, run: "", runs: new Set(), seen: 0, jump: 0, open: false });
+  const intake = () => ({
+    lines: new Set(),
+    last: -1,
+    lost: 0,
+    gaps: 0,
+    run: "",
+    runs: new Set(),
+    seen: 0,
+    jump: 0,
+    open: false,
+  });
   const OVER = ["done", "stopped", "error"];
 
   /* Returns what to do, in order: [{kind: "new"} | {kind: "records", e} | {kind: "snap", e, mend} |

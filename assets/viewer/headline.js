@@ -159,7 +159,14 @@
         h = lane && lane.header,
         limit = (h && h.max_new_tokens) || 0;
       this.longer = Math.min(MOST_TOKENS, 2 * limit);
-      const cut = Boolean(page?.run && lane?.done && lane.done.finish === "length" && h.mode !== "recorded" && !this.board.reopened && this.longer > limit);
+      const cut = Boolean(
+        page?.run &&
+        lane?.done &&
+        lane.done.finish === "length" &&
+        h.mode !== "recorded" &&
+        !this.board.reopened &&
+        this.longer > limit,
+      );
       this.more.hidden = !cut;
       if (cut) setText(this.more, SV.messages.say("limit.more", { limit: String(limit), longer: String(this.longer) }));
     }

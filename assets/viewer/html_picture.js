@@ -32,7 +32,9 @@
       ]) {
         if (clear(value)) continue;
         const [fill, alpha] = SV.save.plainColour(value);
-        g.append(svg("rect", { ...r, fill, "fill-opacity": alpha * opacity, rx: parseFloat(style.borderTopLeftRadius) || 0 }));
+        g.append(
+          svg("rect", { ...r, fill, "fill-opacity": alpha * opacity, rx: parseFloat(style.borderTopLeftRadius) || 0 }),
+        );
         seen(r);
       }
       for (const side of SIDES) edge(r, side, style);

@@ -164,7 +164,10 @@
     }
     /* The chosen token's whole reason in one line, in sight without scrolling: token, verdict, and the numbers behind it. */
     paintReason(v) {
-      const found = v.round && v.phase >= 3 && !SV.serverFacts.is(v.lane) ? SV.why.explain(v.lane, v.round, v.sel, v.phase) : null,
+      const found =
+          v.round && v.phase >= 3 && !SV.serverFacts.is(v.lane)
+            ? SV.why.explain(v.lane, v.round, v.sel, v.phase)
+            : null,
         line = found ? SV.why.numbers(v.lane, v.round, found.node) : [],
         key = found ? [who(v.lane), v.round.i, found.node, found.cls, v.phase].join() : "";
       if (key === this.keys.reason) return;

@@ -178,10 +178,7 @@
       setText(this.fault, why);
       this.fault.hidden = !why;
       this.cells.hidden = Boolean(why);
-      setText(
-        this.lost,
-        base ? "" : SV.serverFacts.is(lane) ? lostBy(m) : lostCount(lane, view, s),
-      );
+      setText(this.lost, base ? "" : SV.serverFacts.is(lane) ? lostBy(m) : lostCount(lane, view, s));
       this.badges.hidden = !SV.serverFacts.is(lane);
       if (!this.badges.hidden) this.badges.replaceChildren(...SV.serverTable.line(lane).filter(Boolean));
     }

@@ -10,14 +10,16 @@
     "picture.probabilities": "probabilities of one token",
 
     /* Why a token was kept, refused or written (why.js) */
-    "why.kept.greedy": "The large model would have written the same token here, so it is kept without a pass of its own.",
+    "why.kept.greedy":
+      "The large model would have written the same token here, so it is kept without a pass of its own.",
     "why.kept.lossy":
       "The large model would have written another token here, but this method\u2019s rule lets the guess stand.",
     "why.kept.sampled":
       "The large model finds this token likely enough, and the random draw accepted it: it is kept without a pass of its own.",
     "why.kept.copied":
       "This guess was chosen, not drawn: it is kept with the probability the large model gives it, and the draw accepted it.",
-    "why.kept.certain": "The large model finds this token at least as likely as the draft did, so it is kept for certain.",
+    "why.kept.certain":
+      "The large model finds this token at least as likely as the draft did, so it is kept for certain.",
     "why.kept.rule": "The method\u2019s rule accepted this guess, so it is kept without a pass of its own.",
     "why.kept.untested": "This guess was kept without a test of its own.",
     "why.refused.greedy":
@@ -70,14 +72,15 @@
     "quiz.after.rule": "The method\u2019s rule decided it.",
 
     /* Structured output (grammar_view.js) */
-    "grammar.forced": "The grammar leaves one token here: it is forced. It forbids {share} of the model\u2019s probability.",
+    "grammar.forced":
+      "The grammar leaves one token here: it is forced. It forbids {share} of the model\u2019s probability.",
     "grammar.forbade": "The grammar allows {count} tokens here and forbids {share} of the model\u2019s probability.",
     "grammar.free": "The grammar allows {count} tokens here and forbids nothing that the model gives a probability.",
     "grammar.first": "Without the grammar the first choice would be {token} ({p}).",
     "grammar.bar": "{share} of the model\u2019s probability is forbidden",
 
     "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
-    "circles": "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
+    circles: "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
     "rail.lost": "{rejected} rejected, {skipped} never examined",
     "headline.sampled": "{lead} of the large model, {each} tokens a pass.",
     "headline.sampled.fast": "{lead} of the large model, {each} tokens a pass: {fast}.",

@@ -56,8 +56,9 @@
     if (baseline && baseline.committed) {
       const theirs = again ? take(runsOf(baseline), counted) : [];
       m.baseline_tokens_per_second = theirs.length ? median(theirs) : ownRate(baseline, baseline.committed);
-      m.walltime_speedup =
-        theirs.length ? median(ratios(list, theirs)) : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
+      m.walltime_speedup = theirs.length
+        ? median(ratios(list, theirs))
+        : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
     }
     m.implausible = !SV.timing.plausible(m.walltime_speedup, m.block_efficiency);
     return SV.serverFacts.is(lane) ? SV.serverFacts.figures(m, lane, k) : m;

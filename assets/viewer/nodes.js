@@ -113,5 +113,20 @@
     s.setAttribute("viewBox", `0 0 ${Math.ceil(w)} ${Math.ceil(h)}`);
   };
 
-  SV.nodes = { SMALL, LONG, WORD, TAILS, tailClass, wide, labelWidth, clip, text, nodeBox, tailed, tailBox, root, size };
+  SV.nodes = {
+    SMALL,
+    LONG,
+    WORD,
+    TAILS,
+    tailClass,
+    wide,
+    labelWidth,
+    clip,
+    text,
+    nodeBox,
+    tailed,
+    tailBox,
+    root,
+    size,
+  };
 })();

@@ -89,7 +89,8 @@
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
       const waits =
           Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
-        last = Boolean(header) && stale && state === "stopped" /* who stopped a run before its first token is back at it */,
+        last =
+          Boolean(header) && stale && state === "stopped" /* who stopped a run before its first token is back at it */,
         over = mode === "live" && (waits || last || state === "done"),
         busy = (!waits && !last && STATE[state]) || (!header && "Ready") || (over && "Finished");
       const what = mode === "recorded" ? "a recording" : "the run before";

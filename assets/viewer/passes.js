@@ -121,7 +121,11 @@
               ? "a block is a message"
               : knobs(lane),
       );
-      setAttr(this.small, "title", SV.stage.knobsOf(lane.header).includes("gamma") ? SV.messages.say("knob.gamma") : "");
+      setAttr(
+        this.small,
+        "title",
+        SV.stage.knobsOf(lane.header).includes("gamma") ? SV.messages.say("knob.gamma") : "",
+      );
       setText(this.n, String(m.passes ?? "\u2013"));
       setText(this.word, m.passes === 1 ? " pass" : " passes");
       setText(this.speed, m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s");

@@ -115,7 +115,11 @@
     const need = rootW + widths.slice(1).reduce((a, b) => a + b, 0) + (at === D ? 150 : 60);
     const drawn = new Set(nodes.map((n) => n.id)),
       hidden = (n) => n.kids.filter((id) => !drawn.has(id) && !v.round.nodes[id].probe).length;
-    const gap = Math.max(14, 8 + labelWidth("+" + Math.max(0, ...nodes.map(hidden))), Math.min(46, (W - need) / (D + 1))),
+    const gap = Math.max(
+        14,
+        8 + labelWidth("+" + Math.max(0, ...nodes.map(hidden))),
+        Math.min(46, (W - need) / (D + 1)),
+      ),
       X = [rootW - 10];
     for (let d = 1, x = rootW + gap - 10; d <= D + 1; d++) {
       X[d] = x;

@@ -63,7 +63,9 @@
     return {
       sure: false,
       level,
-      sentence: level ? both + ". One run each, so " + noise : first + ". One run each: repeat the run to see whether it holds.",
+      sentence: level
+        ? both + ". One run each, so " + noise
+        : first + ". One run each: repeat the run to see whether it holds.",
     };
   }
   function often(a, b, lost) {
@@ -73,7 +75,8 @@
       sure = least > 1 && (a.s.low > b.s.high || least >= 1 + CLOSE),
       range = (x) => title(x.lane) + " " + rate(x.s.low) + " to " + rate(x.s.high),
       left = lost && " " + lost,
-      bars = " (" + range(a) + ", " + range(b) + " in " + pairs.length + " runs each; the lanes draw the first)." + left,
+      bars =
+        " (" + range(a) + ", " + range(b) + " in " + pairs.length + " runs each; the lanes draw the first)." + left,
       names = title(a.lane) + " and " + title(b.lane);
     return {
       sure,

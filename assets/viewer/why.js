@@ -36,7 +36,8 @@
   function refusedBecause(lane, r, node) {
     const j = r.judges.get(node.id),
       last = r.commit && r.why === "correction" ? (r.path[r.path.length - 1] ?? -1) : null;
-    if (!(temperature(lane) > 0)) return last !== null && node.parent === last ? "why.refused.greedy" : "why.refused.sibling";
+    if (!(temperature(lane) > 0))
+      return last !== null && node.parent === last ? "why.refused.greedy" : "why.refused.sibling";
     return { drawn: "why.refused.sampled", copied: "why.refused.copied", rule: "why.refused.rule" }[weighing(node, j)];
   }
   function unseenBecause(r, node) {
@@ -69,7 +70,9 @@
       node = typeof id === "number" ? r.nodes[id] : null;
     if (!node && !r.commit) return null;
     const tok = node ? node.tok : r.commit.tail.tok,
-      cls = node ? SV.fold.verdictOf(r, node.id, phase) : { bonus: "bon", correction: "cor", accepted: "acc" }[r.why] || "pla";
+      cls = node
+        ? SV.fold.verdictOf(r, node.id, phase)
+        : { bonus: "bon", correction: "cor", accepted: "acc" }[r.why] || "pla";
     const id0 = !node
       ? tailBecause(lane, r)
       : cls === "acc"
@@ -86,7 +89,10 @@
       tok,
       node: node ? node.id : "tail",
       ids: kind ? [id0, kind] : [id0],
-      values: { other: r.commit ? SV.fold.label(lane, r.commit.tail.tok, 24) : "", limit: lane.header?.max_new_tokens ?? "" },
+      values: {
+        other: r.commit ? SV.fold.label(lane, r.commit.tail.tok, 24) : "",
+        limit: lane.header?.max_new_tokens ?? "",
+      },
     };
   }
 
@@ -109,11 +115,13 @@
       own = finite(at.softmax_p) ? at.softmax_p : null,
       tok = node ? node.tok : r.commit.tail.tok;
     for (const [t, p] of top) out.push(["numbers.softmax", { token: SV.fold.label(lane, t, 18), p: pct(p) }]);
-    if (own !== null && !top.some(([t]) => t === tok)) out.push(["numbers.softmax", { token: SV.fold.label(lane, tok, 18), p: pct(own) }]);
+    if (own !== null && !top.some(([t]) => t === tok))
+      out.push(["numbers.softmax", { token: SV.fold.label(lane, tok, 18), p: pct(own) }]);
     if (j && j.verdict === "rejected" && own > 0 && top.length)
       out.push(["numbers.near", { times: top[0][1] / own >= 100 ? "over 100" : (top[0][1] / own).toFixed(1) }]);
     if (out.length) out.unshift(["numbers.own", {}]);
-    else if (j && Array.isArray(j.top_p) && j.top_p[0]) out.push(["numbers.choice", { token: SV.fold.label(lane, j.top_p[0][0], 18) }]);
+    else if (j && Array.isArray(j.top_p) && j.top_p[0])
+      out.push(["numbers.choice", { token: SV.fold.label(lane, j.top_p[0][0], 18) }]);
     if (j) out.push(["numbers.nodraw", {}]);
     return out;
   }

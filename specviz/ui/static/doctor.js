@@ -17,7 +17,9 @@ const doctorRows = ({ machine, memory, gpu, libraries, target, missing }) => [
   ["processor", `${machine.processor}, ${machine.cores} cores`],
   ["instructions", machine.instructions.join(" ") || "-"],
   ["memory", `${memory.total_gb ?? "-"} GB, ${memory.available_gb ?? "-"} GB available`],
-  ...(gpu.length ? gpu.map((one) => ["gpu", `${one.name}, ${one.memory_gb} GB, driver ${one.driver ?? "-"}`]) : [["gpu", "none"]]),
+  ...(gpu.length
+    ? gpu.map((one) => ["gpu", `${one.name}, ${one.memory_gb} GB, driver ${one.driver ?? "-"}`])
+    : [["gpu", "none"]]),
   ["libraries", `torch ${libraries.torch}, transformers ${libraries.transformers}, specviz ${libraries.specviz}`],
   ["target", `${target.name}; draft ${target.draft ?? "none"}`],
   ["forward", `${target.backend} (${target.forward}), ${target.numbers}, on ${target.device}`],
@@ -40,7 +42,9 @@ doctorKey.addEventListener("click", async () => {
       if (typeof message.text === "string") doctorState.textContent = message.text;
     });
     doctorState.textContent = "";
-    doctorList.replaceChildren(...doctorRows(found).flatMap(([name, value]) => [doctorLine("dt", "", name), doctorLine("dd", "", value)]));
+    doctorList.replaceChildren(
+      ...doctorRows(found).flatMap(([name, value]) => [doctorLine("dt", "", name), doctorLine("dd", "", value)]),
+    );
   } catch (error) {
     doctorState.textContent = error.message;
   } finally {

@@ -244,7 +244,8 @@
       : temperature > 0
         ? "same seed; a method that goes by the clock may draw other tokens"
         : "same seed, same tokens";
-  const AGAIN = (alike) => `it makes this run again: press Run there; ${alike}; then this round opens; for the run itself save the trace and send the file`;
+  const AGAIN = (alike) =>
+    `it makes this run again: press Run there; ${alike}; then this round opens; for the run itself save the trace and send the file`;
   const WITHIN = (alike) => `it carries this run in itself and opens this round; press Run makes it again: ${alike}`;
 
   /* What stands on the board: its records, their headers, and whether it is a run of one's own: made here, or from a file. */

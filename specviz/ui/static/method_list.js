@@ -265,20 +265,22 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
     }
     for (const [one, chip] of chips) {
       const reasons = one.methods.map((key) => state(key)).filter((s) => s.lock),
-        none = one.methods.length > 0 && reasons.length === one.methods.length; /* nothing of it can run on these models */
+        none =
+          one.methods.length > 0 && reasons.length === one.methods.length; /* nothing of it can run on these models */
       chip.setAttribute("aria-pressed", String(one.among.length ? among === one : undo.of() === one));
       chip.setAttribute("aria-disabled", String(none));
       chip.title = none ? reasons[0].why : one.about || "";
     }
     for (const { section, grid } of sections.values())
       section.hidden = ![...grid.querySelectorAll(".pg-row")].some((r) => !r.hidden);
-    count.textContent = among || search.value
-      ? n === 1
-        ? "1 method"
-        : n
-          ? n + " methods"
-          : "Nothing is called that here."
-      : all.length + " methods, and plain decoding";
+    count.textContent =
+      among || search.value
+        ? n === 1
+          ? "1 method"
+          : n
+            ? n + " methods"
+            : "Nothing is called that here."
+        : all.length + " methods, and plain decoding";
     const shown = all.find((c) => !rows.get(c.key).node.hidden);
     if (rows.get(pointed.key)?.node.hidden !== false && shown) pointed = shown;
     tell();

@@ -1,6 +1,10 @@
 /* Settings: the commands that open the page on one's own model, or beside one's own server, each with a button that copies it. */
 const OWN = [
-  ["Your folder or GGUF file", "SPECVIZ_TARGET=PATH python app.py", "The page opens on it; with SPECVIZ_DRAFT=PATH on a draft model, too."],
+  [
+    "Your folder or GGUF file",
+    "SPECVIZ_TARGET=PATH python app.py",
+    "The page opens on it; with SPECVIZ_DRAFT=PATH on a draft model, too.",
+  ],
   [
     "Your server",
     "SPECVIZ_SERVERS='vllm=http://127.0.0.1:8000' python app.py",

@@ -3,7 +3,14 @@
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
   const KEY = "specviz.choices.1";
-  const FIELDS = { temperature: "temperature", top_p: "top-p", length: "length", seed: "seed", repeats: "repeats", prompts: "prompts" };
+  const FIELDS = {
+    temperature: "temperature",
+    top_p: "top-p",
+    length: "length",
+    seed: "seed",
+    repeats: "repeats",
+    prompts: "prompts",
+  };
   const value = (id) => document.querySelector(`#${id} input`)?.value ?? "";
 
   /* What the controls hold; nothing before they stand. */

@@ -11,7 +11,16 @@
   ]; /* in the order of request_fields.py */
   const OWN = [
     ...NUMBERS.map(([name]) => name),
-    ...["logit_bias", "bad_words", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking"],
+    ...[
+      "logit_bias",
+      "bad_words",
+      "ignore_eos",
+      "stop",
+      "stop_token_ids",
+      "response_format",
+      "tools",
+      "enable_thinking",
+    ],
   ]; /* what a run takes beside the dock's fields */
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
@@ -21,7 +30,9 @@
   function formatOf(text) {
     try {
       const value = JSON.parse(text);
-      return plain(value) && TYPES.includes(value.type) ? value : { type: "json_schema", json_schema: { schema: value } };
+      return plain(value) && TYPES.includes(value.type)
+        ? value
+        : { type: "json_schema", json_schema: { schema: value } };
     } catch {
       return text;
     }
@@ -35,7 +46,9 @@
 
   page.generation = (...values) => {
     const drawn = [...NUMBERS.map(([name]) => name), "stop", "response_format"],
-      kept = Object.entries(page.generated || {}).filter(([name]) => !drawn.includes(name)) /* of a link, without a widget */,
+      kept = Object.entries(page.generated || {}).filter(
+        ([name]) => !drawn.includes(name),
+      ) /* of a link, without a widget */,
       now = Object.fromEntries(kept),
       [stop, format] = values.slice(NUMBERS.length);
     NUMBERS.forEach(([name, usual], i) => {

@@ -12,9 +12,21 @@ const NAMES = [
 ];
 /* Frequent words of languages in Latin script; two of them, or a letter that English has not, name the language. */
 const LANGUAGES = [
-  ["German", /[\u00e4\u00f6\u00fc\u00df]/i, /\b(und|der|die|das|nicht|ist|ein|eine|mit|f\u00fcr|wie|warum|schreibe?|erkl\u00e4re?|bitte|ich|du|sie)\b/gi],
-  ["French", /[\u00e7\u0153]/i, /\b(le|la|les|des|une|est|pour|avec|pourquoi|comment|\u00e9cris|je|vous|dans|sur|qui)\b/gi],
-  ["Spanish", /[\u00f1\u00bf\u00a1]/i, /\b(el|los|las|una|es|para|con|por|qu\u00e9|c\u00f3mo|escribe|yo|usted|del|que)\b/gi],
+  [
+    "German",
+    /[\u00e4\u00f6\u00fc\u00df]/i,
+    /\b(und|der|die|das|nicht|ist|ein|eine|mit|f\u00fcr|wie|warum|schreibe?|erkl\u00e4re?|bitte|ich|du|sie)\b/gi,
+  ],
+  [
+    "French",
+    /[\u00e7\u0153]/i,
+    /\b(le|la|les|des|une|est|pour|avec|pourquoi|comment|\u00e9cris|je|vous|dans|sur|qui)\b/gi,
+  ],
+  [
+    "Spanish",
+    /[\u00f1\u00bf\u00a1]/i,
+    /\b(el|los|las|una|es|para|con|por|qu\u00e9|c\u00f3mo|escribe|yo|usted|del|que)\b/gi,
+  ],
 ];
 function languageOf(text) {
   const found = LANGUAGES.find(

@@ -9,7 +9,9 @@ function paint() {
     prompts = Number(field("prompts"));
   const parts = [
     field("length") + " tokens",
-    temperature > 0 ? "temperature " + temperature + (top < 1 ? ", top-p " + top : "") + ", seed " + field("seed") : "greedy",
+    temperature > 0
+      ? "temperature " + temperature + (top < 1 ? ", top-p " + top : "") + ", seed " + field("seed")
+      : "greedy",
     repeats > 1 ? repeats + " runs each" : "",
     prompts > 1 ? prompts + " prompts at once" : "",
   ];
