@@ -1,7 +1,6 @@
 """Models that fit together, and how much of one is fetched already: from files alone, without torch."""
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
