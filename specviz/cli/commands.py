@@ -171,7 +171,8 @@ def list_methods(args: argparse.Namespace) -> int:
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
                      "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
                      "published": method.published, "aliases": list(method.aliases),
-                     "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method), "by_time": method.decides_by_time})
+                     "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method),
+                     "by_time": method.decides_by_time})
     if args.json:
         _print(rows)
     else:

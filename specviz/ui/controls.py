@@ -81,7 +81,8 @@ def sampling() -> tuple[gr.Number, ...]:
 def seed_note(cards: dict[str, Any]) -> gr.HTML:
     """Return a note on what a seed does not fix."""
     titles = [card.title for card in cards.values() if card.decides_by_time]
-    note = escape(text("field.seed_note", titles=", ".join(titles[:NAMED]), more=f" and {len(titles) - NAMED} more" * (len(titles) > NAMED)))
+    more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
+    note = escape(text("field.seed_note", titles=", ".join(titles[:NAMED]), more=more))
     return gr.HTML(f'<p class="pg-small">{note}</p>', elem_id="seed-note", apply_default_css=False, js_on_load=None)
 
 
