@@ -62,6 +62,12 @@ def test_no_function_is_long_or_complex():
     assert found.returncode == 0, found.stdout
 
 
+def test_the_page_is_built_without_torch():
+    probe = "import sys, app; print(sorted({'torch', 'transformers', 'safetensors'} & set(sys.modules)))"
+    built = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, cwd=ROOT)
+    assert built.stdout == "[]\n", built.stdout + built.stderr
+
+
 def test_every_error_of_the_engine_has_an_identifier():
     found = sites()
     assert len(found) > 400 and len({site.error for site in found}) > 10

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ..models.errors import about_files
-from ..models.pretrained import ask_nothing
 from .registry import ZooError
 
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # everything is in tokenizer.json
@@ -29,6 +28,8 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def open_tokenizer(folder: Path) -> Any:
     """Open the folder's tokenizer without running any code of the folder. Raises ZooError."""
+    from ..models.pretrained import ask_nothing  # imports torch, which the page's first load does without
+
     plain = read(folder, "tokenizer_config.json").get("tokenizer_class") in PLAIN_CLASSES and (folder / "tokenizer.json").is_file()
     try:
         if plain:  # the automatic class would take seconds to find this one

@@ -18,11 +18,30 @@ GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('ale
 # Gradio mounts the parts of a page one by one and in no fixed order: the board can stand before the tabs know the models.
 WHOLE = ("#board .sv[data-state]", "#page[data-tab]", "#run")
 OPEN = []  # the pages of the running test
+UNDER_WAY = {}  # page: its requests for events that have not ended
 STANDS = """() => { const root = document.querySelector("#board .sv"), b = root?.svBoard?.board;
   return b ? { ...root.dataset, text: b.statusText, lanes: b.list().map((l) => [l.id, l.committed, l.seen]), frame: b.frame, beat: b.beat,
     box: [b.box.last, b.box.lost, b.box.jump], notice: document.querySelector("#notice")?.textContent,
     run: document.querySelector("#run")?.disabled, prompt: document.querySelector("#prompt textarea")?.value,
     sight: [...b.seenNow].map((e) => e.className) } : {}; }"""
+
+
+def reload(page):
+    """Reload the page when no event of it is under way: gradio reports an interrupted one on the console. An event is a request that
+    joins the queue and the stream of its results, so it is over when neither is open."""
+    under_way = UNDER_WAY[page]
+    quiet = 0
+    while quiet < 4:  # four looks in a row: a change is sent a moment after it was made
+        page.wait_for_timeout(50)
+        quiet = quiet + 1 if not under_way else 0
+    page.reload()
+
+
+def _count_events(page):
+    under_way = UNDER_WAY[page] = set()
+    page.on("request", lambda r: under_way.add(r) if "/gradio_api/queue/" in r.url or "/gradio_api/run/" in r.url else None)
+    for end in ("requestfinished", "requestfailed"):
+        page.on(end, lambda r: under_way.discard(r))
 
 
 def free_port() -> int:
@@ -75,6 +94,7 @@ def visit(browser, server):
         contexts.append(own)
         page = own.new_page()
         OPEN.append(page)
+        _count_events(page)
         page.set_default_timeout(60_000)
         page.on("console", lambda m: seen.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
@@ -91,6 +111,7 @@ def visit(browser, server):
         for own in contexts:
             own.close()
         OPEN.clear()
+        UNDER_WAY.clear()
         return ran
 
     yield open_page

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import axe_playwright_python
 
+from .conftest import reload
 from .test_page import open_fields
 from .test_tabs import SCAN
 
@@ -22,7 +23,7 @@ def test_a_reload_keeps_the_choices_and_no_prompt(visit):
     page.fill("#prompt textarea", "mine")
     page.evaluate("SpecVizPage.pending = { methods: ['lookup'] }; SpecVizPage.send('input')")
     page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'lookup'")
-    page.reload()
+    reload(page)
     page.wait_for_function("document.querySelector('#seed input')?.value === '7' && document.querySelector('.pg-pick')?.dataset.on === 'lookup'")
     assert page.input_value("#temperature input") == "0.5" and page.input_value("#prompt textarea") == ""
     other = visit()

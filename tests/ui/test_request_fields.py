@@ -16,6 +16,7 @@ from specviz.ui.messages import Refused
 from specviz.ui.request_fields import EXAMPLES, NUMBERS
 
 from ..run.fakes import FakeLoaded
+from .conftest import reload
 from .fake import CARDS
 
 CARD = {card.key: card for card in CARDS}
@@ -62,7 +63,7 @@ def test_a_format_and_a_penalty_go_from_settings_to_the_run(page, backend):
     want = {"presence_penalty": 0.5, "stop": ["one", "two"],
             "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}
     assert backend.runs[-1].generation == want
-    page.reload()
+    reload(page)
     page.wait_for_function("document.querySelector('#request-format textarea')?.value.includes('object')")
     assert page.input_value("#request-presence-penalty input") == "0.5" and page.input_value("#request-stop textarea") == "one\ntwo"
     link = page.evaluate("SpecVizPage.makeLink({ generation: SpecVizPage.generated }, '')")
