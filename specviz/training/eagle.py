@@ -57,7 +57,8 @@ def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, rn
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
         guess = guess[batch.where[kept] - 1]
         near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())
-        probs = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        probs = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
+                              negatives=numbers.get("negatives", 0))
         weight = numbers["fading"] ** step
         total, weights = total + weight * (numbers["regress"] * near + numbers["classify"] * probs), weights + weight
     return total / weights

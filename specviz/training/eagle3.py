@@ -94,7 +94,8 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, num
         rows = states[batch.where[kept] - 1]
         if borrowed:
             rows = rows if model.norm_output else model.norm(rows)
-            found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept])
+            found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
+                                  negatives=numbers.get("negatives", 0))
         else:
             logq = model.own(rows).float().log_softmax(-1)
             found = -(probs[kept] * logq.gather(1, at[kept])).sum(-1).mean()

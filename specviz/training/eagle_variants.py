@@ -48,7 +48,8 @@ def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, featur
     """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what
     predicts the token there."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
-    probs = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+    probs = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
+                          negatives=numbers.get("negatives", 0))
     return numbers["regress"] * near + numbers["classify"] * probs
 
 

@@ -38,7 +38,8 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
         if "score_limit" in numbers:
             attention.limit_scores(model, lambda: predict(model, features, batch), step, numbers)
         hidden = predict(model, features, batch)[batch.where]
-        return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
+        return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"],
+                             negatives=numbers.get("negatives", 0)), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(predict, model, features), features, numbers, model))
     return chains.export(job, job.named(kind), model, features, runner, card.format(**numbers))

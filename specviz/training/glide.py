@@ -51,7 +51,8 @@ def run(job: Job) -> Path:
         batch = features.batch(step, runner.done())
         attention.limit_scores(model, lambda: predict(model, features, batch), step, numbers)
         rows = predict(model, features, batch).flatten(0, 1)[batch.where]
-        return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"]), len(batch.labels)
+        return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"],
+                             negatives=numbers.get("negatives", 0)), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
     about = CARD.format(**numbers | dict(layers=len(model.layers), last=model.reads.start))

@@ -43,7 +43,8 @@ class MaskTrainer:
         """Return the distillation loss at every row; head [vocab, hidden]: the output matrix."""
         masks = mask_rows.dropped(batch, numbers, random.Random(f"{self.features.job.seed} {step}"), self.back)
         rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
-        return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], numbers["hard"])
+        return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], numbers["hard"],
+                             negatives=numbers.get("negatives", 0))
 
     def measure(self, numbers: dict) -> dict[str, float]:
         """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""

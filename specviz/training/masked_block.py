@@ -102,7 +102,8 @@ def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors:
         joined, head = predict(model, features, batch, states, index)
         leaders = batch.top_ids[index], batch.top_logp[index]
         weight = math.exp(-ahead / numbers["fading"])
-        found = losses.distil(joined, head, *leaders, batch.labels[index], numbers["hard"])
+        found = losses.distil(joined, head, *leaders, batch.labels[index], numbers["hard"],
+                              negatives=numbers.get("negatives", 0))
         if model.confidence_head is not None:
             with torch.no_grad():
                 passes = overlap(joined @ head.to(joined.dtype).T, *leaders)

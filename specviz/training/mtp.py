@@ -40,7 +40,8 @@ def loss(model: mtp.Mtp, features: Features, batch: Batch, numbers: dict) -> Ten
     for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         rows = states[batch.where[kept] - 1]
-        found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
+                              negatives=numbers.get("negatives", 0))
         weight = numbers["fading"] ** step
         total, weights = total + weight * found, weights + weight
     return total / weights

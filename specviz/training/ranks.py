@@ -40,7 +40,8 @@ def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbe
         if not len(kept):  # nothing of this batch is so far ahead
             continue
         head, weight = model.matrix(index, features.head), numbers["fading"] ** index
-        one = losses.distil(states, head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"])
+        one = losses.distil(states, head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
+                            negatives=numbers.get("negatives", 0))
         total, weights = total + weight * one, weights + weight
     return total / weights
 

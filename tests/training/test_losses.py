@@ -116,3 +116,19 @@ def test_tvdpp_climbs_as_total_variation_does():
     assert torch.allclose(by_logits.mean(0) * deviation, wanted, atol=4e-3)
     assert abs(float(slope.sum(-1).mean())) < 1e-2, "rewards are told from their mean"
     assert float(slope.sum(-1).std()) == pytest.approx(1, abs=1e-2)
+
+
+def test_drawn_negatives_stand_for_the_whole_vocabulary():
+    torch.manual_seed(1)
+    hidden, head = torch.randn(40, 8), torch.randn(4000, 8)
+    labels = torch.randint(0, 4000, (40,))
+    ids, logp = leaders(hidden @ head.T * 0.7, 6)
+    whole = distil(hidden, head, ids, logp, labels, 0.2)
+    every = distil(hidden, head, ids, logp, labels, 0.2, negatives=10**6)  # so many draws that each token is among them
+    assert torch.allclose(whole, every, atol=1e-4)
+    few = distil(hidden, head, ids, logp, labels, 0.2, negatives=1500)
+    assert abs(float(few - whole)) < 0.05
+    rows, log_weights = losses.sampled_rows(4000, torch.tensor([7, 3, 3999, 7]), 100)
+    assert rows.tolist() == sorted(set(rows.tolist())) and {3, 7, 3999} <= set(rows.tolist())
+    assert not log_weights[torch.isin(rows, torch.tensor([3, 7, 3999]))].any()
+    assert 0.5 < float(log_weights.exp().sum()) / 4000 < 1.5
