@@ -167,8 +167,9 @@ def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0,
     open_run(parts, kit.target, state)
     for _ in range(warm):
         player(parts)(parts, kit.target, state)
-    if hasattr(parts.loop, "pending"):
-        parts.loop.pending = DraftTree()  # the distribution of what follows holds over all drafts, not given one that is half judged
+    for name, empty in (("pending", DraftTree()), ("prepared", {})):  # drawn ahead of their round
+        if hasattr(parts.loop, name):  # the distribution of what follows holds over all drafts, not given one that is drawn already
+            setattr(parts.loop, name, empty)
     state.limit = len(state.tokens) - state.start + limit
     return state
 
