@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from . import request_options
 from .errors import UsageError
 
 HELP = """\
@@ -20,12 +21,13 @@ HELP = """\
 Ctrl-C            stop the answer"""
 
 
-def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
+def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser; ``options`` adds those of models and sampling."""
     sub = command("chat", chat, "A conversation in the terminal, with coloured tokens and /method to switch.")
     sub.add_argument("--method", default="speculative", metavar="KEY", help="a key of the list (speculative)")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the conversation")
+    request_options.add(sub)
     options(sub)
 
 
@@ -34,6 +36,7 @@ def chat(args: argparse.Namespace) -> int:
 
     talk = Conversation(args)
     talk.loaded = load(args.target, args.draft, args.device, deterministic=args.deterministic)
+    talk.use({})
     if sys.stdin.isatty():
         import readline  # noqa: F401  line editing and history for input()
 
@@ -51,7 +54,7 @@ def chat(args: argparse.Namespace) -> int:
 
 
 def _read() -> str | None:
-    """The next line of the user; None at the end."""
+    """Return the user's next line; None at the end of the input."""
     try:
         return input("> " if sys.stdin.isatty() else "")
     except EOFError:
@@ -64,16 +67,26 @@ class Conversation:
     """Messages so far, and how the next answer is decoded."""
 
     def __init__(self, args: argparse.Namespace):
-        from ..run.request import read_sampling
+        from ..run.prefix_cache import PrefixPool
         from ..run.session import find_method
 
-        self.args, self.loaded = args, None
+        self.args = args
+        self.loaded: Any = None  # the models, opened by the caller
         self.method, self.knobs = find_method(args.method), {}
-        self.sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+        self.fields = request_options.given_fields(args)
+        if int(self.fields.get("n") or 1) > 1:
+            raise UsageError("chat.n")
+        self.request: Any = None  # made of the fields with the models
+        self.caches = PrefixPool(1)  # the KV cache of the turn before
         for pair in args.knob:
             self._set_knob(pair)
         self.messages: list[dict[str, str]] = []
         self._begin()
+
+    def use(self, fields: dict[str, Any]) -> None:
+        """Change fields of the request. Raises SessionError, and keeps those of before."""
+        self.request = request_options.request_for(self.fields | fields, self.loaded)
+        self.fields |= fields
 
     def _begin(self) -> None:
         self.messages = [{"role": "system", "content": self.args.system}] if self.args.system else []
@@ -89,7 +102,6 @@ class Conversation:
     def command(self, line: str) -> bool:
         """Run a line that begins with a slash; False ends the conversation."""
         from ..methods import catalogue
-        from ..run.request import read_sampling
         from ..run.session import find_method
 
         name, _, value = line[1:].partition(" ")
@@ -103,7 +115,7 @@ class Conversation:
         elif name == "knob":
             self._set_knob(value)
         elif name == "temperature":
-            self.sampling = read_sampling(value, self.args.top_k, self.args.top_p, self.args.seed)
+            self.use({"temperature": value})
         elif name == "new":
             self._begin()
         else:
@@ -119,10 +131,12 @@ class Conversation:
 
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
-        writer = None if self.args.json else Writer(sys.stdout, self.loaded.token_bytes)
-        session = Session(self.loaded, self.method, self.knobs, self.sampling, deterministic=self.args.deterministic)
+        writer = None if self.args.json else Writer(sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens)
+        session = Session(self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request)
+        if not self.args.deterministic:
+            session.lease(self.caches, "", asked)
         with CancelOnSignal(cancel):
-            for event in session.run(asked, self.args.max_new_tokens, cancel=cancel):
+            for event in session.run(asked, cancel=cancel):
                 result.take(event)
                 if writer:
                     writer.take(event)
@@ -135,7 +149,7 @@ class Conversation:
         self._show(result)
 
     def _show(self, result: Any) -> None:
-        """The figures of an answer: one JSON object on stdout, or a line to the right on stderr."""
+        """Print the figures of an answer: one JSON object on stdout, or a right-aligned line on stderr."""
         figures = result.metrics()
         if self.args.json:
             print(json.dumps({"method": self.method.key, **result.record()}, ensure_ascii=False), flush=True)
@@ -145,5 +159,7 @@ class Conversation:
         from .terminal import shown
 
         console = Console(stderr=True, highlight=False)
+        reused = f", {result.reused} prompt tokens reused" if result.reused else ""
         console.print(f"{self.method.title} | {shown(figures['tokens_per_second'])} tokens/s | "
-                      f"{shown(figures['block_efficiency'])} tokens per target pass", style="dim", justify="right", markup=False)
+                      f"{shown(figures['block_efficiency'])} tokens per target pass | "
+                      f"first token after {shown(figures['time_to_first_token'])} s{reused}", style="dim", justify="right", markup=False)

@@ -15,7 +15,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import bench, chat, context_costs, doctor, export, load_test, models, recommend, run_server, serve, serve_vllm, space
+from . import (
+    bench,
+    chat,
+    context_costs,
+    doctor,
+    export,
+    load_test,
+    models,
+    recommend,
+    request_options,
+    run_server,
+    serve,
+    serve_vllm,
+    space,
+)
 from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
 from .open_page import open_page
@@ -90,8 +104,7 @@ def parser() -> Parser:
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
     sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
                      help="a text that the answer is expected to be like, to draft from")
-    sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
-    sub.add_argument("--request", metavar="JSON", help="further fields of the request, or @FILE (docs/requests.md)")
+    request_options.add(sub)
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
     sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each distribution kept in the trace (8)")
@@ -190,52 +203,49 @@ def run_method(args: argparse.Namespace) -> int:
         raise UsageError("run.method_or_server")
     if args.server:
         return run_server.run_server(args)
-    from ..run.result import Result, RunFailed
+    fields = request_options.given_fields(args)
     from ..run.session import Session, find_method
     from ..trace.files import place_of
-    from .run_output import CancelOnSignal, stream_run, summary
+    from .run_output import CancelOnSignal, stream_run
 
-    method, request, knobs = find_method(args.method), _request_of(args), dict(_pairs(args.knob))
+    method, knobs = find_method(args.method), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded
     if args.trace:
         place_of(args.trace)  # before the run, not after it
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
-    cancel = threading.Event()
-    events = Session(loaded, method, knobs, deterministic=args.deterministic, predicted=args.predicted or "", request=request).run(
-        messages, raw=args.raw, deadline=args.deadline, cancel=cancel, top_k_saved=args.top_k_saved if args.trace else 0)
-    result = Result()
+    cancel, results, records = threading.Event(), [], []
+    sessions = Session(loaded, method, knobs, deterministic=args.deterministic, predicted=args.predicted or "",
+                       request=request_options.request_for(fields, loaded)).each()
     with CancelOnSignal(cancel) as stop:
-        for event in stream_run(events, args, loaded):
-            result.take(event)
-    if result.why:
-        raise RunFailed(result.why)
+        for answer, session in enumerate(sessions):
+            if cancel.is_set():
+                break
+            events = session.run(messages, raw=args.raw, deadline=args.deadline, cancel=cancel,
+                                 top_k_saved=args.top_k_saved if args.trace else 0)
+            results.append(_run_answer(stream_run(events, args, loaded, session.request, answer, records), args, loaded))
     if args.json:
-        _print(result.record())
-    else:
-        print(summary(result), file=sys.stderr)
-        if result.head_unused:
-            print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)
+        found = [result.record() for result in results]
+        _print(found[0] if len(sessions) == 1 else {"answers": found})
     return stop.status
 
 
-def _request_of(args: argparse.Namespace):
-    """Return the request of ``run``: --request's fields, and those that have an option of their own."""
-    from ..run.request import GenerationRequest
-    from .run_output import read_text_argument
+def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Any:
+    """Return the Result of an answer, whose figures are printed. Raises RunFailed."""
+    from ..run.result import Result, RunFailed
+    from .run_output import summary
 
-    own = {"temperature": (args.temperature, 0.0), "top_k": (args.top_k, 0), "top_p": (args.top_p, 1.0), "seed": (args.seed, 0),
-           "max_tokens": (args.max_new_tokens, 128), "stop": (tuple(args.stop), ())}
-    given: Any = {}
-    if args.request:
-        try:
-            given = json.loads(read_text_argument(args.request[1:]) if args.request.startswith("@") else args.request)
-        except (ValueError, argparse.ArgumentTypeError):
-            raise UsageError("run.request") from None
-        if not isinstance(given, dict):
-            raise UsageError("run.request")
-    return GenerationRequest.from_dict(given | {name: value for name, (value, usual) in own.items() if name not in given or value != usual})
+    result = Result()
+    for event in events:
+        result.take(event)
+    if result.why:
+        raise RunFailed(result.why)
+    if not args.json:
+        print(summary(result), file=sys.stderr)
+        if result.head_unused:
+            print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)
+    return result
 
 
 def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:

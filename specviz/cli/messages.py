@@ -1,5 +1,5 @@
-"""Every sentence that the command line says to people about its own arguments, by identifier. Tests name the identifier; a wording is
-changed here. Errors of the engine come with sentences of their own."""
+"""All messages of the command line about its own arguments, by identifier. Tests name the identifier; a wording is changed here.
+Messages of engine errors stand where they are raised."""
 from __future__ import annotations
 
 from typing import Any
@@ -21,6 +21,10 @@ TEXTS = {
     "file.write": "{path} cannot be written: {why}.",
     "file.read": "{path} cannot be read: {why}.",
     "file.same": "{path} is the file that is read: name another one to write.",
+    "chat.n": "A conversation goes on from one answer: leave n out.",
+    "run.from_model": "From the generation_config.json of {target}: {fields}.",
+    "run.advised": "The generation_config.json of {target} recommends {fields}; --generation-config uses that.",
+    "run.server_options": "A server takes a prompt with temperature, top-p, top-k, seed and length; {options} would be ignored.",
     "run.head_unused": "None of {tried} tries of the head was accepted: is this head for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
@@ -30,7 +34,8 @@ LONGEST = 600  # characters of an error
 
 
 class UsageError(ValueError):
-    """Arguments that make no sense: one sentence; ``code`` names it in TEXTS (a sentence of another module is its own)."""
+    """Invalid command-line arguments. ``code``: the identifier of the message in TEXTS, or the message itself if it comes from
+    another module."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(TEXTS.get(code, "{sentence}").format(sentence=code, **values))

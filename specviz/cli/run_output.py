@@ -1,4 +1,4 @@
-"""A run on a terminal: its events as they come, its trace, its last line, and signals."""
+"""A run's output on a terminal: events as they arrive, the trace file, the summary line, and signals."""
 from __future__ import annotations
 
 import argparse
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 
-def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Iterator[Any]:
-    """Yield the events, print them and record them; the trace is saved whatever happens."""
+def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Any, request: Any, lane: int,
+               records: list[dict[str, Any]]) -> Iterator[Any]:
+    """Print and record the events of an answer while yielding them; the trace, which begins with earlier answers' ``records``, is saved
+    even if the run fails."""
     from ..trace.files import Trace
     from ..trace.recorder import Recorder
     from .terminal import Writer, colours, legend
 
-    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, tuple(args.stop))
-    recorder = Recorder(0, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
-    records: list[dict[str, Any]] = []
+    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens)
+    recorder = Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
     try:
         for event in events:
             if writer:
@@ -48,8 +49,8 @@ def summary(result: Any) -> str:
 
 
 class CancelOnSignal:
-    """While inside, the first Ctrl-C, SIGTERM or SIGHUP ends the run after its round, so that its trace is kept; the second one ends
-    it at once. status: the exit status, 0 or 128 and the signal's number, as shells have it."""
+    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after its round, so that its trace is kept; the second
+    one ends it at once. status: the exit status, 0 or 128 + the signal's number, as in shells."""
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 

@@ -7,6 +7,9 @@ import sys
 import threading
 from typing import Any
 
+from .errors import UsageError
+
+LOCAL_ONLY = ("raw", "knob", "predicted", "stop", "request", "generation_config", "deterministic")  # options that do not go to a server
 DEADLINE = 600.0  # seconds for a server's answer where none is given: a server may send a little for ever
 
 
@@ -21,6 +24,9 @@ def run_server(args: argparse.Namespace) -> int:
     from ..trace.recorder import Recorder
     from .run_output import CancelOnSignal
 
+    ignored = [f"--{name.replace('_', '-')}" for name in LOCAL_ONLY if getattr(args, name)]
+    if ignored:
+        raise UsageError("run.server_options", options=", ".join(ignored))
     server = find_server(args.server)
     if args.trace:
         place_of(args.trace)
@@ -65,7 +71,7 @@ def _show(event: Any, args: argparse.Namespace) -> None:
 
 
 def _summary(figures: dict[str, Any]) -> str:
-    """Observed, inferred and unknown figures, a line each."""
+    """Return the observed, inferred and unknown figures, one line each."""
     from .terminal import shown
 
     lines = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 
 
@@ -16,9 +17,13 @@ def add(command) -> None:
     sub.add_argument("--target", metavar="MODEL",
                      help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
     sub.add_argument("--draft", metavar="MODEL", help="the draft model, likewise; none for none")
+    sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
+                     help="fields that a request leaves out take the values of the model's generation_config.json, unless it says "
+                     "generation_config: false; also SPECVIZ_GENERATION_CONFIG=1")
 
 
 def serve(args: argparse.Namespace) -> int:
+    from ..run.request import SWITCHED_ON
     from ..ui.api_server import serve_api
     from ..ui.engine import Engine
     from ..ui.openai_api import configured_keys
@@ -30,6 +35,8 @@ def serve(args: argparse.Namespace) -> int:
             probe.bind((args.host, args.port))
     except (OSError, OverflowError) as error:
         raise UsageError("serve.port", host=args.host, port=args.port, why=getattr(error, "strerror", None) or error) from None
+    if args.generation_config is not None:
+        os.environ[SWITCHED_ON] = "1" if args.generation_config else "0"
     engine = Engine(args.target, args.draft)
     engine.load(None)
     url = f"http://{args.host}:{args.port}/v1"

@@ -1,6 +1,7 @@
-"""Text for a terminal: tables, and a run's tokens as they come, coloured by verdict with a second channel.
+"""Text for a terminal: tables, and a run's tokens as they arrive, coloured by verdict and marked a second way for readers without
+colour.
 
-What a model writes is data: on a terminal its control characters are shown, never obeyed.
+Model output is data: its control characters are shown escaped, never sent to the terminal.
 """
 from __future__ import annotations
 
@@ -22,21 +23,22 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def colours(stream: TextIO) -> bool:
-    """Whether to colour: a terminal that is not dumb, and no NO_COLOR."""
+    """Return whether to use colour: only on a terminal that supports it, and without NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def harmless(text: str) -> str:
-    """Control and direction characters as visible escapes."""
+    """Return the text with control and direction characters as visible escapes."""
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 class Writer:
-    """Prints a run's text as it grows: only what no later token can take back, each token in the style of its verdict."""
+    """Print a run's text as it grows, each token in the style of its verdict. Only text that later tokens cannot change is
+    printed."""
 
-    def __init__(self, stream: TextIO, table: TokenBytes, stops: tuple[str, ...] = ()):
+    def __init__(self, stream: TextIO, table: TokenBytes, stops: tuple[str, ...] = (), min_tokens: int = 0):
         self._stream, self._colour, self._tty = stream, colours(stream), stream.isatty()
-        self._transcript = Transcript(table, stops)
+        self._transcript = Transcript(table, stops, min_tokens)
         self._verdicts: list[str] = []
         self._spans: list[tuple[int, int, str]] = []  # not yet printed
         self._printed = 0
@@ -52,7 +54,7 @@ class Writer:
             self._print(self._transcript.stable_length)
 
     def close(self) -> None:
-        """Return the text that was held back, when the run is over."""
+        """Return the text held back, when the run is over."""
         self._print(self._transcript.length)
         self._show(self._decoder.decode(b"", final=True), "")
 
@@ -80,7 +82,7 @@ def legend() -> str:
 
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
-    """Aligned columns: numbers to the right, text to the left; a long last column is left as it is."""
+    """Return aligned columns: numbers to the right, text to the left; a long last column is not padded."""
     cells = [[shown(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in [columns, *cells]) for i in range(len(columns))]
     right = [bool(rows) and all(isinstance(row.get(c), (int, float, type(None))) for row in rows) for c in columns]
@@ -89,7 +91,7 @@ def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for people: three digits, a dash for what is unknown, an interval for two numbers."""
+    """Format a value for people: three digits, a dash for None, an interval for two numbers."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -5,6 +5,7 @@ Every value is checked and refused with one sentence.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,6 +24,7 @@ MOST_STOPS, LONGEST_STOP = 16, 200
 
 MOST_TOKENS, MOST_COPIES, MOST_LOGPROBS, MOST_BIASES, MOST_BAD_WORDS, MOST_STOP_IDS = 2**20, 32, 20, 1024, 256, 256
 BIAS = 100.0  # logit biases are clamped to [-100, 100]
+SWITCH, SWITCHED_ON = "generation_config", "SPECVIZ_GENERATION_CONFIG"  # the field of ``for_model``, and the owner's default for it
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class GenerationRequest:
     not end the run. stop: texts that end the run and are not part of it; a special token's name matches that token. stop_token_ids: ids
     that end the run. n: number of answers, the i-th from seed + i. logprobs: record the log-probability of every written token, and of
     this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
-    ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them.
+    ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. from_model:
+    names of the fields that ``for_model`` took from the model.
     """
 
     temperature: float = 0.0
@@ -60,13 +63,30 @@ class GenerationRequest:
     response_format: dict[str, Any] | None = None
     tools: tuple[dict[str, Any], ...] = ()
     enable_thinking: bool | None = None
+    from_model: tuple[str, ...] = ()
+
+    @classmethod
+    def for_model(cls, given: dict[str, Any], loaded: Any, usual: dict[str, Any] | None = None) -> GenerationRequest:
+        """Read a request for a loaded model: the one rule of all surfaces for the model's generation_config.json.
+
+        Fields that the request leaves out take the values that the model recommends where the request switches this on by
+        ``generation_config: true``, or the owner by SPECVIZ_GENERATION_CONFIG=1. Others keep the defaults of ``usual``, then their own.
+        """
+        if not isinstance(given, dict):
+            return cls.from_dict(given)
+        given = {name: value for name, value in given.items() if value is not None}
+        switched = _switch(SWITCH, given.pop(SWITCH, os.environ.get(SWITCHED_ON) == "1"))
+        found = {name: value for name, value in loaded.generation_defaults.items() if name not in given} if switched else {}
+        return replace(cls.from_dict((usual or {}) | found | given), from_model=tuple(found))
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> GenerationRequest:
         """Read and check a request from plain data; None means the default. Raises SessionError that names an unknown field."""
         if not isinstance(given, dict):
             raise SessionError("A request is an object with named fields.", "request.object")
-        known = [field.name for field in fields(cls)]
+        known = [field.name for field in fields(cls) if field.name != "from_model"]
+        if SWITCH in given:
+            raise SessionError(f"{SWITCH} needs a loaded model: GenerationRequest.for_model(fields, loaded).", "request.generation_config")
         for name in given:
             if name not in known:
                 near = get_close_matches(str(name)[:60], known, 1)
@@ -125,7 +145,7 @@ class GenerationRequest:
     def record(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, as plain data."""
         plain = asdict(GenerationRequest())
-        return {name: value for name, value in asdict(self).items() if value != plain[name]}
+        return {name: value for name, value in asdict(self).items() if value != plain[name] and name != "from_model"}
 
 
 def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
@@ -252,7 +272,7 @@ def read_seconds(deadline: Any) -> float | None:
 
 
 def largest(knobs: dict[str, Any]) -> int:
-    """Estimate the rows of the largest tree that these knobs ask for, its root included. A target of fixed shapes that meets a larger
-    tree uses a larger bucket from then on."""
+    """Estimate the nodes of the largest tree that these knobs allow, including the root. A target with static shapes that meets a
+    larger tree uses a larger bucket from then on."""
     sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
     return 1 + max((size for size in sizes if type(size) is int), default=0)

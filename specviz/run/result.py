@@ -10,7 +10,7 @@ from ..trace.metrics import Totals
 
 
 class RunFailed(RuntimeError):
-    """The engine broke during the run; the message is one sentence."""
+    """The engine failed during the run; the message is one sentence."""
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Result:
     head_unused: dict[str, Any] = field(default_factory=dict)  # {kinds, tried} of heads of which nothing was accepted
     logprobs: list[float] | None = None
     top_logprobs: list[list[list[float]]] | None = None
+    reused: int | None = None  # tokens of the prompt whose keys and values the turn before left; None without its cache
     _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
 
@@ -45,6 +46,7 @@ class Result:
             self.finish_reason, self._length = event.finish, event.totals["text_bytes"]
             self.forward_seconds = event.totals["forward_seconds"]
             self.head_unused = event.totals.get("head_unused", {})
+            self.reused = event.totals.get("reused")
         elif isinstance(event, Failed):
             self.finish_reason, self.why = "error", event.why
 
@@ -65,9 +67,10 @@ class Result:
     def record(self) -> dict[str, Any]:
         """Return the JSON of ``python -m specviz run``."""
         logprobs = {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
+        reused = {} if self.reused is None else {"reused": self.reused}
         return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
                 "finish_reason": self.finish_reason, "metrics": self.metrics(), **logprobs,
-                **({"head_unused": self.head_unused} if self.head_unused else {})}
+                **({"head_unused": self.head_unused} if self.head_unused else {}), **reused}
 
 
 def collect(events: Iterable[Event]) -> Result:

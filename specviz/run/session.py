@@ -1,6 +1,7 @@
 """Sessions: a loaded target, a method with its knobs and a request; prompt in, events out."""
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -81,6 +82,13 @@ class Session:
             raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.", "method.greedy_only")
         self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None
 
+    def each(self) -> list[Session]:
+        """Return a session for each of the request's ``n`` answers; the i-th draws with seed + i."""
+        sessions: list[Session] = [copy.copy(self) for _ in range(self.request.n)]
+        for session, request in zip(sessions, self.request.each()):
+            session.request, session.sampling = request, request.sampling
+        return sessions
+
     def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
         """Reuse the KV cache of the conversation that a prompt continues. Methods that read hidden states of the prompt compute it anew,
         because a cache holds none."""
@@ -121,6 +129,8 @@ class Session:
     def open(self, prompt, max_new_tokens: Any = None, stop: Sequence[str] | None = None, *, raw: bool = False,
              deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Run:
         """Check all arguments and return the run; nothing is allocated yet. Raises SessionError."""
+        if self.request.n > 1:
+            raise SessionError(f"A run gives one answer, not {self.request.n}: run each session of Session.each().", "request.n")
         messages = read_messages(prompt)
         wanted = self.request.max_tokens if max_new_tokens is None else read_whole("max_new_tokens", max_new_tokens, 1)
         saved = read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import torch
 
+from ..core import State
 from ..loops import speculate
 from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Started, TextEmitted
 from ..trace.metrics import Totals
+from ..zoo.kit import Kit
 from ..zoo.text import Transcript
 from .batch_prompts import BatchPrompts
 from .copied_tokens import CopiedTokens
@@ -36,8 +38,11 @@ class Run:
         self.transcript = Transcript(self.loaded.token_bytes, stops, session.request.min_tokens)
         self.cancel, self.top_k_saved = cancel, top_k_saved
         self.ends_at = None if deadline is None else time.monotonic() + deadline
-        self.run_id, self.baseline_run_id = uuid.uuid4().hex[:12], None
-        self.totals, self.state, self.kit, self.batch_prompts = Totals(), None, None, BatchPrompts(session)
+        self.run_id = uuid.uuid4().hex[:12]
+        self.baseline_run_id: str | None = None
+        self.totals, self.batch_prompts = Totals(), BatchPrompts(session)
+        self.state: State | None = None
+        self.kit: Kit | None = None
         self.border = self.over = False
         self.remembered = CopiedTokens()
         self._forward_before = 0.0  # in the prefill
@@ -48,7 +53,7 @@ class Run:
         """Engine seconds so far."""
         return self.state.clock.now() if self.state else 0.0
 
-    def turn(self) -> Iterator[Event]:
+    def turn(self) -> Generator[Event]:
         """The next events, up to the end of a round, of the prefill, or of the run (then ``over`` is true)."""
         for event in self.events:
             yield event
@@ -56,7 +61,7 @@ class Run:
                 return
         self.over = True
 
-    def _stream(self) -> Iterator[Event]:
+    def _stream(self) -> Generator[Event]:
         yield Started(self._header())
         why, totals, intact = "", {}, False
         try:
@@ -77,25 +82,25 @@ class Run:
             self.kit, self.border = None, False
         yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
 
-    def _rounds(self) -> Iterator[Event]:
+    def _rounds(self) -> Generator[Event]:
         """Play until something ends the run; it ends between rounds only."""
         if self.interrupted():
             return
-        self.kit = self.loaded.kit()
+        self.kit = kit = self.loaded.kit()
         if self.session.prefix_cache is not None:
-            self.session.prefix_cache.take(self.kit, self.loaded.name, self.session.method.exactness)
+            self.session.prefix_cache.take(kit, self.loaded.name, self.session.method.exactness)
         if self.session.memory is not None:
             self.session.memory.belong(self.loaded.name)
-            self.kit.memory = self.session.memory
-        self.kit.target.expect(largest(self.session.knobs))
+            kit.memory = self.session.memory
+        kit.target.expect(largest(self.session.knobs))
         if self.session.predicted:
-            self.kit.predicted = tuple(self.kit.encode(self.session.predicted))
-        parts = self.session.method.build(self.kit, **self.session.knobs)
-        self.state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
-        self.state.draft_ready = self.kit.draft_ready
+            kit.predicted = tuple(kit.encode(self.session.predicted))
+        parts = self.session.method.build(kit, **self.session.knobs)
+        self.state = state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
+        state.draft_ready = kit.draft_ready
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
         loop = crowd or self.session.batch or parts.loop or speculate
-        for event, border in self._cut_rounds(loop(parts, self.kit.target, self.state)):
+        for event, border in self._cut_rounds(loop(parts, kit.target, state)):
             self.totals.fold(event)
             self.remembered.fold(event)
             ends = border and self._ends()
@@ -110,11 +115,12 @@ class Run:
         if self.session.memory is not None and self.state is not None:
             self.session.memory.add(list(self.transcript.tokens))  # without tokens after a stop string
 
-    def _cut_rounds(self, loop: Iterator[Event]) -> Iterator[tuple[Event, bool]]:
+    def _cut_rounds(self, loop: Generator[Event]) -> Generator[tuple[Event, bool]]:
         """Yield the loop's events, each with whether it ends a round. A round is held until it is whole, because a stop string may cut
         it; its text follows, then its notes."""
         held: list[Event] = []
         owed = 0
+        assert self.state is not None  # the loop runs on it
         for event in _advance(loop):
             if isinstance(event, Prefilled):
                 self._forward_before = self._forward()
@@ -127,14 +133,13 @@ class Run:
                 held.append(event)
             else:
                 owed = len(self.state.notes)
-                *events, text = self._with_text([*held, event])
+                *events, text = self._with_text([*held, event], event)
                 held = []
                 yield from ((one, False) for one in events)
                 yield text, owed == 0
 
-    def _with_text(self, events: list[Event]) -> list[Event]:
+    def _with_text(self, events: list[Event], committed: Committed) -> list[Event]:
         """Append the text to a round's events and cut them after the token that completes a stop string."""
-        committed = events[-1]
         pieces = []
         for token in committed.tokens:
             pieces.append(self.transcript.add(token))
@@ -151,7 +156,7 @@ class Run:
         return self.cancel.is_set() or (self.ends_at is not None and time.monotonic() >= self.ends_at)
 
     def _ends(self) -> bool:
-        return self.transcript.stopped or self.state.done or self.interrupted()
+        return self.transcript.stopped or (self.state is not None and self.state.done) or self.interrupted()
 
     def _finish(self) -> str:
         if self.transcript.stopped:
@@ -201,12 +206,12 @@ class Run:
             "prompt": {"text": last["content"], "ids": self.ids,
                        "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
             "sampling": asdict(sampling), "greedy": sampling.greedy, "max_new_tokens": self.wanted,
-            "request": session.request.record(), **self.loaded.trace_facts(method),
+            "request": session.request.record(), "from_model": list(session.request.from_model), **self.loaded.trace_facts(method),
             "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
         }
 
 
-def _advance(loop: Iterator[Event]) -> Iterator[Event]:
+def _advance(loop: Generator[Event]) -> Generator[Event]:
     """Yield the loop's events, each computed without gradients, and close the loop at the end."""
     try:
         while True:

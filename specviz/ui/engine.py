@@ -275,8 +275,7 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
     from ..trace.recorder import Recorder
 
     machine = Machine(loaded)
-    request = GenerationRequest.from_dict(asked.generation | {"temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed,
-                                                             "max_tokens": asked.max_new_tokens})
+    request = GenerationRequest.for_model(asked.fields(), loaded)
     memory = asked.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
     batch_prompts = lab.sample_prompts(asked.prompts - 1)
     sessions = [Session(loaded, key, knobs, Sampling(), memory, asked.deterministic, asked.predicted, batch_prompts, request)

@@ -33,13 +33,13 @@ def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.E
 
 def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
             caches: Any) -> list[Iterator[list[Chunk]]]:
-    """Return the chunks of each of the request's ``n`` answers. Fields that the request leaves out are the model's own, from its
-    generation_config.json. Raises SessionError before anything is run."""
+    """Return the chunks of each of the request's ``n`` answers. Without a temperature it is 1, as OpenAI's protocol has it. Raises
+    SessionError before anything is run."""
     from ..run.request import GenerationRequest
     from ..run.session import Session
 
-    request = GenerationRequest.from_dict({"temperature": 1.0} | getattr(loaded, "generation_defaults", {}) | asked.fields)
-    sessions = [Session(loaded, asked.method, asked.knobs, request=one, batch=batch) for one in request.each()]
+    request = GenerationRequest.for_model(asked.fields, loaded, {"temperature": 1.0})
+    sessions = Session(loaded, asked.method, asked.knobs, request=request, batch=batch).each()
     if caches is not None:
         for session in sessions:
             session.lease(caches, asked.owner, asked.prompt, asked.raw)
@@ -79,7 +79,7 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
                             "mean_accepted_length": metrics["block_efficiency"], "acceptance_rate": metrics["acceptance_rate"],
                             "tokens_per_second": metrics["tokens_per_second"],
                             "time_to_first_token": metrics["time_to_first_token"], "request": request.record(),
-                            "batch": session.batch.largest if session.batch else 1}}]
+                            "from_model": list(request.from_model), "batch": session.batch.largest if session.batch else 1}}]
 
 
 def _decoder() -> Any:

@@ -24,7 +24,8 @@ QUESTION_CHARACTERS = 20_000
 NO_DRAFT = "none"
 FIXED = "fixed"
 GENERATION = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
-              "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking")  # as run.request names them
+              "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking",
+              "generation_config")  # as run.request names them
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 VALUE_NAMES = {"distribution": "whole distribution"}  # knob values whose name is not a reader's word, as in stage.js
@@ -119,6 +120,14 @@ class RunRequest:
     def models(self) -> str | None:
         """Target, draft and how they are kept as one name, by which a backend loads and keeps them; see ``model_key``."""
         return model_key(self.target, self.draft, self.deterministic)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the request's fields. The page shows its settings, so that none is left out; where ``generation_config`` asks for the
+        model's own, temperature 0 and top_p 1 count as left out."""
+        own = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_new_tokens}
+        if self.generation.get("generation_config"):
+            own = {name: value for name, value in own.items() if (name, value) not in (("temperature", 0), ("top_p", 1))}
+        return {"generation_config": False} | self.generation | own
 
     def messages(self) -> list[dict[str, str]]:
         """Return the conversation for the chat template; the prompt is its last message."""

@@ -32,6 +32,7 @@ TEXTS = {
     "field.model": "The model must be given by its name.",
     "field.generation_form": "The request's further fields must be an object of fields by name.",
     "field.generation": "A request has no further field {name}; there are {names}.",
+    "field.generation_server": "A server takes temperature, top-p, seed and length; {names} would be ignored there.",
     "field.draft": "There is no draft model {name!r} for this target; choose one of the list, or none.",
     "field.question": "There is no such question; there are {names}.",
     "field.details": "A question's details must be an object of at most {most:,} characters.",

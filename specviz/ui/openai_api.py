@@ -33,7 +33,7 @@ from .messages import Refused, shorten
 ROLES = ("system", "developer", "user", "assistant", "tool")
 REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
                   "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n",
-                  "response_format", "tools", "enable_thinking")
+                  "response_format", "tools", "enable_thinking", "generation_config")
 OTHER_FIELDS = ("chat_template_kwargs", "model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs",
                 "top_logprobs", "speculative", "user", "metadata", "store")
 MOST_ANSWERS = 4

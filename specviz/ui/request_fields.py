@@ -36,6 +36,8 @@ def fields() -> list[gr.components.Component]:
                                             elem_id=f"request-{name.replace('_', '-')}") for name, default, step, label, about in NUMBERS]
         widgets.append(gr.Textbox(label="Stop texts", info="One a line; the answer ends before it.", lines=1, max_lines=4,
                                   elem_id="request-stop"))
+        widgets.append(gr.Checkbox(label="The model's own settings", elem_id="request-generation-config",
+                                   info="Where a field has its default, temperature and top-p included, generation_config.json decides."))
         examples = gr.Dropdown([("None", ""), *((title, json.dumps(value, indent=1)) for title, value in EXAMPLES)], value="",
                                label="Structured output", info="An example to begin with.", elem_id="request-example")
         about = 'A JSON schema, or {"type": "regex", "regex": ...}, "choice", "lark". The answer must match it.'

@@ -11,7 +11,7 @@ from ..servers.dialects import ENGINES, FAMILY, KEY
 from ..servers.messages import ServerError
 from ..zoo.registry import ZooError
 from .limits import RunRequest
-from .messages import text
+from .messages import Refused, text
 
 ABOUT = "Engines of other servers, seen from outside: reported figures are observed, what follows from them inferred, the rest unknown."
 
@@ -50,10 +50,12 @@ def is_served(key: str) -> bool:
 
 
 def server_streams(asked: RunRequest, seconds: float, mode: str = "live") -> dict[int, Any]:
-    """Return the run's server lanes by their number, not started. Raises ServerError."""
+    """Return the run's server lanes by their number, not started. Raises ServerError; Refused for fields that no server is sent."""
     from ..core import Sampling
     from ..servers.stream import Stream
 
+    if asked.generation and any(is_served(key) for key, _ in asked.lanes):
+        raise Refused("field.generation_server", names=", ".join(asked.generation))
     sampling, named = Sampling(asked.temperature, 0, asked.top_p, asked.seed), servers()
     return {lane: Stream(named[key.removeprefix(KEY)], asked.messages(), asked.max_new_tokens, sampling, seconds, mode=mode)
             for lane, (key, _) in enumerate(asked.lanes) if is_served(key)}

@@ -13,9 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from specviz.cli import commands as cli
+from specviz.cli import request_options
 from specviz.cli.messages import LONGEST, TEXTS
 from specviz.cli.terminal import Writer, harmless, table
 from specviz.methods import catalogue
+from specviz.run.request import GenerationRequest
 from specviz.trace.events import Committed, TextEmitted
 from specviz.trace.files import Trace
 from specviz.zoo.text import TokenBytes
@@ -331,12 +333,35 @@ def test_a_predicted_text_is_read_from_a_file(command, tmp_path):
 ])
 def test_a_request_is_read_from_json_and_from_options_of_its_own(options, want):
     args = cli.parser().parse_args(["run", "--prompt", "x", "--method", "speculative", *options])
-    assert cli._request_of(args).record() == want
+    assert GenerationRequest.from_dict(request_options.given_fields(args)).record() == want
 
 
 @pytest.mark.parametrize("given", ["{", "[1]", "@/nowhere.json", "3"])
 def test_a_request_that_is_no_object_is_refused(given):
     args = cli.parser().parse_args(["run", "--prompt", "x", "--method", "speculative", "--request", given])
     with pytest.raises(cli.UsageError) as refused:
-        cli._request_of(args)
+        request_options.given_fields(args)
     assert refused.value.code == "run.request"
+
+
+def test_the_models_own_settings_are_used_where_asked_for_and_named_otherwise(command, monkeypatch):
+    monkeypatch.setattr("specviz.zoo.pair.generation_defaults", lambda folder: {"temperature": 0.25, "top_k": 7})
+    run = ("run", "--method", "speculative", "--prompt", "the cat", "--max-new-tokens", 3, "--json")
+    for more, said in (((), ("temperature 0.25", "top_k 7", "--generation-config")), (("--generation-config",), ("temperature 0.25", "top_k 7")),
+                       (("--generation-config", "--temperature", "0"), ("top_k 7",))):
+        status, _, err = command(*run, *more)
+        assert status == 0 and all(word in err for word in said) and ("temperature" in err) == ("temperature 0.25" in said)
+
+
+def test_all_answers_are_written_and_recorded(command, tmp_path):
+    asked = ("run", "--method", "speculative", "--prompt", "the cat", "--max-new-tokens", 4, "--json", "--temperature", 1)
+    status, out, _ = command(*asked, "--request", '{"n": 2, "seed": 3}', "--trace", tmp_path / "two.jsonl")
+    alone = [json.loads(command(*asked, "--seed", seed)[1])["text"] for seed in (3, 4)]
+    assert status == 0 and [answer["text"] for answer in json.loads(out)["answers"]] == alone
+    assert {record["lane"] for record in Trace.load(tmp_path / "two.jsonl").records} == {0, 1}
+
+
+@pytest.mark.parametrize("more", [("--stop", "x"), ("--request", "{}"), ("--raw",), ("--knob", "a=1"), ("--generation-config",)])
+def test_options_that_no_server_is_sent_are_refused(command, more):
+    status, _, err = command("run", "--server", "vllm=http://127.0.0.1:9#m", "--prompt", "x", *more)
+    assert status == 2 and more[0] in err

@@ -62,6 +62,15 @@ def test_chat_shows_the_method_and_its_figures_after_an_answer(command):
     assert status == 0 and out.endswith("\n") and "Plain decoding" in err and "1 tokens per target pass" in err
 
 
+def test_chat_takes_a_request_and_reuses_the_cache_of_the_turn_before(command):
+    typed = "the cat sat on the mat\n/temperature 0\nand then\n"
+    status, out, _ = command("chat", "--json", "--max-new-tokens", 6, "--request", '{"logit_bias": {"40": 100}}', typed=typed)
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert status == 0 and set(first["token_ids"]) == set(second["token_ids"]) == {40} and second["reused"] > 8
+    for given, code in (('{"n": 2}', 2), ('{"topk": 2}', 1)):
+        assert command("chat", "--request", given, typed="the cat\n")[0] == code
+
+
 @pytest.mark.parametrize("line", ["/method nothing", "/knob gamma", "/knob colour=blue", "/temperature hot", "/knob gamma=-1"])
 def test_a_mistake_is_one_sentence_and_the_conversation_goes_on(command, line):
     status, out, err = command("chat", "--json", "--max-new-tokens", 3, typed=f"{line}\nthe cat\n")

@@ -95,6 +95,7 @@ class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""
 
     name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities
+    generation_defaults: dict = {}
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
         self.tokenizer = byte_level()

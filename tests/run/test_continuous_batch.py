@@ -97,10 +97,12 @@ def test_a_request_that_is_refused_or_left_does_not_disturb_the_others():
     assert text_of(together.generate(good, 60.0, threading.Event())) == text_of(generate(FakeLoaded(ends=True), good, 60.0))
 
 
-def test_fields_that_a_request_leaves_out_are_the_models_own():
+def test_fields_that_a_request_leaves_out_are_the_models_own_where_it_asks_for_that():
     loaded = FakeLoaded(ends=True)
     loaded.generation_defaults = {"temperature": 0.3, "top_p": 0.9}
-    for given, want in (({}, (0.3, 0.9)), ({"temperature": 0}, (0, 0.9)), ({"top_p": 1.0}, (0.3, 1))):
+    on = {"generation_config": True}
+    for given, want in ((on, (0.3, 0.9)), (on | {"temperature": 0}, (0, 0.9)), (on | {"top_p": 1.0}, (0.3, 1)), ({}, (1, 1))):
         end = [chunk for part in generate(loaded, Generation("the cat", False, "speculative", {}, {"max_tokens": 2, **given}), 60.0)
                for chunk in part][-1]
         assert GenerationRequest.from_dict(end["speculative"]["request"]).sampling == Sampling(want[0], 0, want[1])
+        assert set(end["speculative"]["from_model"]) == ({"temperature", "top_p"} - set(given) if given else set())

@@ -35,10 +35,37 @@ def ask(method: str = "speculative", loaded=None, prompt=PROMPT, **settings):
 
 def test_every_field_is_read_and_its_record_reads_back():
     request = GenerationRequest.from_dict(EXAMPLE)
-    assert set(EXAMPLE) == {field.name for field in fields(GenerationRequest)}
+    assert set(EXAMPLE) == {field.name for field in fields(GenerationRequest)} - {"from_model"}
     assert GenerationRequest.from_dict(json.loads(json.dumps(request.record()))) == request
     assert request.sampling == Sampling(0.5, 3, 0.9, 5, 0.1) and [one.seed for one in request.each()] == [5, 6]
     assert GenerationRequest.from_dict(dict.fromkeys(EXAMPLE)) == GenerationRequest() and not GenerationRequest().record()
+
+
+def test_the_models_own_settings_fill_what_is_left_out(monkeypatch):
+    loaded = FakeLoaded()
+    loaded.generation_defaults = {"temperature": 0.7, "top_k": 20}
+    read = GenerationRequest.for_model
+    on = read({"generation_config": True, "top_k": 5}, loaded)
+    assert (on.temperature, on.top_k, on.from_model) == (0.7, 5, ("temperature",)) and on.record() == {"temperature": 0.7, "top_k": 5}
+    assert read({"top_k": 5}, loaded) == GenerationRequest(top_k=5) and read({}, loaded, {"temperature": 1.0}).temperature == 1
+    monkeypatch.setenv("SPECVIZ_GENERATION_CONFIG", "1")
+    assert read({"temperature": 0}, loaded).sampling == Sampling(0, 20) and not read({"generation_config": False}, loaded).record()
+    for given, code in (({"generation_config": 1}, "request.flag"), ({"from_model": []}, "request.field")):
+        with pytest.raises(SessionError) as refused:
+            read(given, loaded)
+        assert refused.value.code == code
+    with pytest.raises(SessionError) as refused:
+        GenerationRequest.from_dict({"generation_config": True})
+    assert refused.value.code == "request.generation_config"
+
+
+def test_a_run_gives_one_answer_and_each_gives_all_of_them():
+    session = Session(FakeLoaded(), "speculative", request=GenerationRequest(n=2, seed=5, temperature=1, max_tokens=6))
+    with pytest.raises(SessionError) as refused:
+        session.run(PROMPT)
+    assert refused.value.code == "request.n"
+    assert [collect(one.run(PROMPT)).token_ids for one in session.each()] == [
+        ask(seed=seed, temperature=1, max_tokens=6).token_ids for seed in (5, 6)]
 
 
 @pytest.mark.parametrize("field, value", [

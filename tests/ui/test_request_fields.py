@@ -25,7 +25,7 @@ OWN = {"temperature", "top_p", "seed", "max_tokens", "n", "logprobs"}  # what th
 
 def test_the_pages_fields_are_those_of_a_request():
     known = {field.name for field in fields(GenerationRequest)}
-    assert set(GENERATION) == known - OWN and {name for name, *_ in NUMBERS} <= set(GENERATION)
+    assert set(GENERATION) == known - OWN - {"from_model"} | {"generation_config"} and {name for name, *_ in NUMBERS} <= set(GENERATION)
 
 
 @pytest.mark.parametrize("given, code", [
@@ -54,18 +54,20 @@ def test_a_format_and_a_penalty_go_from_settings_to_the_run(page, backend):
     page.click("#open-settings")
     page.fill("#request-presence-penalty input", "0.5")
     page.fill("#request-stop textarea", "one\ntwo")
+    page.check("#request-generation-config input")
     page.fill("#request-format textarea", '{"type": "object"}')
     page.keyboard.press("Escape")
     page.fill("#prompt textarea", "go")
     page.click("#run")
     page.wait_for_function("document.querySelector('#board .sv').dataset.seq !== '0'")
     page.wait_for_selector("#board .sv[data-state=done]")
-    want = {"presence_penalty": 0.5, "stop": ["one", "two"],
+    want = {"presence_penalty": 0.5, "stop": ["one", "two"], "generation_config": True,
             "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}
     assert backend.runs[-1].generation == want
     reload(page)
     page.wait_for_function("document.querySelector('#request-format textarea')?.value.includes('object')")
     assert page.input_value("#request-presence-penalty input") == "0.5" and page.input_value("#request-stop textarea") == "one\ntwo"
+    assert page.is_checked("#request-generation-config input")
     link = page.evaluate("SpecVizPage.makeLink({ generation: SpecVizPage.generated }, '')")
     assert page.evaluate("(url) => SpecVizPage.readLink(new URL(url).hash).set.generation", link) == want
 
@@ -95,6 +97,17 @@ def test_the_engine_runs_every_lane_with_the_further_fields():
              for lane in (0, 1)}
     assert texts[0] == texts[1] and re.fullmatch(rb"[a-c]{3}-[0-9]{2,4}!", texts[0])
     assert {r["lane"] for r in records if r["type"] == "lens" and r["kind"] == "grammar"} == {0, 1}
+
+
+def test_the_models_own_settings_take_the_place_of_defaults():
+    loaded = FakeLoaded()
+    loaded.generation_defaults = {"temperature": 0.5, "top_p": 0.8, "top_k": 4}
+    for given, temperature, want in (({"generation_config": True, "top_k": 2}, 0.0, (0.5, 0.8, 2)), ({}, 0.0, (0, 1, 0)),
+                                     ({"generation_config": True}, 1.5, (1.5, 0.8, 4))):
+        header = play_on(loaded, RunRequest("the cat", LANES, max_new_tokens=2, temperature=temperature, generation=given))[0]
+        assert (*(header["sampling"][name] for name in ("temperature", "top_p", "top_k")),) == want
+        assert len(header["from_model"]) == sum(value == loaded.generation_defaults.get(name) for name, value in
+                                                header["request"].items())
 
 
 def test_the_next_turn_of_a_page_reuses_the_cache_of_each_lane_and_no_other_visitors():

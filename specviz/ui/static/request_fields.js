@@ -20,6 +20,7 @@
       "response_format",
       "tools",
       "enable_thinking",
+      "generation_config",
     ],
   ]; /* what a run takes beside the dock's fields */
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
@@ -45,12 +46,12 @@
         : "";
 
   page.generation = (...values) => {
-    const drawn = [...NUMBERS.map(([name]) => name), "stop", "response_format"],
+    const drawn = [...NUMBERS.map(([name]) => name), "stop", "generation_config", "response_format"],
       kept = Object.entries(page.generated || {}).filter(
         ([name]) => !drawn.includes(name),
       ) /* of a link, without a widget */,
       now = Object.fromEntries(kept),
-      [stop, format] = values.slice(NUMBERS.length);
+      [stop, modelsOwn, format] = values.slice(NUMBERS.length);
     NUMBERS.forEach(([name, usual], i) => {
       if (values[i] !== usual && values[i] !== null && values[i] !== undefined) now[name] = values[i];
     });
@@ -58,6 +59,7 @@
       .split("\n")
       .filter(Boolean);
     if (stops.length) now.stop = stops;
+    if (modelsOwn) now.generation_config = true;
     if (String(format ?? "").trim()) now.response_format = formatOf(format);
     return (page.generated = now);
   };
@@ -67,6 +69,7 @@
     return [
       ...NUMBERS.map(([name, usual]) => (typeof now[name] === "number" ? now[name] : usual)),
       (Array.isArray(now.stop) ? now.stop : []).join("\n"),
+      now.generation_config === true,
       textOf(now.response_format),
     ];
   };

@@ -1,0 +1,59 @@
+"""Options of the commands that make a request: its fields, those of --request, and the model's own sampling settings."""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .errors import UsageError
+from .messages import TEXTS
+
+if TYPE_CHECKING:
+    from ..run.request import GenerationRequest
+
+OPTIONS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "seed": "seed", "max_tokens": "max_new_tokens"}
+
+
+def add(sub: Any) -> None:
+    """Add the options that every command with a request has."""
+    sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
+    sub.add_argument("--request", metavar="JSON", help="further fields of the request, or @FILE (docs/requests.md)")
+    sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
+                     help="fields that are left out take the values of the model's generation_config.json (SPECVIZ_GENERATION_CONFIG=1: "
+                     "always)")
+
+
+def given_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields that the user gave; an option wins over the same field of --request. Raises UsageError, SessionError."""
+    from ..run.request import SWITCH, GenerationRequest
+    from .run_output import read_text_argument
+
+    given: Any = {}
+    if args.request:
+        try:
+            given = json.loads(read_text_argument(args.request[1:]) if args.request.startswith("@") else args.request)
+        except (ValueError, argparse.ArgumentTypeError):
+            raise UsageError("run.request") from None
+        if not isinstance(given, dict):
+            raise UsageError("run.request")
+    own = {name: getattr(args, option) for name, option in OPTIONS.items()}
+    given |= {name: value for name, value in own.items() if isinstance(value, str)}  # a default is no text
+    given |= {"stop": tuple(args.stop)} if args.stop else {}
+    given |= {} if args.generation_config is None else {SWITCH: args.generation_config}
+    GenerationRequest.from_dict({name: value for name, value in given.items() if name != SWITCH})  # a mistake is reported before loading
+    return given
+
+
+def request_for(fields: dict[str, Any], loaded: Any) -> GenerationRequest:
+    """Return the request for a loaded model; say on stderr what its generation_config.json recommends, and whether that is used."""
+    from ..run.request import SWITCH, GenerationRequest
+
+    request = GenerationRequest.for_model(fields, loaded)
+    used = {name: getattr(request, name) for name in request.from_model}
+    advised = {name: value for name, value in loaded.generation_defaults.items() if value != getattr(request, name)}
+    code, found = ("run.from_model", used) if used else ("run.advised", {} if fields.get(SWITCH) else advised)
+    if found:
+        words = ", ".join(f"{name} {value:g}" for name, value in found.items())
+        print(TEXTS[code].format(target=loaded.name, fields=words), file=sys.stderr)
+    return request
