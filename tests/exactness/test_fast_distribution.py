@@ -58,7 +58,8 @@ def enumerate_method(method, models, count):
     kit, sampling, accepted = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0), [0.0]
     assert method.needs <= kit.target.capabilities | LENT
     knobs = small_knobs(method)[-1]
-    knobs |= {"caution": 0.0} if "caution" in knobs else {}  # a gate lets nothing through so early; test_law has it
+    knobs |= {"caution": 0.0} if "caution" in knobs else {}  # a gate lets nothing through so early; test_distribution has it
+    knobs |= {"sure": 0.0} if method.key == "dspark" else {}  # nor does the confidence of a head that is not trained
     parts, fresh = method.build(kit, **knobs), kit.model.open()
     state = begin(parts, kit, sampling, count, warm=1, prompt=PROMPT)
 
