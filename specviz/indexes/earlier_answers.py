@@ -46,7 +46,7 @@ class Memory:
         return found
 
     def belong(self, mark: Hashable) -> None:
-        """Clear the memory if ``mark`` differs: tokens of another target or tokenizer have another meaning."""
+        """Clear the memory if ``mark`` differs: token ids of another target or tokenizer are not comparable."""
         if mark != self.mark:
             self.clear(mark)
 
