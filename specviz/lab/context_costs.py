@@ -67,9 +67,9 @@ class Played:
 
 
 def context_costs(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """{lengths, seconds: of a pass of one row, base, token: the line through them, longest: of the lengths, reckoned: [length],
-    methods: [{method, title, knobs, tokens: a round, measured: the speed-up there, reckoned: [speed-up]}], machine}. Growing;
-    methods that cannot run here are left out."""
+    """Yield the growing report {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured
+    length, reckoned: extrapolated lengths, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the longest
+    length, reckoned: predicted speed-ups}], machine}. Methods that cannot run here are left out."""
     methods = {key: method for key in LEAN if loaded.why_not(method := catalogue()[key]) is None}
     knobs = {key: method.read_knobs(LEAN[key][0]) for key, method in methods.items()}
     counts = sorted({1, *(1 + k[name] for k in knobs.values() for name in ("gamma", "inner") if name in k)})

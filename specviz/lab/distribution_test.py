@@ -26,10 +26,11 @@ ANSWER = 24  # tokens per whole answer
 def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Test whether a method samples from the target's distribution.
 
-    payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell],
-    plain_law, method_counts, chi_square, freedom, p_value, asked, exactness, places: {p, samples, histogram, impossible} of the
-    tokens of whole answers,
-    verdict: "pass" | "fail" | "few" (too few samples to claim anything) | "open", said: a sentence}, growing."""
+    payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell], plain_law,
+    method_counts, chi_square, freedom, p_value, asked, exactness, places: {p, samples, histogram, impossible} of the tokens of
+    whole answers, verdict: "pass" | "fail" | "few" (too few samples to claim anything) | "open", said: a sentence}, yielded
+    repeatedly as runs finish.
+    """
     method = method_of(payload)
     samples = read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     probs = sampling_of(payload, 1.0)

@@ -1,4 +1,4 @@
-"""The report of ``specviz doctor`` as a question of the page: this machine, and a measurement of two seconds on the loaded models."""
+"""The report of ``specviz doctor`` for the page: this machine, and a two-second measurement of the loaded models."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -16,7 +16,8 @@ def load(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iter
     """Measure speed over the number of users or the request rate.
 
     payload {methods?, users? or rates?: [number, ...], tasks?, requests?, max_new_tokens?, temperature?, seed?} -> the report of
-    evidence.load.measuring with ``machine``, growing; a stopped test returns what was measured."""
+    evidence.load.measuring with ``machine``, yielded repeatedly; a stopped test returns what was measured.
+    """
     methods, tasks = _listed(payload, "methods", METHODS_MOST) or METHODS, _listed(payload, "tasks", 20)
     users, rates = _listed(payload, "users", LOADS), _listed(payload, "rates", LOADS)
     if not all(isinstance(word, str) for word in (*methods, *tasks)):

@@ -1,9 +1,9 @@
-"""A grammar's mask on both sides of the test, on the target only, and on the draft only: acceptance, validity, and the distance from the
-true distribution.
+"""A grammar mask applied to draft and target, to the target only, and to the draft only: acceptance rate, validity, and distance
+from the correct distribution.
 
-The true distribution of a place is the target's with the mask. With the mask on the target only the draft proposes tokens that can only
-be rejected: slower, and exact. With the mask on the draft only the test compares with the unmasked target, so corrections and bonus tokens
-break the grammar: wrong.
+The correct distribution at a position is the target's with the mask. With the mask on the target only, the draft proposes tokens
+that are always rejected: slower, still exact. With the mask on the draft only, verification compares with the unmasked target, so
+corrections and bonus tokens violate the grammar: wrong.
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SIDES = ("both", "target", "draft")
 
 
 class Measured(TokenRejection):
-    """Rejection sampling that sums up how far the distributions it tests against are from the target's with the mask (total variation
-    at each token that was kept or written). masked: whether it tests against the masked ones."""
+    """Rejection sampling that also accumulates the total variation distance between the distribution it verifies against and the
+    target's with the mask, at each accepted or written token. masked: verify against the masked distributions."""
 
     def __init__(self, masked: bool):
         self.masked, self.distance, self.places = masked, 0.0, 0
@@ -50,7 +50,7 @@ class Measured(TokenRejection):
 
 
 class UnmaskedDraft(DraftChain):
-    """A draft that proposes without the request's mask."""
+    """A draft model that proposes without the request's mask."""
 
     def propose(self, state, budget):
         bare = state.fork()
@@ -68,11 +68,12 @@ def variant(side: str, verifier: Measured) -> Method:
 
 
 def mask_sides(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """Measure acceptance with the grammar mask on both models, on one and on none.
+    """Measure acceptance with the grammar mask on both models and on one of them.
 
     payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes, valid,
-    distance}]}, growing. valid: answers that keep to the grammar as far as they go; distance: mean total variation at a place between the
-    distribution that was followed and the target's with the mask."""
+    distance}]}, yielded repeatedly. valid: answers that follow the grammar as far as they go; distance: mean total variation per
+    position between the distribution used and the target's with the mask.
+    """
     prompt, runs = prompt_of(payload, PROMPT), read_whole("runs", payload.get("runs", RUNS), 1, 100)
     request = GenerationRequest.from_dict({"temperature": payload.get("temperature", 1.0), "max_tokens": TOKENS,
                                            "response_format": payload.get("response_format") or FORMAT})

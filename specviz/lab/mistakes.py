@@ -42,5 +42,5 @@ MISTAKES = {m.key: m for m in (
 
 
 def mistakes(name: Any = None) -> list[dict[str, str]]:
-    """[{key, title, why, watch}]"""
+    """Return [{key, title, why, watch}], one per mistake."""
     return [asdict(m) for m in MISTAKES.values()]

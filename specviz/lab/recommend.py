@@ -1,7 +1,8 @@
-"""Which method for a server: four questions answered from published and measured speed-ups (assets/recommend.yaml, assets/bench.json).
+"""Recommend a method for a server: four questions, answered from published and measured speed-ups (assets/recommend.yaml,
+assets/bench.json).
 
-A method's figure is the one whose setting is nearest to the one asked for; what differs is part of the answer. Methods with a figure
-for this load and temperature come first, by their speed-up; plain decoding is among them with 1. Nothing is interpolated.
+Each method is represented by the figure whose setting is nearest to the request; differences are listed with the answer. Methods
+with a figure for this load and temperature come first, by speed-up; plain decoding is among them with 1. Nothing is interpolated.
 """
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def _answer(key: str, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _differences(figure: dict[str, Any], chosen: dict[str, str]) -> list[tuple[str, int]]:
-    """Return in what the setting of a figure is another than the one asked for, and how much that weighs."""
+    """Return how a figure's setting differs from the request, as sentences, and the total weight of the differences."""
     if figure["task"] == "every":  # plain decoding
         return []
     low, high = LOADS[chosen["load"]]
@@ -70,14 +71,14 @@ def _differences(figure: dict[str, Any], chosen: dict[str, str]) -> list[tuple[s
 
 
 def _order(answer: dict[str, Any]) -> tuple[bool, float]:
-    """Sort key: figures for this load first, then by speed-up; what has no figure comes last."""
+    """Return the sort key: figures for this load first, then by speed-up; methods without a figure last."""
     figure = answer["figure"]
     return "load" in answer["differs"] or figure is None, -(figure["speedup"] if figure else 0.0)
 
 
 @cache
 def _measured() -> tuple[dict[str, Any], ...]:
-    """Return the figures of assets/bench.json: one request at a time, all tasks together."""
+    """Return the figures of assets/bench.json: batch size 1, all tasks."""
     plain = {"method": "plain", "speedup": 1.0, "task": "every", "setting": "by definition", "source": ""}
     try:
         found = json.loads(BENCH.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
 
 
 def library(folder: Path = FOLDER, name: Any = None) -> list[dict[str, Any]]:
-    """[{name, title, about, temperature, bytes}] of every recording in the order of index.yaml; undescribed ones come last."""
+    """Return [{name, title, about, temperature, bytes}] of every recording in the order of index.yaml; undescribed ones last."""
     described, files = _index(folder), _files(folder)
     order = [*(n for n in described if n in files), *sorted(n for n in files if n not in described)]
     return [{"name": n, "title": str(described.get(n, {}).get("title") or n), "about": str(described.get(n, {}).get("about") or ""),
@@ -23,7 +23,7 @@ def library(folder: Path = FOLDER, name: Any = None) -> list[dict[str, Any]]:
 
 
 def library_trace(name: Any = None, folder: Path = FOLDER) -> str:
-    """A recording as text, JSON Lines. Raises LabError."""
+    """Return a recording as JSON Lines. Raises LabError."""
     files = _files(folder)
     if not isinstance(name, str) or name not in files:  # only names from the list, never a path
         raise LabError(f"There is no recording of that name; there are {', '.join(sorted(files)) or 'none'}.",

@@ -11,8 +11,8 @@ from . import LabError
 
 
 def scaling(name: Any = None, folder: Path = ASSETS / "models") -> dict[str, Any]:
-    """{figures: {name: title}, targets: [report]}: for every target with points. ``name``: the target whose report
-    comes first; for a shipped one without points the report lists the commands that create them. Raises LabError."""
+    """Return {figures: {name: title}, targets: [report]} for every target with points. ``name``: the target whose report comes
+    first; for a shipped target without points the report lists the commands that create them. Raises LabError."""
     try:
         drafts = drafts_in(folder)
     except ScalingError as error:
