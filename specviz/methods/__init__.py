@@ -15,8 +15,8 @@ from ..core.note_kinds import NOTES
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Method]:
-    """Every method by key: plain decoding first, then by family and title. Raises ValueError where key and file name differ, or
-    where two families have a method of one key."""
+    """Return every method by key: plain decoding first, then by family and title. Raises ValueError if a key differs from its
+    file name, or if two families have a method of the same key."""
     found: dict[str, Method] = {}
     for folder, family in _folders():
         for module in iter_modules(folder.__path__):
@@ -52,13 +52,13 @@ def draft_kinds() -> dict[str, Trained]:
 
 
 def note_kinds() -> dict[str, Note]:
-    """Return every kind of note: the shared ones and those that methods declare."""
+    """Return every kind of note: shared ones and those that methods declare."""
     catalogue()
     return NOTES
 
 
 def families() -> dict[str, Family]:
-    """The families by the title that their methods carry."""
+    """Return the families by title."""
     return {family.title: family for _, family in _folders()}
 
 

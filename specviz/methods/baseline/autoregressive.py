@@ -1,4 +1,4 @@
-"""Plain decoding: no draft, one token a forward of the target. What every other method is measured against."""
+"""Plain decoding: no draft, one token per forward pass of the target. The baseline of every comparison."""
 from __future__ import annotations
 
 from ...core import Drafter, Method, Parts

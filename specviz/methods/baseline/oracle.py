@@ -1,6 +1,5 @@
-"""The oracle: drafts that are always right and cost nothing. It bounds the speed of every drafter at the same draft length on this
-machine; no method can reach it.
-"""
+"""The oracle: drafts that are always accepted and cost nothing. It bounds the speed of every drafter of the same draft length on
+this machine."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,6 @@
-"""BiLD, the big little decoder: the small model writes while it is sure and hands over where it is not (fallback); the large one
-then reads what was written, and takes back what it finds too unlikely (rollback). Kim et al. 2302.07863.
-"""
+"""BiLD, the big little decoder: the small model generates while it is confident and falls back to the large one where it is not
+(fallback); the large model then processes these tokens and rolls back to the first one it finds too improbable (rollback). Kim et
+al. 2302.07863."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LargeFirst(Policy):
-    """So many tokens of the small model at most; the first token of the answer is the large one's."""
+    """Draft up to a fixed number of tokens with the small model; the answer's first token is the large model's."""
 
     def __init__(self, most: int):
         self.most = most

@@ -1,7 +1,6 @@
-"""FS-GEN's collaborative decoding, contrastive: each token follows s + beta (l - s), the logits of the large and the small model
-mixed (Zhang et al. 2406.12295; Li et al. 2210.15097). The small model also drafts, and drafts are verified against the mixture, so
-that speculation changes nothing about it (speculative contrastive decoding, Yuan et al. 2311.08981).
-"""
+"""Contrastive decoding as an FS-GEN collaboration: logits s + beta (l - s) of the large and the small model (Zhang et al.
+2406.12295; Li et al. 2210.15097). The small model also drafts, and drafts are verified against the combined distribution, so
+speculation does not change it (speculative contrastive decoding, Yuan et al. 2311.08981)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

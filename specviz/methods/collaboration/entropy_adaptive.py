@@ -1,6 +1,5 @@
-"""Entropy-adaptive decoding: the small model generates while the last few distributions have low entropy, the large one otherwise (Simonds
-2502.06833). Nobody checks what was written, and a small model's stretch needs no pass of the large one at all.
-"""
+"""Entropy-adaptive decoding: the small model generates while the last few distributions have low entropy, the large one otherwise
+(Simonds 2502.06833). Nothing is verified, and tokens of the small model need no target pass."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts

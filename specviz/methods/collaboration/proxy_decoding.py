@@ -1,7 +1,6 @@
-"""FS-GEN's collaborative decoding by proxy: l + alpha (s - s0), the target's logits moved by what a small model has learned (Zhang et al.
-2406.12295; proxy tuning, Liu et al. 2401.08565). The papers take a small model after and before tuning. Here stand in: the draft
-model, and the draft model stopped after half of its layers, read through its own last norm and head.
-"""
+"""Proxy tuning as an FS-GEN collaboration: logits l + alpha (s - s0), the target's shifted by the change that tuning made in a
+small model (Zhang et al. 2406.12295; Liu et al. 2401.08565). The papers use a small model after (s) and before tuning (s0). Here
+s is the draft model and s0 the draft model stopped after half of its layers, with its own final norm and head."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

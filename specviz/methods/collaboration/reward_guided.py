@@ -1,6 +1,5 @@
-"""Reward-guided speculative decoding: the small model writes whole steps, a reward model says which are good enough, and the
-large one writes the others anew (Liao et al. 2501.19324). What comes of it is a mixture of both writers, on purpose.
-"""
+"""Reward-guided speculative decoding: the small model generates whole steps, a reward model scores them, and the large model
+rewrites those below a threshold (Liao et al. 2501.19324). The output is a mixture of both models by design."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts, Trained

@@ -1,6 +1,5 @@
-"""SpecReason: the small model writes whole steps of reasoning, the large one grades them and writes anew those it finds poor (Pan et
-al. 2504.07891). A step that passes stays as it is: what counts is that it is good, not that it is the large model's.
-"""
+"""SpecReason: the small model generates whole reasoning steps; the large model scores them and rewrites the poor ones (Pan et al.
+2504.07891). An accepted step is kept unchanged: it has to be good, not equal to the large model's."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""AdaEAGLE: a small network tells from the target's last state how many tokens EAGLE's chain is to have, before any is drafted
-(Zhang et al. 2412.18910). The length looks at the text alone, so the output stays exact.
-"""
+"""AdaEAGLE: a small network predicts the length of EAGLE's chain from the target's last hidden state, before anything is drafted
+(Zhang et al. 2412.18910). The length depends on the committed text only, so the output stays exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

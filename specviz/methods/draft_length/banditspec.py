@@ -1,7 +1,6 @@
-"""BanditSpec: each way to draft is an arm of a slot machine, its reward the speed of the round; a bandit rule finds the arm that
-pays while decoding (Hou et al. 2505.15141). UCBSpec trusts the mean with an allowance for what was tried little; EXP3Spec draws
-arms at random and assumes nothing about them. The arms are draft lengths, or whole configurations: a lookup, chains and a tree.
-"""
+"""BanditSpec: draft configurations are the arms of a bandit, whose reward is the speed of a round (Hou et al. 2505.15141).
+UCBSpec uses upper confidence bounds; EXP3Spec is the adversarial variant with random arms. An arm is a draft length, or a whole
+configuration: a lookup, a chain or a tree."""
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts
@@ -15,7 +14,8 @@ def lengths(kit, count: int, shortest: int):
 
 
 def configurations(kit, count: int, shortest: int):
-    """Few rows and no draft model at first, many rows last. All share one draft model: each syncs it before it writes."""
+    """Return the candidates, from few rows without a draft model to many rows. All share one draft model, which each syncs before
+    drafting."""
     from ...drafters.lookup.prompt_lookup import PromptLookup
     from ...drafters.model.chain import DraftChain, DraftShape
     from ...trees import sparse

@@ -1,6 +1,5 @@
-"""The confidence threshold of transformers' assisted generation: stop drafting after a token the draft gives little probability
-(it descends from DISCO, Mamou et al. 2405.04304). There the threshold may be fitted to what was accepted so far.
-"""
+"""The confidence threshold of transformers' assisted generation: stop drafting after a token with low draft probability (related
+to DISCO, Mamou et al. 2405.04304). transformers can also adapt the threshold to past acceptance."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""The draft length from the cost ratio: with the share of tokens accepted and the measured cost of a draft step and of a
-verification, the length with the most tokens a second follows from a formula (Leviathan et al. 2211.17192).
-"""
+"""Draft length from the cost ratio: with the acceptance rate and the measured costs of a draft step and a verification, choose
+the length with the highest expected tokens per second (Leviathan et al. 2211.17192)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""DISCO: a small classifier decides after each drafted token whether to go on (Mamou et al. 2405.04304). It reads the draft's largest
-probabilities, its entropy and the token's place. The token it looked at is kept, so the output stays exact.
-"""
+"""DISCO: a small classifier decides after each drafted token whether to continue (Mamou et al. 2405.04304). Its inputs are the
+top draft probabilities, their entropy and the token's position. The token it looked at is kept, so the output stays exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

@@ -1,6 +1,5 @@
-"""The heuristic schedule of transformers' assisted generation: two tokens more after a round in which all were accepted, one less
-after any other.
-"""
+"""The heuristic schedule of transformers' assisted generation: two more draft tokens after a fully accepted round, one fewer
+after any other."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

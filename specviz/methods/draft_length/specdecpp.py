@@ -1,6 +1,6 @@
-"""SpecDec++: a small head on the draft model's states predicts whether each drafted token will be accepted; drafting ends when a
-refusal has become too likely (Huang et al. 2405.19715). The stop looks at kept tokens alone, so the output stays exact.
-"""
+"""SpecDec++: an acceptance head on the draft model's hidden states predicts whether each drafted token will be accepted; drafting
+stops when the predicted probability of a rejection exceeds a threshold (Huang et al. 2405.19715). The decision depends on kept
+tokens only, so the output stays exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

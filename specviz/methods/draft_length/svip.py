@@ -1,6 +1,5 @@
-"""SVIP: the draft stops by itself where it grows unsure, measured by the entropy of its distribution (Zhang et al. 2411.18462). The square
-root of the entropy bounds the chance of a refusal from above.
-"""
+"""SVIP: stop drafting where the entropy of the draft distribution is too high (Zhang et al. 2411.18462). The square root of the
+entropy is an upper bound of the rejection probability."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""CS Drafting: the draft model writes the first tokens of a draft and is itself sped up by counts of what followed what; the tokens
-after them come from these counts alone (Chen et al. 2312.11462).
-"""
+"""CS Drafting: the draft model drafts the first tokens, accelerated by bigram counts; the later tokens come from these counts
+alone (Chen et al. 2312.11462)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""DistillSpec: the draft model is trained against the target's distributions on text it partly writes itself, with a divergence chosen for
-the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding: what is special is in the weights.
-"""
+"""DistillSpec: the draft model is distilled from the target's distributions, partly on its own generations, with a divergence
+chosen for the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding; only the weights differ."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

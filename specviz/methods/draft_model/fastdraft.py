@@ -1,6 +1,5 @@
-"""FastDraft: a small draft model pre-trained on text and then aligned on answers of the target, both within a fixed budget (Zafrir et al.
-2411.11055). Decoding is plain speculative decoding: what is special is in the weights.
-"""
+"""FastDraft: a small draft model, pre-trained on text and then aligned on the target's answers, both within a fixed budget
+(Zafrir et al. 2411.11055). Decoding is plain speculative decoding; only the weights differ."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

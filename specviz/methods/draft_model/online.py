@@ -1,4 +1,5 @@
-"""Online speculative decoding: the draft model learns from what the target refuses while both are serving (Liu et al. 2310.07177)."""
+"""Online speculative decoding: the draft model is distilled from rejected tokens while both models serve (Liu et al. 2310.07177).
+"""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""PARD: a draft model that was taught to read mask tokens writes all its tokens in one pass (An et al. 2504.18583). Each is drawn
-from its own row's distribution, whatever the others became, so token rejection is exact at every temperature.
-"""
+"""PARD: a draft model fine-tuned on mask tokens drafts all its tokens in one forward pass (An et al. 2504.18583). Each token is
+sampled from its own row, independently of the others, so token rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

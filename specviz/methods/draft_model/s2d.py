@@ -1,6 +1,6 @@
-"""S2D: a sorted draft model, one network with smaller ones inside it; each token is drafted by the smallest that is sure enough (Kavehzadeh
-et al. 2407.01955). Which size spoke is decided by distributions alone, before a token is drawn, so the output stays exact.
-"""
+"""S2D: a sorted draft model, one network with nested sub-models; each token is drafted by the smallest one that is confident
+enough (Kavehzadeh et al. 2407.01955). The choice depends on distributions only, before a token is sampled, so the output stays
+exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

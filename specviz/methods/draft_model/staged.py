@@ -1,6 +1,5 @@
-"""Staged speculation: the small model that drafts is itself sped up by an even cheaper drafter, here a lookup in the text so far
-(Spector and Re 2308.04623). Its tokens follow the small model's distribution exactly, so the output stays exact.
-"""
+"""Staged speculation: the draft model is itself accelerated by a cheaper drafter, here a lookup in the context (Spector and Re
+2308.04623). Its tokens follow the draft model's distribution exactly, so the output stays exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Direct alignment with TVD++: a draft model taught by rewards, one for each token that the target finds likelier than the draft does (Goel
-et al. 2403.00858). Decoding is plain speculative decoding: what is special is in the weights.
-"""
+"""Direct alignment with TVD++: a draft model trained by policy gradient with a reward for each token that the target finds more
+probable than the draft does (Goel et al. 2403.00858). Decoding is plain speculative decoding; only the weights differ."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

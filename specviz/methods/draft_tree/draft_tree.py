@@ -1,6 +1,5 @@
-"""A tree of drafts: several continuations share one pass of the target (SpecInfer, Miao et al. 2305.09781; recursive rejection
-without replacement, Jeon et al. 2402.14160). The tree's shape is fixed beforehand: wide at the root, thin further down.
-"""
+"""A draft tree: several continuations share one forward pass of the target (SpecInfer, Miao et al. 2305.09781; recursive
+rejection without replacement, Jeon et al. 2402.14160). The shape is fixed: wide at the root, narrow below."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""DySpec: the tree grows one node at a time, always where a token is most likely to be reached and accepted (Xiong et al.
-2410.11744). A place's worth is known before its token is drawn, so the sampled tokens follow their distributions.
-"""
+"""DySpec: the tree grows greedily, each node at the slot most likely to be reached and accepted (Xiong et al. 2410.11744). A
+slot's value is known before its token is sampled, so tokens follow their distributions."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Multi-candidate speculative decoding: every place of the draft gets several candidates, tried one after the other (Yang et al.
-2401.06706). Drawn without replacement, a refused candidate is never proposed again.
-"""
+"""Multi-candidate speculative decoding: every draft position has several candidates, verified one after the other (Yang et al.
+2401.06706). They are sampled without replacement, so a rejected candidate is never proposed again."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""OPT-Tree: grow the draft tree while a further level promises enough accepted tokens, then keep the nodes that promise most
-(Wang et al. 2406.17276). What a node promises is the probability of its whole path.
-"""
+"""OPT-Tree: grow the draft tree while a further level adds enough expected accepted tokens, then keep the nodes with the highest
+path probability (Wang et al. 2406.17276)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Recursive speculative decoding with stochastic beam search: each level keeps the W sequences that win a lottery weighted by
-their probability, which are draws without replacement of whole sequences (RSD-S, Jeon et al. 2402.14160).
-"""
+"""Recursive speculative decoding with stochastic beam search: each level keeps W sequences sampled without replacement by Gumbel
+top-k (RSD-S, Jeon et al. 2402.14160)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

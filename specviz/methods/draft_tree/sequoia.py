@@ -1,6 +1,5 @@
-"""Sequoia: a dynamic program finds the tree shape with the most accepted tokens, and measured times decide how large it is (Chen
-et al. 2402.12374). How often the first, second, third sibling is the accepted one is counted while decoding.
-"""
+"""Sequoia: a dynamic program finds the tree shape with the most expected accepted tokens, and measured pass times decide its size
+(Chen et al. 2402.12374). The acceptance rate per sibling rank is estimated while decoding."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,8 +1,7 @@
-"""SpecInfer: sequences of a small model share a token tree that the target checks in one pass (Miao et al. 2305.09781). Siblings
-are sampled independently and tested one after the other, each rejection leaving a residual distribution (multi-step
-speculative sampling); equal siblings are one place, below which all their continuations stand. At temperature 0 siblings are the most
-likely tokens. Several draft models may each draw a tree of their own; the trees are joined.
-"""
+"""SpecInfer: sequences of a small model share a token tree, verified in one target pass (Miao et al. 2305.09781). Siblings are
+sampled independently and verified one after the other, each rejection leaving a residual distribution (multi-step speculative
+sampling); equal siblings are merged into one node. At temperature 0 siblings are the top-k tokens. With several draft models, the
+union of their trees is used."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

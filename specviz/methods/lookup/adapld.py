@@ -1,6 +1,5 @@
-"""AdaPLD: where the last words stood before, several of their continuations are tried at once; where they did not, the places are
-asked at which the model was in a similar state (Liu et al. 2606.05742).
-"""
+"""AdaPLD: try several continuations of a lexical match at once; without a match, look up positions with a similar hidden state
+(Liu et al. 2606.05742)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""ADED, adaptive draft-verification: a matrix of tri-grams that leans towards what is being written, and a tree search over it
-that balances likely continuations against little tried ones (Liu et al. 2407.12021).
-"""
+"""ADED, adaptive draft-verification: Monte Carlo tree search over a tri-gram matrix that adapts to the generated text (Liu et al.
+2407.12021)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -17,7 +16,7 @@ def build(kit, depth: int, nodes: int, iterations: int, gain: float, start: str)
 
 
 def corpus(kit):
-    """The library's tri-grams; None where there is no library, or none in the words of this target."""
+    """Return the datastore's tri-grams; None without a datastore, or if it is of another vocabulary."""
     from ...indexes.trigrams import trigrams_of
 
     try:

@@ -1,6 +1,5 @@
-"""Adaptive n-gram parallel decoding: a language model made of counts, learned from the prompt and the answer as it grows,
-drafts token by token; the target checks the draft in one pass (Ou et al. 2404.08698).
-"""
+"""Adaptive n-gram parallel decoding: an n-gram model of the prompt and the growing answer drafts token by token; the target
+verifies the draft in one pass (Ou et al. 2404.08698)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""CopySpec: when the last few tokens stood in the text before, copy a whole block from there; each place of each such piece is
-kept in a table, so finding it costs nothing however long the text is (Dumitru et al. 2502.08923).
-"""
+"""CopySpec: if the last few tokens occurred earlier in the text, copy a block from there; a hash table of all positions makes the
+lookup constant-time (Dumitru et al. 2502.08923)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""DReSD, dense retrieval: the places of the text are compared by what the model thought there, not by their words; the
-continuation of the most similar places is the draft (Gritta et al. 2502.15572).
-"""
+"""DReSD, dense retrieval: positions of the text are compared by the target's hidden state instead of their tokens; the
+continuations of the most similar positions are the draft (Gritta et al. 2502.15572)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

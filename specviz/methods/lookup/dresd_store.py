@@ -1,6 +1,5 @@
-"""DReSD with its datastore: a library of texts is searched by what the target thought when it wrote each of their tokens (Gritta et
-al. 2502.15572). Exactly among the places of the same token, or, in a large store that has one, through an approximate index.
-"""
+"""DReSD with its datastore: retrieval by the hidden states the target had at each token of a text corpus (Gritta et al.
+2502.15572). Exact search among the positions of the same token, or an approximate index for a large datastore that has one."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,4 +1,4 @@
-"""Grammar-forced tokens: structured output drafts its own skeleton, and prompt lookup drafts the rest."""
+"""Grammar-forced tokens: tokens with a single valid choice under the grammar are the draft; prompt lookup drafts the rest."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
 """Input-guided aggressive decoding: where the output mostly repeats the input, as in editing, the input is the draft (Ge et al.
-2205.10350). After a difference the copying goes on where the last words written stand in the input exactly once.
-"""
+2205.10350). After a difference, copying resumes where the last output tokens occur in the input exactly once."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""LogitSpec: the distribution that produced the last token is reused as a guess at the token after it; each guess is made longer by
-what followed it in the text (Liu et al. 2507.01449).
-"""
+"""LogitSpec: the distribution that produced the last token also predicts the token after it; each candidate is extended by its
+continuation in the context (Liu et al. 2507.01449)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

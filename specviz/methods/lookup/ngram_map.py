@@ -1,6 +1,5 @@
-"""llama.cpp's n-gram lookups: a long key must stand in the text again, and a long piece is copied from after it (ngram-simple,
-ngram-map-k, ngram-map-k4v).
-"""
+"""llama.cpp's n-gram lookups: find another occurrence of a long key and copy a long continuation (ngram-simple, ngram-map-k,
+ngram-map-k4v)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,4 @@
-"""llama.cpp's ngram-mod: the token after every n-gram in one table of hashes, which all answers share; a draft follows it token by
-token.
+"""llama.cpp's ngram-mod: one hash table from n-grams to the next token, shared by all answers; a draft follows it token by token.
 """
 from __future__ import annotations
 

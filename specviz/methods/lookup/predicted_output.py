@@ -1,6 +1,5 @@
-"""Predicted output: the caller gives a text that the answer should be like, and it is drafted from; what is written is the model's
-own all the same. Without such a text the prompt is the prediction.
-"""
+"""Predicted output: the caller supplies a text that the answer should resemble, and it is the source of drafts; the output is
+still the target's. Without such a text the prompt is the prediction."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Prompt lookup: no draft model at all. The last few tokens are looked up in the text so far, and what followed them there is
-the draft (Saxena 2023; "assisted generation by prompt lookup" in transformers).
-"""
+"""Prompt lookup: no draft model. Find an earlier occurrence of the last few tokens and draft what followed it (Saxena 2023;
+"assisted generation by prompt lookup" in transformers)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,7 +1,7 @@
-"""RAPID: with a long prompt the drafter reads only the pieces of it that matter, and the target, which reads all of it, is
-shifted a little towards the drafter (Chen et al. 2502.20330).
+"""RAPID: for a long prompt the draft model reads only the retrieved, relevant chunks, and the target's distribution, computed on
+the full prompt, is shifted towards the draft's (Chen et al. 2502.20330).
 
-With transfer 0 the target stays itself: ordinary, exact speculative decoding with a drafter on a short context.
+With transfer 0 the target is unchanged: exact speculative decoding with a draft model on a shortened context.
 """
 from __future__ import annotations
 

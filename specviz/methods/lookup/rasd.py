@@ -1,6 +1,5 @@
-"""RASD: what the text so far suggests and what a draft model says are joined into one tree; the draft model's first distribution decides
-which retrieved branches are worth a row (Quan et al. 2503.03434).
-"""
+"""RASD: merge retrieved continuations and a draft model's tree; the draft model's first distribution decides which retrieved
+branches are kept (Quan et al. 2503.03434)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""REST, retrieval-based speculative decoding: a datastore of other texts is searched for the last few tokens, and what followed
-them there most often is the draft, as a tree (He et al. 2311.08252).
-"""
+"""REST, retrieval-based speculative decoding: look up the last few tokens in a datastore and draft their most frequent
+continuations as a tree (He et al. 2311.08252)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""SAM-Decoding: a suffix automaton of the whole text so far gives the longest match of its end in constant time a token; long
-matches are copied, and where there is none another drafter may step in (Hu et al. 2411.10666).
-"""
+"""SAM-Decoding: a suffix automaton of the text gives the longest match of its suffix in amortised constant time per token; long
+matches are copied, otherwise another drafter may be used (Hu et al. 2411.10666)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,7 +1,5 @@
-"""SAM-Decoding with its static half: the longest match is looked for in the text so far, in past answers and in a store of other
-texts, and the longest one drafts (Hu et al. 2411.10666). The store's automaton of the paper is a suffix array here, which finds
-the same matches.
-"""
+"""SAM-Decoding with its static part: the longest match among the context, past answers and a datastore is used (Hu et al.
+2411.10666). The paper's static automaton is a suffix array here, which finds the same matches."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""SuffixDecoding: every piece of the text so far and of past answers is counted; the continuation of the longest match that is
-expected to bring most tokens becomes the draft, and a longer match may draft more (Oliaro et al. 2411.04975).
-"""
+"""SuffixDecoding: suffixes of the text and of past answers are counted; the continuation with the highest expected number of
+accepted tokens is the draft, and longer matches allow longer drafts (Oliaro et al. 2411.04975)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""SuffixDecoding over a draft model: the small model drafts, unless the last tokens are a long
-repetition of this text or of an earlier answer; then what followed there is drafted (the hybrid of Oliaro et al. 2411.04975).
-"""
+"""SuffixDecoding over a draft model: the draft model is used unless the last tokens match a long suffix of this text or an
+earlier answer (the hybrid of Oliaro et al. 2411.04975)."""
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts, StopBelowProbability

@@ -1,6 +1,5 @@
-"""Token Recycling: every row the target scores names a few likely next tokens, and nearly all of them are thrown away. Kept in a
-table (token -> its eight latest successors) they fill the next draft tree, without any draft model (Luo et al. 2408.08696).
-"""
+"""Token Recycling: each scored row has a few likely next tokens that are normally discarded. A table token -> its eight latest
+successors fills the next draft tree, without a draft model (Luo et al. 2408.08696)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

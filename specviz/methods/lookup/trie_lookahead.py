@@ -1,6 +1,5 @@
-"""Lookahead with a trie: short pieces of the prompt and of all answers are kept with their frequencies, and the most frequent ways on
-from the end of the text are tried as one tree (Zhao et al. 2312.12728).
-"""
+"""Lookahead with a trie: a trie of short token sequences of the prompt and all answers with their frequencies; the most frequent
+continuations of the text are the draft tree (Zhao et al. 2312.12728)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

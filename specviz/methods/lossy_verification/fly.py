@@ -1,4 +1,5 @@
-"""FLy: a refusal where the target is unsure is forgiven when the tokens after it all agree (Li et al. 2511.22972)."""
+"""FLy: a rejection at a high-entropy position of the target is overruled if all drafted tokens after it match (Li et al.
+2511.22972)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,6 @@
-"""Judge decoding: a token that the fair test refuses stands when a linear judge on the target's states finds it good (Bachmann et
-al. 2501.19309). The text is no longer the target's; what each forgiven token gave up is reported.
-"""
+"""Judge decoding: a token rejected by rejection sampling is kept if a linear classifier on the target's hidden states accepts it
+(Bachmann et al. 2501.19309). The output no longer follows the target's distribution; the deviation of each such token is
+reported."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

@@ -1,6 +1,6 @@
-"""Lenience: speculative decoding that lets tokens pass which the target likes a little less than the draft does (Leviathan et al.
-2211.17192, appendix A.5). Faster, and no longer the target's own distribution: the deviation is measured at every token.
-"""
+"""Lenience: accept with probability min(1, p / (lenience q)), so that tokens a little less probable under the target also pass
+(Leviathan et al. 2211.17192, appendix A.5). Faster, and no longer the target's distribution; the deviation is measured at every
+token."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

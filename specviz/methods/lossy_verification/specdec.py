@@ -1,6 +1,6 @@
-"""SpecDec's relaxed verification: a drafted token is kept when it is among the target's beta best and at most tau behind the best one
-(Xia et al. 2203.16487). The paper drafts with a model of its own that fills a block of 25 tokens in one pass.
-"""
+"""SpecDec's relaxed verification: keep a drafted token if it is among the target's top beta and its log-probability at most tau
+below the best one's (Xia et al. 2203.16487). The paper drafts with a non-autoregressive model that fills a block of 25 tokens in
+one pass."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

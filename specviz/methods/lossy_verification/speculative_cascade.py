@@ -1,6 +1,5 @@
-"""Speculative cascades: drafted tokens are verified against a mixture of draft and target, which keeps the draft's token wherever the
-target finds it nearly as probable as its own best one (Narasimhan et al. 2405.19261).
-"""
+"""Speculative cascades: drafted tokens are verified against a mixture of draft and target that prefers the draft's token where
+the target gives it nearly the probability of its own top-1 token (Narasimhan et al. 2405.19261)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

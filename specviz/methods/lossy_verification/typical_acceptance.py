@@ -1,6 +1,5 @@
-"""Typical acceptance: a drafted token is kept when the target finds it likely enough, where 'enough' is less the more open the
-place is (Medusa, Cai et al. 2401.10774; after typical sampling, Hewitt et al. 2210.15191).
-"""
+"""Typical acceptance: keep a drafted token if its target probability exceeds a threshold that falls with the entropy of the
+distribution (Medusa, Cai et al. 2401.10774; after typical sampling, Hewitt et al. 2210.15191)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,7 +1,5 @@
-"""BASS: the requests of a batch are drafted for with one length and verified in one ragged pass; the length grows by two
-whenever a
-draft was accepted whole, and falls by a tenth and more otherwise (Qian et al. 2404.15778, algorithm 1).
-"""
+"""BASS: all requests of a batch draft with one length and are verified in one ragged pass; the length grows by two after a fully
+accepted draft and falls by at least a tenth otherwise (Qian et al. 2404.15778, algorithm 1)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

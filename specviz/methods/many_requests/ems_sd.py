@@ -1,7 +1,5 @@
-"""EMS-SD: requests of a batch draft and accept different numbers of tokens, and neither the pass nor the caches are padded
-to the
-longest (Ni et al. 2405.07542). Here each drafts until its draft model doubts.
-"""
+"""EMS-SD: requests of a batch draft and accept different numbers of tokens without padding in the pass or the KV caches (Ni et
+al. 2405.07542). Here each request drafts until its draft model's confidence falls below a threshold."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""SmartSpec: the draft length that promises most written tokens a second for the batch as it is now, by measured costs of
-passes and drafts and by the acceptance so far; under load it falls to 0 (Liu et al. 2406.14066).
-"""
+"""SmartSpec: choose the draft length with the highest expected goodput of the current batch, from measured costs of passes and
+drafts and the acceptance rate; under load it falls to 0 (Liu et al. 2406.14066)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,7 +1,5 @@
-"""TETRIS: every request drafts more tokens than there are rows for, and the batch's rows go to the most probable of the batch
-(Wu et al.
-2502.15197).
-"""
+"""TETRIS: requests draft more tokens than the batch can verify, and the batch's token budget goes to the most probable ones (Wu
+et al. 2502.15197)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""OmniDraft: a draft with a tokenizer of its own learns, while it serves, how it spells the target's tokens and what the target likes to
-say; several of its tokens that are one of the target's are proposed as that one (Ramakrishnan et al. 2507.02659).
-"""
+"""OmniDraft: a draft model with another tokenizer is distilled online from the target, including the spelling of target tokens in
+draft tokens; several draft tokens that form one target token are proposed as that token (Ramakrishnan et al. 2507.02659)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

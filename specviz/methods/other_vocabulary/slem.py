@@ -1,6 +1,5 @@
-"""SLEM: a draft model with a tokenizer of its own writes text; the text is cut into the target's tokens and kept as far as the
-target's own choice agrees, token by token (Timor et al. 2502.05202). At temperature above 0 the target's own draw decides.
-"""
+"""SLEM: a draft model with another tokenizer generates text, which is re-encoded in the target's tokens and accepted as far as it
+equals the target's own choice (Timor et al. 2502.05202). At temperatures above 0 the target's own sample decides."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

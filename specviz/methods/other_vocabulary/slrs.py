@@ -1,7 +1,6 @@
-"""SLRS: what the draft says is spelled in the target's tokens, and the first of them is judged under the probability that the draft
-says anything that begins so (Timor et al. 2502.05202). The sum over all that could be said is exponential; here it goes over one draft
-token, and over two where the first is among the most probable, which is exact and costs no more than a small tree.
-"""
+"""SLRS: the draft is re-encoded in the target's tokens, and its first token is verified under the probability that the draft
+produces any text starting with it (Timor et al. 2502.05202). The exact sum over all such texts is exponential; here it covers one
+draft token, and two where the first is among the most probable, which is exact and costs no more than a small tree."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

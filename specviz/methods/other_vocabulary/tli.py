@@ -1,6 +1,5 @@
-"""TLI: the draft model may only say tokens that both vocabularies have, and its distribution is restricted to those, so the usual rejection
-rule is exact (Timor et al. 2502.05202). The supports of the two distributions differ; the residual covers what the draft cannot say.
-"""
+"""TLI: the draft distribution is restricted to tokens in both vocabularies, so that the usual rejection rule is exact (Timor et
+al. 2502.05202). The supports differ; the residual covers tokens the draft cannot propose."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

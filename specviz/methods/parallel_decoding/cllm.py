@@ -1,6 +1,5 @@
-"""CLLM: Jacobi decoding by a target of its own, which was trained until it corrects several tokens of a wrong block at once (Kou
-et al. 2403.00835). Exact for those weights, whatever the temperature; they are not the target's any more.
-"""
+"""CLLM: Jacobi decoding with a fine-tuned target that was trained to correct several tokens of a wrong block at once (Kou et al.
+2403.00835). Exact for those weights at any temperature; they differ from the original target's."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

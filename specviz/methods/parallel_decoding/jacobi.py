@@ -1,8 +1,7 @@
-"""Jacobi decoding: guess a block of tokens, let the target correct all of them in one pass, repeat; what agrees is final
-(Santilli et al. 2305.10427). At temperature 0 the text that stands still is exactly the greedy one. Above it the paper's rule, which
-waits until the guesses are the target's best tokens, would be greedy still; here each guess is kept with the chance that the target
-gives it, and the target's distribution is kept with it: a guess is fixed before anything of its round is sampled.
-"""
+"""Jacobi decoding: guess a block of tokens, let the target correct all of them in one pass, repeat; tokens that agree are final
+(Santilli et al. 2305.10427). At temperature 0 the fixed point is the greedy output. The paper's rule is greedy at any
+temperature; here, above 0, each guess is accepted with its target probability, which is exact because guesses are fixed before
+anything of the round is sampled."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

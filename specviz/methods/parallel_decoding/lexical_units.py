@@ -1,7 +1,6 @@
-"""Lexical unit decoding: tokens that the model is sure of although it has not read the ones before them are written together,
-without a test (Sun et al. 2405.15208). The paper trains the model for it; here, untrained, the
-last token said again stands for a blank.
-"""
+"""Lexical unit decoding: tokens that the model predicts with high confidence without having read the ones before them are
+committed together, unverified (Sun et al. 2405.15208). The paper trains the model for it; here, without training, the last token
+is repeated in place of the blanks."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Lookahead decoding: the target refines a window of guesses about the near future in parallel, collects the n-grams that appear
-there, and tries those that begin with its last token as drafts, all in one pass (Fu et al. 2402.02057).
-"""
+"""Lookahead decoding: the target refines a window of guesses by Jacobi iteration, collects n-grams from it, and verifies those
+that start with the last token, all in one pass (Fu et al. 2402.02057)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

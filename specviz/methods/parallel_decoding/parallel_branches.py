@@ -1,6 +1,5 @@
-"""Parallel branches inside one sequence: after an outline, all its parts are written at the same time, in one sequence, by a mask
-under which they do not see each other (Yu 2025, 2503.20533). A pass writes one token of every part.
-"""
+"""Parallel branches inside one sequence: after an outline, all its sections are generated at the same time under a mask that
+hides them from each other (Yu 2025, 2503.20533). One forward pass generates one token of every section."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Superposed decoding: the target is fed a blend of several drafts' last tokens and continues all of them in one pass; the most
-likely one is written, the others are shown beside it (Shen et al. 2405.18400).
-"""
+"""Superposed decoding: the input embedding is a mixture of several drafts' last tokens, so one pass continues all of them; the
+most probable draft is used, the others are shown next to it (Shen et al. 2405.18400)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

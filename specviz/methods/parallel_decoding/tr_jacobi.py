@@ -1,6 +1,5 @@
-"""TR-Jacobi: Jacobi decoding with several guesses a place, set out as a tree, and one chain retrieved from the text beside them
-(Wang et al. 2406.17404, who also train the model on noise so that its guesses are better; this works on any model).
-"""
+"""TR-Jacobi: Jacobi decoding with several guesses per position, arranged as a tree, plus one chain retrieved from the context
+(Wang et al. 2406.17404, who also train the model on noise so that its guesses are better; this works on any model)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

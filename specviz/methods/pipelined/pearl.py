@@ -1,6 +1,5 @@
-"""PEARL: drafting does not wait for the verification, nor the verification for the draft (Liu et al. 2408.11850). The first token
-of a draft is judged while the rest is being written, and the next draft is written while this one is judged.
-"""
+"""PEARL: drafting and verification overlap (Liu et al. 2408.11850). The first draft token is verified while the rest is drafted
+(pre-verify), and the next draft is generated while this one is verified (post-verify)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

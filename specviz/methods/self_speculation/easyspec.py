@@ -1,7 +1,6 @@
-"""EasySpec: the draft's layers run side by side instead of one after the other, which blurs its states a little and would keep
-several devices busy at once (Wu et al. 2502.02493). It samples from the approximate distribution, so the text stays exact; keys and
-values are made anew in order once tokens are accepted.
-"""
+"""EasySpec: groups of the draft model's layers run in parallel instead of sequentially, which approximates its hidden states and
+would use several devices at once (Wu et al. 2502.02493). Tokens are sampled from the approximate distribution, so the output
+stays exact; the KV cache of accepted tokens is recomputed sequentially."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

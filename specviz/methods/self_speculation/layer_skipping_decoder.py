@@ -1,6 +1,5 @@
-"""Unified Layer Skipping as its paper has it: the prompt goes through all layers, every further token through a fixed set of
-layers at equal distances, and nobody checks it (Liu et al. 2404.06954, who train the model for it).
-"""
+"""Unified Layer Skipping as in its paper: the prompt runs through all layers, every further token through a fixed set of layers
+at equal distances, without verification (Liu et al. 2404.06954, who train the model for it)."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""LayerSkip: the first layers of the target and its own head draft; checking runs only the remaining layers on the states that
-the draft left behind (Elhoushi et al. 2404.16710, who also train the model so that early layers are fit to speak).
-"""
+"""LayerSkip: the target's first layers and its head draft; verification runs only the remaining layers, on the hidden states of
+the draft (Elhoushi et al. 2404.16710, who also train the model for early exits)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

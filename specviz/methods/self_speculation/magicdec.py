@@ -1,6 +1,5 @@
-"""MagicDec's self-speculation: the target drafts for itself while it sees the first tokens and the latest ones only (Chen et al.
-2408.11049, with the window of StreamingLLM).
-"""
+"""MagicDec's self-speculation: the target drafts with a KV cache of the first and the latest tokens only (Chen et al. 2408.11049,
+with StreamingLLM's window)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,4 +1,4 @@
-"""QuantSpec: the target drafts for itself over keys and values that are rounded to four bits (Tiwari et al. 2502.10424)."""
+"""QuantSpec: the target drafts with a 4-bit quantised KV cache (Tiwari et al. 2502.10424)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""SkipDecode: the further the answer goes, the fewer layers write it; the lower middle layers go first, so that every token finds
-the keys and values of all layers it uses (Del Corro et al. 2307.02628, who train the model for it).
-"""
+"""SkipDecode: the longer the answer, the fewer layers each token runs through; lower middle layers are dropped first, so that
+every token finds keys and values in all layers it uses (Del Corro et al. 2307.02628, who train the model for it)."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts

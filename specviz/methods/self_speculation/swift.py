@@ -1,6 +1,5 @@
-"""SWIFT: the target without some of its sublayers drafts for the target; which ones it can do without is found while it writes,
-on its own text (Xia et al. 2410.06916).
-"""
+"""SWIFT: the target drafts with some of its sublayers skipped; which ones is searched during generation, on its own text (Xia et
+al. 2410.06916)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""TriForce: a small model drafts for the target with a part of its memory, and that drafts for the target with all of it (Sun et al.
-2404.11912).
-"""
+"""TriForce: a small model drafts for the target with a reduced KV cache, which in turn drafts for the target with the full KV
+cache (Sun et al. 2404.11912)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""Unified Layer Skipping as a drafter: a fixed set of layers at equal distances drafts, all layers check (Liu et al. 2404.06954,
-who decode with those layers alone, unchecked, after training for it).
-"""
+"""Unified Layer Skipping as a drafter: a fixed set of layers at equal distances drafts, all layers verify (Liu et al. 2404.06954
+decode with those layers alone, unverified, after training for it)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,7 +1,5 @@
-"""DDTree: a tree over a block drafter's guesses. One pass gives a distribution for every place; the most likely paths through
-them become a tree, best first. Its nodes are chosen, so each is accepted with the target's own probability: exact at every
-temperature.
-"""
+"""DDTree: a tree over a block drafter's predictions. One pass gives a distribution per position; the most probable paths through
+them form the tree. Nodes are chosen, so each is accepted with its target probability: exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

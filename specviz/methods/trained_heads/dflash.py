@@ -1,6 +1,5 @@
-"""DFlash: a small network that reads the target's states drafts a whole block of tokens in one pass, by filling in mask tokens
-(2602.06036). Each place is drawn from its own distribution, so token rejection is exact at every temperature.
-"""
+"""DFlash: a small network on the target's hidden states drafts a whole block in one pass by filling in mask tokens (2602.06036).
+Each position is sampled from its own distribution, so token rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

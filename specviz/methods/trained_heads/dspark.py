@@ -1,7 +1,6 @@
-"""DSpark: a block drafter whose places know the token before them through a matrix of low rank, and which predicts how
-likely each guess is to pass (DeepSeek's DSpark, as the public code of its authors has it). Draws are one after the other through
-the Markov head, so each has the distribution it was drawn from and token rejection is exact.
-"""
+"""DSpark: a block drafter whose positions depend on the token before them through a low-rank matrix (a Markov head), and which
+predicts each token's acceptance probability (DeepSeek's DSpark, as in the authors' public code). Tokens are sampled in order
+through the Markov head, so each has the distribution it was sampled from and token rejection is exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

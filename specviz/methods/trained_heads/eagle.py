@@ -1,7 +1,6 @@
-"""EAGLE: a one-layer head continues the target's features instead of its tokens, and grows a tree of a fixed shape (Li et al.
-2401.15077). At temperatures above 0 children are drawn without replacement, so each keeps the distribution it was drawn from and
-the recursive rejection is exact; at temperature 0 they are the most likely tokens.
-"""
+"""EAGLE: a one-layer head predicts the target's next hidden state (feature) and drafts a tree of a fixed shape (Li et al.
+2401.15077). At temperatures above 0 children are sampled without replacement and verified by recursive rejection, which is exact;
+at temperature 0 they are the top-k tokens."""
 from __future__ import annotations
 
 import math
@@ -12,7 +11,8 @@ PAPER = ("0 1 2 3  00 01 02 10 11 20 21 30  000 001 002 010 011 020 021 100  000
 
 
 def share(path: str) -> float:
-    """About how often a node is the accepted one, when the sibling of rank r is right with probability 0.6 * 0.4**r."""
+    """Return the estimated probability that a node is accepted, if the sibling of rank r is correct with probability 0.6 *
+    0.4**r."""
     return math.prod(0.6 * 0.4 ** int(rank) for rank in path)
 
 

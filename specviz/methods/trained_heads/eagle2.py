@@ -1,7 +1,6 @@
-"""EAGLE-2: EAGLE's head with a tree that follows its confidence (Li et al. 2406.16858). Each level expands the most likely nodes,
-and of all levels together the most likely nodes are kept. They are chosen, not drawn: each is accepted with the target's own
-probability of it, which is exact at every temperature.
-"""
+"""EAGLE-2: EAGLE's head with a confidence-dependent tree (Li et al. 2406.16858). Each level expands the most probable nodes, and
+the most probable nodes of all levels are kept. Nodes are chosen, not sampled: each is accepted with its target probability, which
+is exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

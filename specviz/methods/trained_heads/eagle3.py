@@ -1,7 +1,6 @@
-"""EAGLE-3: a head that reads three layers of the target and was trained on its own guesses, with EAGLE-2's tree (Li et al.
-2503.01840). Nodes are chosen, not drawn: each is accepted with the target's own probability of it, exact at every temperature. A
-token that the draft vocabulary lacks is never proposed; the target says it itself.
-"""
+"""EAGLE-3: a head on hidden states of three target layers, trained on its own predictions, with EAGLE-2's tree (Li et al.
+2503.01840). Nodes are chosen, not sampled: each is accepted with its target probability, exact at every temperature. A token
+outside the draft vocabulary is never proposed; it can only come from the target."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

@@ -1,6 +1,5 @@
-"""Hidden Transfer: matrices turn the last token's state, at layers on the way up, into pseudo states of the tokens to come, which
-run through the rest of the model (Wu et al. 2404.12022). Candidates are chosen: exact at every temperature.
-"""
+"""Hidden Transfer: at some intermediate layers, matrices map the last token's hidden state to pseudo hidden states of future
+tokens, which run through the remaining layers (Wu et al. 2404.12022). Candidates are chosen: exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

@@ -1,6 +1,6 @@
-"""Hydra: Medusa's heads made sequential, so that each guess knows the guesses above it (Ankner et al. 2402.05109). With a decoder
-layer in front, as in Hydra++, they also read the whole text. The tree is chosen and not drawn, so the check is exact.
-"""
+"""Hydra: Medusa's heads made sequential, so that each prediction depends on the drafted tokens before it (Ankner et al.
+2402.05109). With a decoder layer before the heads, as in Hydra++, they also read the whole text. Nodes are chosen, not sampled,
+so verification is exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

@@ -1,7 +1,6 @@
-"""Hydra with the rule its paper takes at temperatures above 0, Medusa's typical acceptance (Ankner et al. 2402.05109): guesses
-that the target finds likely enough stay. Faster than the exact rule there, and no longer the target's distribution; at
-temperature 0 it is exact.
-"""
+"""Hydra with its paper's rule at temperatures above 0, Medusa's typical acceptance (Ankner et al. 2402.05109): drafts whose
+target probability exceeds an entropy-dependent threshold are kept. Faster there, and no longer the target's distribution; exact
+at temperature 0."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

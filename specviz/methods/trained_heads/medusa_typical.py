@@ -1,7 +1,6 @@
-"""Medusa with its paper's own rule: typical acceptance keeps a guess that the target finds likely enough (Cai et al. 2401.10774,
-section 2.3.1). Faster than the exact rule at temperatures above 0, and no longer the target's distribution; at temperature 0 it
-is exact.
-"""
+"""Medusa with its paper's own rule: typical acceptance keeps drafts whose target probability exceeds an entropy-dependent
+threshold (Cai et al. 2401.10774, section 2.3.1). Faster at temperatures above 0, and no longer the target's distribution; exact
+at temperature 0."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,6 @@
-"""PaSS, parallel speculative sampling: a few learned embeddings after the text make the model draft for itself in the pass that
-checks the draft before (Monea et al. 2311.13581). Draft tokens are drawn from what those rows say: token rejection, exact.
-"""
+"""PaSS, parallel speculative sampling: a few learned embeddings after the text let the target draft for itself in the pass that
+verifies the previous draft (Monea et al. 2311.13581). Draft tokens are sampled from the logits of these rows: token rejection,
+exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

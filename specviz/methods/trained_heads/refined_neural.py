@@ -1,6 +1,5 @@
-"""Blockwise drafts refined by a small model: step by step the token is taken on which heads and model agree best (Kim et al.
-2404.09221, local rescoring). The path is chosen, not drawn, so the check is exact at every temperature.
-"""
+"""Blockwise drafts rescored by a small language model: each token maximises the sum of the heads' and the model's scores (Kim et
+al. 2404.09221, local rescoring). The path is chosen, not sampled, so verification is exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,6 @@
-"""Blockwise drafts refined by n-grams: of all paths through the heads' best guesses the one is checked that an n-gram model
-likes, too (Kim et al. 2404.09221, global rescoring). Paths are chosen, not drawn, so the check is exact at every temperature.
-"""
+"""Blockwise drafts rescored by n-grams: the path through the heads' top tokens with the best combined score of heads and n-gram
+model is drafted (Kim et al. 2404.09221, global rescoring). Paths are chosen, not sampled, so verification is exact at every
+temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

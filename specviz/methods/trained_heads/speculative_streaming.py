@@ -1,6 +1,6 @@
-"""Speculative Streaming, its lossless mode: in the model's last layers streams run beside each token's state and guess the tokens
-after the next; the frozen model checks them (Bhendawade et al. 2402.11131). Candidates are chosen: exact at every temperature.
-"""
+"""Speculative Streaming, lossless mode: in the target's last layers, extra streams next to each token's hidden state predict the
+tokens after the next; the frozen target verifies them (Bhendawade et al. 2402.11131). Candidates are chosen: exact at every
+temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained

@@ -1,7 +1,6 @@
-"""Block verification: the same draft as speculative decoding, judged as one block instead of token by token (Sun et al.
-2403.10444). The longest prefix whose joint probability ratio passes is kept, so a token that would have failed alone can be
-saved by a good continuation. Never shorter on average than token rejection, and exactly as faithful.
-"""
+"""Block verification: the same draft as speculative decoding, verified as a block instead of token by token (Sun et al.
+2403.10444). The longest prefix whose joint probability ratio passes is kept, so a good continuation can save a token that would
+have been rejected alone. Exact, and never shorter on average than token rejection."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,6 +1,5 @@
-"""SpecHub: pairs of candidates that always contain the draft's most likely token, judged by the best rule there is for such pairs
-(Sun et al. 2411.05289). It accepts more than recursive rejection and costs a few sums over the vocabulary.
-"""
+"""SpecHub: candidate pairs that always contain the draft's top-1 token, verified by the optimal rule for such pairs (Sun et al.
+2411.05289). It accepts more than recursive rejection and costs a few sums over the vocabulary."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

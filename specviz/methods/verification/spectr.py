@@ -1,6 +1,6 @@
-"""SpecTr: k independent drafts are judged together by an nearly optimal transport between the two distributions (K-SEQ, Sun et al.
-2310.15141). Drafts that agree on the accepted tokens stay in the race; at temperature 0 all drafts are the same and one is made.
-"""
+"""SpecTr: k independent drafts are verified together by a nearly optimal transport between the two distributions (K-SEQ, Sun et
+al. 2310.15141). Drafts that agree with the accepted tokens stay candidates; at temperature 0 all drafts are equal and only one is
+made."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

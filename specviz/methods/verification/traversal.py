@@ -1,6 +1,5 @@
-"""Traversal verification: a sampled tree is judged from its leaves up, so that a whole path can be kept although one of its tokens
-alone would have been refused (Weng et al. 2505.12398). On a chain it is block verification.
-"""
+"""Traversal verification: a sampled tree is verified from its leaves up, so that a whole path can be kept although one of its
+tokens alone would have been rejected (Weng et al. 2505.12398). On a chain it equals block verification."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,7 +1,8 @@
-"""FastCoT: a window of Jacobi guesses runs along with the reasoning; after a while the reasoning is cut short and the window,
-rough as it is, is taken as a glance at the rest of it before the answer (Zhang et al. 2311.08263).
+"""FastCoT: a window of Jacobi guesses accompanies the reasoning; after some tokens the reasoning is cut and the unverified window
+is appended before the answer (Zhang et al. 2311.08263).
 
-The reasoning up to the glance is exact, what follows is not. When to glance, and how wide, is not public; the numbers are ours.
+The reasoning before the cut is exact, the rest is not. The paper does not publish the time and width of the cut; these values are
+this project's.
 """
 from __future__ import annotations
 

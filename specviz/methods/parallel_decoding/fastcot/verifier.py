@@ -6,7 +6,7 @@ from ....verifiers import TokenRejection
 
 
 class Glance(TokenRejection):
-    """The ordinary test, but in one round the whole window is kept unchecked."""
+    """Ordinary verification, except for one round in which the whole window is kept unverified."""
 
     def __init__(self, when: int):
         self.when = when

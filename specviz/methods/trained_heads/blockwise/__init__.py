@@ -1,6 +1,6 @@
-"""Blockwise parallel decoding: heads guess a block of tokens at once, and the model checks the block and guesses the next one in
-the same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for chosen nodes, here at every temperature.
-"""
+"""Blockwise parallel decoding: heads predict a block of tokens at once, and the target verifies the block and predicts the next
+one in the same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for chosen nodes, here at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

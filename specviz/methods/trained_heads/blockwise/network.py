@@ -1,9 +1,9 @@
-"""Blockwise parallel decoding's proposal heads: one layer on the target's last hidden state, parted among all heads (Stern et al.
+"""Blockwise parallel decoding's proposal heads: one layer on the target's last hidden state, split among the heads (Stern et al.
 1811.03115).
 
-The layer is as wide as all heads together; head i takes its part of it through ReLU and a matrix of its own, adds the state, and
-the target's output matrix reads what comes of it. The paper's first head is the model itself and goes through the new layer, too;
-here the target stays as it is, which keeps its text, and the heads are those after it.
+The layer is as wide as all heads together. Head i applies ReLU and its own matrix to its slice, adds the hidden state, and passes
+the sum to the target's output matrix. In the paper the model's own next-token prediction also goes through the new layer; here
+the target is unchanged, which keeps its output, and the heads predict the tokens after it.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ....models.weights import ModelError
 class Blockwise(nn.Module):
     """The heads of blockwise parallel decoding.
 
-    heads: tokens guessed after the target's own; inner: width of each head's part of the layer.
+    heads: number of predicted tokens after the target's own; inner: width of each head's slice of the layer.
     """
 
     def __init__(self, hidden: int, vocab: int, heads: int, inner: int):
@@ -49,7 +49,7 @@ class Blockwise(nn.Module):
         return head(torch.stack([state + out(part) for out, part in zip(self.out[:depth], parts)]))
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix of a head while it is trained: the target's."""
+        """Return the output matrix of a head for training: the target's."""
         return targets
 
     @property
@@ -59,12 +59,12 @@ class Blockwise(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Blockwise:
-    """Return an untrained one."""
+    """Return an untrained network."""
     return Blockwise(body.hidden, body.vocab, numbers["heads"], numbers["inner"])
 
 
 def load(folder: Path, body: Body) -> Blockwise:
-    """Heads from a folder of ours. Raises ModelError with a sentence."""
+    """Load heads from a folder in this project's layout. Raises ModelError."""
     weights = HeadWeights(folder, body)
     heads = weights.numbers(r"out\.(\d+)\.weight")
     if not heads or heads != list(range(len(heads))):

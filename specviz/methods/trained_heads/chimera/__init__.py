@@ -1,6 +1,6 @@
-"""Chimera: a trigram encoder for what was just written and one layer over the target's states for everything else lead to a head
-a step (Zeng et al. 2402.15758). The tree is chosen and not drawn, so the check is exact at every temperature.
-"""
+"""Chimera: each prediction reads a trigram encoder (short context) and one layer over the target's hidden states (long context),
+with one head per step (Zeng et al. 2402.15758). Tree nodes are chosen, not sampled, so verification is exact at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

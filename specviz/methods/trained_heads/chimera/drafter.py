@@ -1,8 +1,7 @@
-"""Drafting with Chimera: each guess reads three tokens closely and the whole text through one layer (Zeng et al. 2402.15758).
+"""Draft with Chimera (Zeng et al. 2402.15758).
 
-The target's states lie in the layer's cache as they come. In a round a row for each node, the code of its last three tokens,
-looks at them and at what the rows of the nodes above became, and becomes one itself. The tree has a fixed shape; all nodes are
-chosen.
+The layer's KV cache holds the target's hidden states. In a round each node has one row, the code of its last three tokens, which
+attends to the cache and to the rows of its ancestors. The tree has a fixed shape; all nodes are chosen.
 """
 from __future__ import annotations
 
@@ -17,13 +16,14 @@ from ....models.row_cache import RowCache
 
 
 class TextRows:
-    """The target's states in the cache of the layer."""
+    """The KV cache of the layer over the target's hidden states."""
 
     def __init__(self, heads: Any):
         self.cache = RowCache(heads.fused)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """Return states [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last of them."""
+        """Append hidden states [n, hidden] of the text, the first at position ``at`` if nothing was read before; return the last
+        of them."""
         if not self.cache.count:
             self.cache.restart(at)
         with torch.inference_mode():
@@ -54,8 +54,8 @@ class ChimeraTree(HydraTree):
 
 
 class ChimeraModel:
-    """One round, as what grows trees takes a draft model. best: by level, the probability of the first node's most probable
-    token."""
+    """The heads during one round, with the interface of a draft model. best: per level, the top-1 probability at its first node.
+    """
 
     def __init__(self, heads: Any, target: Target, cache: RowCache, last: Tensor, text: list[int]):
         self.heads, self.target, self.cache, self.last, self.text = heads, target, cache, last, list(text)
@@ -64,7 +64,7 @@ class ChimeraModel:
         cache.crop(cache.count)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        """Return logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
         nodes = range(start, len(tree)) or (-1,)
         texts = [self.text + [tree.tokens[i] for i in tree.path(node)] for node in nodes]
         above = [-1 if node < 0 else self._at[tree.parents[node]] for node in nodes]
@@ -82,5 +82,5 @@ class ChimeraModel:
 
 
 def three(tokens: list[int]) -> list[int]:
-    """The last three; a text of one or two tokens repeats its last, as the authors have it."""
+    """Return the last three tokens; a shorter text repeats its last token, as in the authors' code."""
     return tokens[-3:] if len(tokens) > 2 else (tokens + [tokens[-1]] * 2)[:3]

@@ -1,13 +1,13 @@
-"""Chimera: short context by trigrams, long context by one layer over the target's states (Zeng et al. 2402.15758).
+"""Chimera: short context by trigrams, long context by one layer over the target's hidden states (Zeng et al. 2402.15758).
 
-The last three tokens' embeddings go through a residual block and a matrix (the trigram encoder). What comes of it stands as a row
-after the target's last hidden states in one decoder layer (the full context encoder), whose output o takes the part of the state
-that the target has not computed yet: the rows of later guesses see it as one. A head of its own for each step reads the last true
-state and o, side by side.
+The trigram encoder maps the last three tokens' embeddings through a residual block and a matrix to one row. The row follows the
+target's last hidden states in one decoder layer (the full context encoder); its output o stands in for the hidden state that the
+target has not computed yet, and rows of later predictions attend to it. A head per step reads the last true hidden state
+concatenated with o.
 
-Names are the authors', three files joined into one: ``trimlp.0.linear.weight``, ``trimlp.0.linear.bias``, ``trimlp.1.weight``,
-``fast_layer1.0.*`` and ``chimera_head.0.0.weight`` [vocab, 2 hidden]. Ours have heads [hidden, 2 hidden], which lead to the
-target's output matrix; an untrained one adds state and o, as the authors' does.
+Names are the authors', their three files joined into one: ``trimlp.0.linear.weight``, ``trimlp.0.linear.bias``,
+``trimlp.1.weight``, ``fast_layer1.0.*`` and ``chimera_head.0.0.weight`` [vocab, 2 hidden]. This project's heads are [hidden, 2
+hidden], followed by the target's output matrix; untrained heads add hidden state and o, as the authors' do.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Chimera(nn.Module):
         return len(self.chimera_head)
 
     def trigrams(self, embeds: Tensor) -> Tensor:
-        """Codes [..., hidden] of three tokens' embeddings [..., 3, hidden], the oldest first."""
+        """Return codes [..., hidden] of three tokens' embeddings [..., 3, hidden], oldest first."""
         return self.trimlp(embeds.flatten(-2))
 
     def joined(self, index: int, last: Tensor, outputs: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ class Chimera(nn.Module):
         return found if self.own else head(found)
 
     def forward(self, states: Tensor, codes: list[Tensor]) -> list[Tensor]:
-        """For training: states [batch, n, hidden] of the target; codes: for each step [batch, n, hidden], of the trigram that
-        ends so many tokens after the place's next one. Outputs of the steps, each on its own earlier ones."""
+        """Training: return the outputs of all steps, each on its own earlier ones. states [batch, n, hidden] of the target;
+        codes: per step [batch, n, hidden], of the trigram that ends that many tokens after the row's next token."""
         n, layer = states.shape[1], self.fast_layer1[0]
         angles = angles_of(self.settings, self.sizes.head_dim, n + len(codes), states.device)
         own = torch.eye(n, dtype=torch.bool, device=states.device)
@@ -77,12 +77,12 @@ class Chimera(nn.Module):
         return found
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """What ``joined``'s rows are multiplied by while it is trained: the target's output matrix."""
+        """Return the matrix that multiplies ``joined``'s rows in training: the target's output matrix."""
         return targets
 
     @cached_property
     def fused(self) -> Fused:
-        """The encoder as it drafts; made once, shared by every run."""
+        """Return the encoder in its layout for drafting, made once and shared by all runs."""
         return Fused(list(self.fast_layer1), self.settings)
 
     @property
@@ -91,7 +91,7 @@ class Chimera(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Chimera:
-    """Return an untrained one, whose encoder is shaped like the target's layers but for what the numbers say."""
+    """Return an untrained network; its encoder has the shape of a target layer unless the numbers differ."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
@@ -99,7 +99,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Chimera:
 
 
 def load(folder: Path, body: Body) -> Chimera:
-    """Heads from a folder, ours or the authors' in one file. Raises ModelError with a sentence."""
+    """Load heads from a folder, this project's or the authors' in one file. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.numbers(r"chimera_head\.(\d+)\.0\.weight")
     if not heads or heads != list(range(len(heads))):

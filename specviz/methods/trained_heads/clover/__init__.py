@@ -1,6 +1,5 @@
-"""Clover: Medusa's heads with sequential knowledge, each head's state turned by the token speculated before it (Xiao et al.
-2405.00263). The tree is chosen and not drawn, so the check is exact at every temperature.
-"""
+"""Clover: Medusa's heads made sequential: each head updates the state with the token drafted before it (Xiao et al. 2405.00263).
+Tree nodes are chosen, not sampled, so verification is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,7 +1,7 @@
-"""Drafting with Clover's heads: a state that every speculated token turns (Xiao et al. 2405.00263).
+"""Draft with Clover's heads, whose recurrent state reads each drafted token (Xiao et al. 2405.00263).
 
-As with Hydra's heads the tree has a fixed shape and is grown level by level, and what is in front of the heads reads every state
-that the target shows. All nodes are chosen.
+As with Hydra's heads, the tree has a fixed shape and grows level by level, and the layer before the heads reads every hidden
+state of the text. All nodes are chosen.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ....trees import Shape
 class CloverTree(HydraTree):
     """Draft a tree with Clover's heads.
 
-    ``table`` [vocab, hidden]: the tokens as the heads read them, made when the first tree is drafted.
+    ``table`` [vocab, hidden]: token inputs of the heads, computed with the first tree.
     """
 
     needs = frozenset({"tap:final", "head"})
@@ -47,8 +47,8 @@ class CloverTree(HydraTree):
 
 
 class CloverModel:
-    """One round of the heads, as what grows trees takes a draft model. gates: by the tokens read below the root, the gates and
-    how far the state was moved, as a share of its length."""
+    """The heads during one round, with the interface of a draft model. gates: per drafted token below the root, the gates and the
+    relative change of the state."""
 
     def __init__(self, heads: Any, target: Target, table: Tensor, last: Tensor, root: int):
         self.heads, self.target, self.table, self.last, self.root = heads, target, table, last, root
@@ -56,7 +56,7 @@ class CloverModel:
         self.gates: dict[tuple[int, ...], tuple[list[float], float]] = {}
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        """Return logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
         nodes = range(start, len(tree)) or (-1,)
         tokens = tree.tokens[start:] or (self.root,)
         with torch.inference_mode():

@@ -1,11 +1,11 @@
-"""Clover: heads that hand a state on, each turned by the token speculated before it (Xiao et al. 2405.00263).
+"""Clover: heads with a recurrent state, each updated by the token drafted before it (Xiao et al. 2405.00263).
 
-A whole decoder layer over the target's last hidden states (the augmenting block) gives the first state. Head i adds what an
-attention with that state as its query and the last speculated token as its only key and value finds, and a residual block of its
-own, x + SiLU(W x + b), leads to the target's output matrix. Tokens are read as rows of that output matrix, brought to one length.
+A decoder layer over the target's last hidden states (the augmenting block) gives the first state. Head i adds an attention whose
+query is that state and whose only key and value is the last drafted token; a residual block per head, x + SiLU(W x + b), leads to
+the target's output matrix. Token inputs are rows of that output matrix, normalised.
 
-With one key a softmax would always be 1, and the paper's figure gates instead without saying how; here the gate of each attention
-head is the cosine between query and key, as in Clover-2, whose code is public. Weights of Clover were never published.
+A softmax over one key is always 1; the paper's figure shows gates without a formula. Here the gate of each attention head is the
+cosine between query and key, as in Clover-2, whose code is public. Clover's weights were never published.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ....models.weights import ModelError
 
 
 class Regression(nn.Module):
-    """The attention of a state [n, hidden] on one token [n, hidden] each; heads: how many gates."""
+    """Attention of a state [n, hidden] to one token [n, hidden] each; heads: number of gates."""
 
     def __init__(self, hidden: int, heads: int, eps: float):
         super().__init__()
@@ -35,7 +35,7 @@ class Regression(nn.Module):
         nn.init.zeros_(self.v_proj.weight)
 
     def forward(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """States turned by the tokens, and the gates [n, heads], each from -1 to 1."""
+        """Return the states updated by the tokens, and the gates [n, heads], each from -1 to 1."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in (
             self.q_proj(self.norm(states)), self.k_proj(tokens), self.v_proj(tokens)))
         gates = F.cosine_similarity(q, k, -1)
@@ -45,7 +45,7 @@ class Regression(nn.Module):
 class Clover(nn.Module):
     """Clover's heads, each of which reads the token before it.
 
-    config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: as Medusa's.
+    config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: as in Medusa.
     """
 
     def __init__(self, config: dict[str, Any]):
@@ -65,8 +65,8 @@ class Clover(nn.Module):
 
     @staticmethod
     def rows(head: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
-        """The rows [vocab, hidden] of the target's output matrix, each of length one; like: a state [hidden]. An output function
-        with a bias has it taken off."""
+        """Return the rows [vocab, hidden] of the target's output matrix, normalised; like: a state [hidden]. A bias of the output
+        function is subtracted."""
         states = torch.cat([torch.eye(len(like), dtype=like.dtype, device=like.device), torch.zeros_like(like)[None]])
         logits = head(states)
         return F.normalize((logits[:-1] - logits[-1]).T, dim=-1)
@@ -76,7 +76,7 @@ class Clover(nn.Module):
         return head(self.mlp[index](states))
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix of a head while it is trained: the target's."""
+        """Return the output matrix of a head for training: the target's."""
         return targets
 
     @property
@@ -85,14 +85,14 @@ class Clover(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Clover:
-    """Return an untrained one; its layer is shaped like the target's but for what the numbers say."""
+    """Return an untrained network; its layer has the shape of a target layer unless the numbers differ."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
     return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": numbers["heads"]})
 
 
 def load(folder: Path, body: Body) -> Clover:
-    """Heads from a folder of ours. Raises ModelError with a sentence, also for Clover-2, which is another network."""
+    """Load heads from a folder in this project's layout. Raises ModelError, also for Clover-2, which is another network."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.numbers(r"mlp\.(\d+)\.linear\.weight")
     if weights.first(r"clover_.*"):

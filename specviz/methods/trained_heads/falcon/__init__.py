@@ -1,6 +1,5 @@
-"""Falcon: a semi-autoregressive head drafts several tokens a pass, each pass on the guesses of the one before (Gao et al.
-2412.12639). Nodes are chosen: each is accepted with the target's own probability of it, exact at every temperature.
-"""
+"""Falcon: a semi-autoregressive head drafts several tokens per pass, each pass conditioned on the predictions of the one before
+(Gao et al. 2412.12639). Nodes are chosen: each is accepted with its target probability, exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

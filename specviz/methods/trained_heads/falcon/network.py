@@ -1,11 +1,11 @@
-"""Falcon's draft head: EAGLE's idea, several tokens a pass (Gao et al. 2412.12639).
+"""Falcon's draft head: EAGLE's idea with several tokens per pass (Gao et al. 2412.12639).
 
-A small recurrent network joins the embedding of token t + 1 and the feature of token t; one decoder layer without a norm before
-its attention follows. Rows stand in blocks of ``k_mask``, and each sees its whole block. Row t guesses the feature of token t +
-k, so the last k rows of a text guess the next k tokens at once, and k rows of guesses below them the k after those.
+A small LSTM joins the embedding of token t + 1 and the hidden state of token t; one decoder layer without an input norm follows.
+Rows form blocks of ``k_mask``, and each attends to its whole block. Row t predicts the hidden state of token t + k, so the last k
+rows of a text predict the next k tokens at once, and k rows of predictions after them the following k.
 
-``load`` reads the names of the authors' code, which are ours: ``lstm.*`` of two levels and ``layers.0.*``. Their code runs the
-recurrent network over each position by itself, and so does this one. With one layer keys and values of a row do not depend on its
+``load`` reads the names of the authors' code, which this project also writes: ``lstm.*`` of two levels and ``layers.0.*``. Like
+the authors' code, it runs the LSTM on each position separately. With one layer, keys and values of a row do not depend on its
 block.
 """
 from __future__ import annotations
@@ -27,8 +27,8 @@ LEVELS = 2  # of the recurrent network
 
 
 def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
-    """One step of a stack of LSTM cells from nothing: x [..., 2 hidden] -> [..., hidden]. What the state before would be
-    multiplied with, and the gate that forgets it, count for nothing; ``cells``: matrix and sum of the biases of each level."""
+    """Run one step of a stack of LSTM cells from a zero state: x [..., 2 hidden] -> [..., hidden]. Recurrent weights and the
+    forget gate have no effect there; ``cells``: matrix and summed biases of each level."""
     for weight, bias in cells:
         enter, _, new, leave = F.linear(x, weight, bias).chunk(4, -1)
         x = leave.sigmoid() * (enter.sigmoid() * new.tanh()).tanh()
@@ -36,8 +36,8 @@ def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
 
 
 class Cells(nn.Module):
-    """What counts of an LSTM that starts from nothing at every row, by torch's names; the matrices for a state before (weight_hh)
-    are left out."""
+    """The parameters of an LSTM that matter when every row starts from a zero state, under torch's names; the recurrent matrices
+    (weight_hh) are left out."""
 
     def __init__(self, wide: int, hidden: int):
         super().__init__()
@@ -74,8 +74,8 @@ class Falcon(Eagle):
         return stepped(self.cells, torch.cat([embeds, features], -1))
 
     def forward(self, embeds: Tensor, features: Tensor, offset: int = 0) -> Tensor:
-        """Guesses, for training: embeds and features [batch, n, hidden] -> [batch, n, hidden], of which row t is the guess of
-        feature t + k. Blocks end in front of rows ``offset``, ``offset`` + k, ..."""
+        """Training: return predictions [batch, n, hidden] from embeds and features [batch, n, hidden]; row t predicts feature t +
+        k. Blocks end before rows ``offset``, ``offset`` + k, ..."""
         n, place = embeds.shape[1], torch.arange(embeds.shape[1], device=embeds.device)
         block = (place - offset) // self.size  # the first one may be short
         angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
@@ -99,7 +99,7 @@ class FalconNet(Fused):
 
 
 class BlockwiseRows(EagleRows):
-    """Pairs (embedding of token t + 1, feature t) in, guesses of features k further on out."""
+    """Cache from pairs (embedding of token t + 1, feature t) to predictions of features k positions later."""
 
     def __init__(self, head: Falcon):
         super().__init__(head.fused)
@@ -115,15 +115,16 @@ class BlockwiseRows(EagleRows):
         self._tail = None
 
     def crop(self, count: int) -> None:
-        """Only the first ``count`` rows of the text are true; of these the ones just before are remembered, where they are."""
+        """Keep the first ``count`` rows of the text; the ones just before the cut are remembered, because the next block reads
+        them again."""
         gone = self.count - min(self.count, count)
         if gone and self._tail is not None:
             self._tail = self._tail[:max(0, len(self._tail) - gone)]
         super().crop(count)
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Pairs of the text, which stay. -> guesses [k, hidden] of the next k features, the nearest first; fewer where the text
-        has fewer rows. The last k rows are a block, so some of them are read again."""
+        """Append pairs of the text; return predictions [k, hidden] of the next k features, nearest first, fewer if the text has
+        fewer rows. The last k rows form a block, so some of them are computed again."""
         new = self._joined(embeds, features)
         held = [] if self._tail is None else [self._tail[max(0, len(self._tail) - self.size):]]
         again = sum(map(len, held))
@@ -137,8 +138,8 @@ class BlockwiseRows(EagleRows):
         return out
 
     def below(self, embeds: Tensor, guesses: Tensor, parents: list[int], depths: list[int]) -> Tensor:
-        """Blocks of a draft, k rows each that see each other: tokens' embeddings and the guesses they stand on, [blocks * k,
-        hidden]; parents: the last scratch row of the block above, -1 = the text; depths of the rows, 1 first. Thrown away after
+        """Run blocks of a draft, k rows each that attend to each other: token embeddings and the predictions they extend, [blocks
+        * k, hidden]; parents: the last scratch row of the parent block, -1 = the text; depths of the rows, from 1. Dropped after
         the round."""
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 

@@ -1,7 +1,6 @@
-"""FR-Spec: EAGLE-2 whose head chooses among the tokens that are frequent in a corpus (Zhao et al. 2502.14856). A head's pass is a
-layer and the target's whole output matrix; with a quarter of its rows most of that price is gone. The target still judges with
-all tokens, so nothing changes but what is drafted.
-"""
+"""FR-Spec: EAGLE-2 whose head chooses among the tokens that are frequent in a corpus (Zhao et al. 2502.14856). Most of a head's
+pass is the target's output matrix, of which a quarter of the rows is enough. The target verifies with the full vocabulary, so
+only the draft changes."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts

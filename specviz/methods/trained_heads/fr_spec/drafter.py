@@ -1,8 +1,8 @@
-"""A head that chooses among the frequent tokens alone (FR-Spec, Zhao et al. 2502.14856).
+"""A head over frequent tokens only (FR-Spec, Zhao et al. 2502.14856).
 
-Heads that borrow the target's output matrix pay for the whole vocabulary with every pass of theirs, and for a layer or two that
-is most of the pass. The rows of the tokens that are common in a corpus cost a fraction; what is left out has no probability of
-being drafted, and the target, which judges with all of them, says it itself.
+A head that uses the target's output matrix multiplies by the whole vocabulary in each pass, which is most of the cost of a
+one-layer head. Only the rows of tokens common in a corpus are used here; the others have draft probability 0 and can only come
+from the target.
 """
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictiona
 
 
 def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
-    """The ``count`` tokens of a vocabulary that a corpus has most often, of equals the lower id, in ascending order; int64
-    [count]."""
+    """Return the ``count`` most frequent tokens of a corpus, ties to the lower id, in ascending order; int64 [count]."""
     counts = np.bincount(tokens[tokens < vocab], minlength=vocab)
     return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:count]))
 
@@ -29,7 +28,7 @@ def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
 class ReducedHead:
     """The target's output matrix for some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for all others.
 
-    A target gives its output matrix as a function, so the rows are what it returns for the unit vectors.
+    A target exposes its output matrix as a function, so the rows are computed from the unit vectors.
     """
 
     def __init__(self, target: Target, tokens: Tensor):
@@ -45,7 +44,7 @@ class ReducedHead:
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
     def fits(self, target: Target, tokens: Tensor) -> bool:
-        """Whether it was cut from this target's matrix, and for these tokens."""
+        """Return whether it was made from this target's matrix for these tokens."""
         if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
             return False
         with torch.inference_mode():
@@ -55,7 +54,7 @@ class ReducedHead:
 
 
 class ReducedTarget:
-    """A target that lends ``head`` in its matrix's place, and all else as it is."""
+    """A target whose ``head`` is replaced; everything else is unchanged."""
 
     def __init__(self, target: Target, head: ReducedHead):
         self._target, self.head = target, head
@@ -67,8 +66,7 @@ class ReducedTarget:
 
 
 class FrequentTokens(Drafter):
-    """A drafter with a head, which is shared by the target the rows of ``tokens`` alone. head: the weights, which all runs
-    share."""
+    """A drafter whose head gets only the rows of ``tokens`` from the target. head: the weights, shared by all runs."""
 
     def __init__(self, inner: Drafter, head: Any, tokens: Tensor):
         self.inner, self.net, self.tokens = inner, head, tokens

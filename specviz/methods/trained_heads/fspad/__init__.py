@@ -1,7 +1,6 @@
-"""FSPAD: EAGLE-2 with a head that samples the target's state by the token, and that gives one state to say the next token and
-another to hand on (Gui et al. 2408.15562). Nodes are chosen: each is accepted with the target's own probability, exact at every
-temperature.
-"""
+"""FSPAD: EAGLE-2 with a head that gates the target's hidden state by the token, and outputs two states, one to predict the next
+token and one to feed back (Gui et al. 2408.15562). Nodes are chosen: each is accepted with its target probability, exact at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

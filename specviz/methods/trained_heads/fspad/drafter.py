@@ -8,7 +8,7 @@ from ....drafters.heads.features import Features
 
 
 class FspadTree(Features):
-    """Draft as Features does, and note the cosine similarity of each row's two states."""
+    """Draft as Features does, and record the cosine similarity of each row's two states."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = super().propose(state, budget)

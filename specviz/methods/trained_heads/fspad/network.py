@@ -1,11 +1,11 @@
-"""FSPAD's draft head: EAGLE's layer with its input sampled by the token and its output parted in two (Gui et al. 2408.15562).
+"""FSPAD's draft head: EAGLE's layer with feature sampling at its input and two output states (Gui et al. 2408.15562).
 
-What joins the token's embedding and the target's last feature passes a gated feed-forward whose gate is the embedding: of a
-feature that holds several continuations it keeps what suits the token. After the attention the feed-forward gives two states:
-the first says the next token, through the target's head, and the second is the guess of the feature that is handed on; so neither
-has to be both.
+A gated feed-forward joins the token's embedding and the target's last hidden state; the gate is the embedding, so that of a
+hidden state compatible with several continuations the part that fits the token is kept. After the attention the feed-forward
+gives two states: the first predicts the next token through the target's head, the second predicts the next hidden state and is
+fed back.
 
-No weights of it are published; ``load`` reads the names of the authors' code, which are ours: ``fc.fc``, ``fc.mlp``,
+No weights were published; ``load`` reads the names of the authors' code, which this project also writes: ``fc.fc``, ``fc.mlp``,
 ``fc.post_attention_layernorm``, ``layers.0.*`` with ``mlp.down_proj`` of twice the width.
 """
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ....models.rms_norm import Norm
 
 
 class Sampled(nn.Module):
-    """The joined input, sampled by the token."""
+    """The input projection, gated by the token."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -40,7 +40,7 @@ class Sampled(nn.Module):
 
 
 class Parting(Layer):
-    """A layer without a norm before its attention, whose feed-forward gives two states side by side."""
+    """A layer without an input norm whose feed-forward gives two states, concatenated."""
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, True, bias)
@@ -101,7 +101,7 @@ class PartingNet(Fused):
 
 
 class SampledRows(EagleRows):
-    """Pairs (embedding of token t + 1, feature t, or a row that guesses it) in, rows of two states out."""
+    """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two states."""
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         kind = self.net.dtype
@@ -114,7 +114,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Fspad:
 
 
 def load(folder: str | Path, body: Body) -> Fspad:
-    """The head of a folder. Raises ModelError with one sentence."""
+    """Load the head of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "fspad")
     return alike(folder, body, Fspad)

@@ -1,6 +1,5 @@
-"""GliDe with CaPE: a small decoder that reads the target's keys and values drafts a chain, with more candidates beside it where
-it is unsure (Du et al. 2402.02082).
-"""
+"""GliDe with CaPE: a small decoder with cross-attention to the target's KV cache drafts a chain; CaPE adds more candidates per
+position the less confident it is (Du et al. 2402.02082)."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,10 +1,9 @@
-"""GliDe (Du et al. 2402.02082): a small decoder that reads the target's own keys and values.
+"""GliDe (Du et al. 2402.02082): a small decoder with cross-attention to the target's KV cache.
 
-Each of its layers is an ordinary one with a second attention after the first: queries of the layer's own, keys and values those
-that the target's last layers hold of the text. They exist for verified tokens only, so a drafted token sees them up to the last
-one. In training that is played with blocks of ``block`` tokens: a row sees what lies before its block, and in the first block
-what lies up to itself. The paper's drafter has an embedding and an output matrix of its own; here the target lends both. No
-weights of it were published; the names are ours.
+Each layer has a second attention after its own: its queries read keys and values of the target's last layers. These exist for
+verified tokens only, so a drafted token sees them up to the last verified one. Training imitates this with blocks of ``block``
+tokens: a row sees what lies before its block, in the first block up to itself. The paper's drafter has its own embedding and
+output matrix; here both are the target's. No weights were published; parameter names are this project's.
 """
 from __future__ import annotations
 
@@ -42,8 +41,9 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, angles: Tensor, keys: Tensor, values: Tensor, sees: Tensor) -> Tensor:
         """Return the attention's output [batch, n, hidden].
 
-        x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c].
-        A row that sees nothing gets nothing."""
+        x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c]. A
+        row that sees no key gets zeros.
+        """
         if not keys.shape[2]:
             return torch.zeros_like(x)
         q = _turned(self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2), angles).to(x)
@@ -54,7 +54,7 @@ class CrossAttention(nn.Module):
 
 
 class GlideLayer(Layer):
-    """A layer with the second attention between its own and the feed-forward."""
+    """A decoder layer with cross-attention between its self-attention and the feed-forward."""
 
     def __init__(self, sizes: Sizes, keys: tuple[int, int]):
         super().__init__(sizes, True, True)
@@ -90,8 +90,8 @@ class Glide(nn.Module):
         return at + 1 if at < self.block else at - at % self.block
 
     def forward(self, embeds: Tensor, lent: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:
-        """For training: embeds [batch, n, hidden]; lent: keys and values [batch, kv_heads, n, head_dim] of each layer that is
-        read; horizons [n]: how many of them each row sees. -> states [batch, n, hidden] for the target's head."""
+        """Training: return states [batch, n, hidden] for the target's head. embeds [batch, n, hidden]; lent: keys and values
+        [batch, kv_heads, n, head_dim] of each target layer used; horizons [n]: how many of them each row sees."""
         n, device = embeds.shape[1], embeds.device
         angles, turns = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
         sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
@@ -112,8 +112,9 @@ class Glide(nn.Module):
 class GlideNet(Fused):
     """GliDe's network in the layout of the inference forward pass.
 
-    ``owner``, the rows of a run, says where they stand and what they see: each run has a copy of this net, over the same
-    weights."""
+    ``owner``: the rows of one run, with their positions and visible keys. Each run has its own copy of this object over shared
+    weights.
+    """
 
     owner: GlideRows
 
@@ -136,9 +137,9 @@ class GlideNet(Fused):
 
 
 class GlideRows(RowCache):
-    """Embeddings of the text's tokens in, the last one's too, states for the target's head out. ``horizons``: how many of the
-    target's keys each text row was read with; rows of a tree see what the last of them sees. ``lent``: those keys and values,
-    [kv_heads, c, head_dim], of each layer that is read."""
+    """Cache from embeddings of the text's tokens, including the last, to states for the target's head. ``horizons``: number of
+    target keys visible to each text row; tree rows see those of the last text row. ``lent``: these keys and values, [kv_heads, c,
+    head_dim], of each target layer used."""
 
     def __init__(self, net: GlideNet):
         super().__init__(copy.copy(net))
@@ -165,7 +166,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Glide:
 
 
 def load(folder: str | Path, body: Body) -> Glide:
-    """The drafter of a folder. Raises ModelError with one sentence."""
+    """Load the drafter of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}

@@ -1,7 +1,5 @@
-"""Jakiro: EAGLE-2 with two experts in the head; the last level of a draft is guessed by the experts' contrast, without a pass of
-its own (Huang et al. 2502.06282). Nodes are chosen: each is accepted with the target's own probability, exact at every
-temperature.
-"""
+"""Jakiro: EAGLE-2 with two experts in the head; the last level of a draft comes from the experts' contrast, without a forward
+pass (Huang et al. 2502.06282). Nodes are chosen: each is accepted with its target probability, exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

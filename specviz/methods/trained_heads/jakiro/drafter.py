@@ -7,7 +7,7 @@ from ....drafters.heads.features import FeatureModel, Features
 
 
 class ExpertModel(FeatureModel):
-    """Score the nodes of depth ``last`` from their parents' rows instead of running them through the head. 0: run all of them."""
+    """Score the nodes of depth ``last`` from their parents' rows instead of a forward pass of the head. 0: run all of them."""
 
     last = 0
 
@@ -18,7 +18,7 @@ class ExpertModel(FeatureModel):
 
 
 class JakiroTree(Features):
-    """Draft as Features does, but guess the last of two or more levels from the experts' contrast."""
+    """Draft as Features does, but predict the last of two or more levels from the experts' contrast."""
 
     looks = ExpertModel
 

@@ -1,11 +1,12 @@
-"""Jakiro's draft head: EAGLE's layer with two experts in the place of its feed-forward (Huang et al. 2502.06282).
+"""Jakiro's draft head: EAGLE's layer with two experts instead of its feed-forward (Huang et al. 2502.06282).
 
-Four gates read a row. The softmax of the first two weighs the experts into the guess of the next feature, as EAGLE's. The softmax
-of the other two sets the experts against each other: the favoured one, less the other, each by its weight, is the guess of the
-feature after the next; so the last level of a draft needs no pass of its own.
+A router gives four weights per row. The softmax of the first two mixes the experts into the prediction of the next hidden state,
+as in EAGLE. The softmax of the other two contrasts them: the weighted larger expert minus the weighted smaller one predicts the
+hidden state after the next, so the last level of a draft needs no forward pass.
 
-``load`` reads the authors' names, which are ours: EAGLE's with ``layers.0.mlp_moe.gate`` and ``layers.0.mlp_moe.experts.N.*``.
-Their Jakiro*, whose experts are heads of two plain layers (``fc``, ``proj``), is another network and is refused.
+``load`` reads the authors' names, which this project also writes: EAGLE's with ``layers.0.mlp_moe.gate`` and
+``layers.0.mlp_moe.experts.N.*``. Their Jakiro*, whose experts are heads of two plain layers (``fc``, ``proj``), is another
+network and is refused.
 """
 from __future__ import annotations
 
@@ -40,13 +41,13 @@ class Experts(nn.Module):
 
 
 def signed(against: Tensor) -> Tensor:
-    """Weights [..., 2] with the smaller one below zero."""
+    """Return weights [..., 2] with the smaller one negated."""
     first, second = torch.where(against[..., :1] > against[..., 1:], against, -against).split(1, -1)
     return torch.cat([first, -second], -1)
 
 
 class Mixed(Layer):
-    """A layer without a norm before its attention, with experts after it. A row gives [next, after the next, share]."""
+    """A layer without an input norm, with experts as its feed-forward. A row gives [next, after the next, share]."""
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, False, bias)
@@ -90,7 +91,7 @@ class Jakiro(Eagle):
 
 
 class MixedNet(Fused):
-    """The experts' matrices in one, so that a row of small size costs few calls."""
+    """The experts' matrices fused into one, so that a small batch costs few calls."""
 
     def __init__(self, head: Jakiro):
         super().__init__(list(head.layers), head.config, head.fc)
@@ -111,7 +112,7 @@ class MixedNet(Fused):
 
 
 class MixedRows(EagleRows):
-    """Pairs (embedding of token t + 1, feature t, or a row that guesses it) in, rows of two guesses and a share out."""
+    """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two predictions and a share."""
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         return super()._joined(embeds, features[..., :self.net.hidden])

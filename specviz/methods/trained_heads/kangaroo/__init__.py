@@ -1,6 +1,5 @@
-"""Kangaroo: the target's first layers and a small trained adapter draft, through the target's own head; the draft ends after the
-first token it is not sure of, and the check goes on from the first layers' work (Liu et al. 2404.18911).
-"""
+"""Kangaroo: the target's first layers and a small trained adapter draft through the target's head; the draft ends after the first
+token of low confidence, and verification continues from the first layers' hidden states (Liu et al. 2404.18911)."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

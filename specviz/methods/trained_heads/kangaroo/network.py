@@ -1,12 +1,12 @@
-"""Kangaroo's adapter: what makes the first layers of a target fit to speak (Liu et al. 2404.18911).
+"""Kangaroo's adapter, which makes an early exit of the target usable for drafting (Liu et al. 2404.18911).
 
-State in front of the exit layer -> norm, attention with its own keys and values, added to the state; no feed-forward -> a last
-norm of its own -> the target's head. It is all that is trained, and it is small: the first layers do most of the work, and
-the check continues from what they left.
+Input: the hidden state before the exit layer; a norm, attention with its own KV cache, a residual connection, no feed-forward;
+then a final norm of its own and the target's head. Only the adapter is trained. It is small: the first layers do most of the
+work, and verification continues from their hidden states.
 
 ``load`` reads the published layout: config.json and model.safetensors with ``layers.0.self_attn.*``,
-``layers.0.input_layernorm.weight`` and ``norm.weight``. Which layer it was trained after, ``exit_layer``, must stand in the
-config; published ones do not say it.
+``layers.0.input_layernorm.weight`` and ``norm.weight``. The config must name the layer it was trained after, ``exit_layer``;
+published ones do not.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Kangaroo(nn.Module):
         self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
 
     def forward(self, states: Tensor) -> Tensor:
-        """States that enter the exit layer, [batch, n, hidden] -> states for the target's head; for training."""
+        """Training: map states that enter the exit layer, [batch, n, hidden], to states for the target's head."""
         angles, x = angles_of(self.config, self.sizes.head_dim, states.shape[1], states.device), states
         for layer in self.layers:
             x = layer(x, angles)[0]
@@ -57,7 +57,7 @@ class Kangaroo(nn.Module):
         return Norm(self.norm.weight.detach(), self.sizes.eps)
 
     def open(self) -> RowCache:
-        """A run's own cache over these weights. What it reads is to pass ``last_norm`` on its way to the target's head."""
+        """Return a KV cache over these weights for one run. Its output passes ``last_norm`` before the target's head."""
         return RowCache(self.fused)
 
 

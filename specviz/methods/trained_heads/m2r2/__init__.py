@@ -1,6 +1,5 @@
-"""M2R2: beside the target's first layers small adapters move a second, faster residual, which speaks through the target's own
-head at an early exit; the check goes on from the first layers' work (Bhendawade et al. 2502.02040).
-"""
+"""M2R2: small adapters next to the target's first layers compute a second, faster residual stream, which predicts tokens through
+the target's head at an early exit; verification continues from the first layers' hidden states (Bhendawade et al. 2502.02040)."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,11 +1,11 @@
-"""M2R2 (Bhendawade et al. 2502.02040): a fast residual beside the slow one, so that the first layers are fit to speak.
+"""M2R2 (Bhendawade et al. 2502.02040): a fast residual stream parallel to the target's hidden states (the slow residual), so that
+an early exit predicts well.
 
-Its formulas could not be read; this is built after notes. Beside the target's first layers, whose states are the slow residual,
-runs a fast one, that begins as the token's embedding. Each of these layers has an adapter of low rank that moves it: its queries
-read the keys and values that the layer's own attention holds of the text and of the row itself, and a small feed-forward follows.
-A row of the fast residual needs no other row of it, so it keeps no cache. At the exit, how far it was moved is added to the slow
-residual; the target's last norm and output matrix speak from there. Untrained adapters move nothing: it is then the target's own
-early exit. No weights were published; the names are ours.
+The paper's formulas were not available; this follows secondary descriptions. The fast residual starts as the token's embedding.
+At each of the first layers a low-rank adapter updates it: its queries attend to the keys and values of the layer's own attention,
+for the text and the row itself, followed by a small feed-forward. Rows are independent, so there is no cache. At the exit, the
+change of the fast residual is added to the slow one, and the target's final norm and output matrix give the logits. Untrained
+adapters change nothing, which is the target's plain early exit. No weights were published; parameter names are this project's.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KV = tuple[Tensor, Tensor]
 
 
 class Adapter(nn.Module):
-    """A low-rank attention over keys and values of the target.
+    """A low-rank attention over the target's keys and values.
 
     heads: of the queries; keys: heads and width of the target's keys; rank: of every matrix.
     """
@@ -77,10 +77,10 @@ class FastResidual(nn.Module):
         self.layers = nn.ModuleList(Adapter(sizes.hidden, sizes.heads, self.keys, self.rank, sizes.eps) for _ in range(self.exit))
 
     def forward(self, embeds: Tensor, lent: list[KV], at: int | None = None) -> Tensor:
-        """How far the adapters move the rows, [batch, n, hidden], to be added to the states that enter layer ``exit``.
+        """Return the adapters' change of the rows, [batch, n, hidden], to be added to the states that enter layer ``exit``.
 
-        embeds [batch, n, hidden]; lent: of each layer below the exit the keys and values [batch, kv_heads, c, head_dim]. at: the
-        position of a single row, which reads all of them; None: the rows are those of a text, each reads up to itself.
+        embeds [batch, n, hidden]; lent: keys and values [batch, kv_heads, c, head_dim] of each layer below the exit. at: the
+        position of a single row, which reads all of them; None: rows of a text, each reads up to itself.
         """
         places = torch.arange(embeds.shape[1]) if at is None else torch.tensor([at])
         angles = to_device(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)
@@ -91,7 +91,7 @@ class FastResidual(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> FastResidual:
-    """Untrained adapters for a target. numbers: exit_layer and rank; heads is optional."""
+    """Return untrained adapters for a target. numbers: exit_layer and rank; heads is optional."""
     kv_heads, width = key_shape(body)
     config = like(body, {"heads": numbers.get("heads")})
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % kv_heads == 0 else kv_heads
@@ -101,7 +101,7 @@ def build(body: Body, numbers: dict[str, Any]) -> FastResidual:
 
 
 def load(folder: str | Path, body: Body) -> FastResidual:
-    """The adapters of a folder. Raises ModelError with one sentence."""
+    """Load the adapters of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)

@@ -1,7 +1,6 @@
-"""Medusa: heads on the target's last hidden state guess several tokens ahead at once, and a sparse tree of their guesses is
-checked in one pass (Cai et al. 2401.10774). The tree is chosen and not drawn, so the check is exact at every temperature; the
-paper's own rule, typical acceptance, is the method ``medusa_typical``.
-"""
+"""Medusa: heads on the target's last hidden state predict several tokens ahead at once, and a sparse tree of their top tokens is
+verified in one pass (Cai et al. 2401.10774). Nodes are chosen, not sampled, so verification is exact at every temperature; the
+paper's own rule, typical acceptance, is the method ``medusa_typical``."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

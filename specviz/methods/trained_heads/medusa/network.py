@@ -1,12 +1,12 @@
-"""Medusa: heads on the target's last hidden state, each guessing one token further ahead (Cai et al. 2401.10774).
+"""Medusa: heads on the target's last hidden state, each predicting one token further ahead (Cai et al. 2401.10774).
 
-Head i reads the state that predicted the root and guesses the token i + 1 places after the root, without knowing what lies
-between. A head is a few residual blocks, x + SiLU(W x + b), and an output matrix: its own, one that all heads share, or the
-target's, which costs no parameters.
+Head i reads the hidden state that predicted the root and predicts the token i + 1 positions after the root, independently of the
+tokens between. A head is a few residual blocks, x + SiLU(W x + b), and an output matrix: its own, one shared by all heads, or the
+target's, which adds no parameters.
 
-Names understood: the authors' (``0.0.linear.weight``, ``0.1.weight``), Medusa-2's inside a whole model (``medusa_head.`` before
-them) and vLLM's (``blocks.0.layers.0.weight``, ``lm_heads.0.weight`` or ``lm_head.weight``, ``token_map``), which is also ours.
-How many heads there are is read from the names: published configs are sometimes wrong about it.
+``load`` reads the authors' names (``0.0.linear.weight``, ``0.1.weight``), Medusa-2's inside a whole model (prefix
+``medusa_head.``) and vLLM's (``blocks.0.layers.0.weight``, ``lm_heads.0.weight`` or ``lm_head.weight``, ``token_map``), which
+this project also writes. The number of heads comes from the names: published configs are sometimes wrong about it.
 """
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Block(nn.Module):
 
 
 class Medusa(nn.Module):
-    """Medusa's heads: residual blocks on the target's last state, one head per position.
+    """Medusa's heads: residual blocks on the target's last hidden state, one head per position.
 
-    heads: how many; layers: residual blocks of each; output: "own", "shared" or "target" (the target's own matrix).
+    heads: number; layers: residual blocks of each; output: "own", "shared" or "target" (the target's own matrix).
 
-    width: of a reduced vocabulary, whose ``token_map`` [width] names the tokens of its rows; None where all are spoken.
-    accuracy [heads][ranks]: how often the token of that rank was right when it was calibrated; nodes: the tree it was meant for.
+    width: of a reduced vocabulary, whose ``token_map`` [width] maps its rows to token ids; None for the full vocabulary. accuracy
+    [heads][ranks]: calibrated probability that the token of this rank is correct; nodes: size of the tree it was made for.
     """
 
     def __init__(self, hidden: int, vocab: int, heads: int = 4, layers: int = 1, output: str = TARGETS, bias: bool = True,
@@ -76,12 +76,12 @@ class Medusa(nn.Module):
         return logits.new_full((len(logits), self.vocab), -torch.inf).index_copy_(1, self.token_map, logits)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix of a head while it is trained; ``targets``: the target's."""
+        """Return the output matrix of a head for training; ``targets``: the target's."""
         return self.lm_heads[min(index, len(self.lm_heads) - 1)].weight if len(self.lm_heads) else targets
 
     @property
     def config(self) -> dict[str, Any]:
-        """The config.json of heads of ours."""
+        """Return the config.json of heads in this project's layout."""
         first = self.blocks[0].layers
         return {"model_type": "medusa", "hidden_size": first[0].in_features, "vocab_size": self.vocab, "num_heads": len(self),
                 "num_hidden_layers": len(first), "medusa_fc_bias": first[0].bias is not None,
@@ -89,7 +89,7 @@ class Medusa(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Medusa:
-    """Return untrained heads; an output matrix of their own begins as the target's when the recipe copies it in."""
+    """Return untrained heads; the recipe may initialise their own output matrix from the target's."""
     return Medusa(body.hidden, body.vocab, numbers["heads"], numbers["layers"], numbers["output"])
 
 
@@ -113,7 +113,7 @@ def load(folder: Path, body: Body) -> Medusa:
 
 
 def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
-    """The authors' names. Published blocks of one head are one block applied again, and its copies may be left out."""
+    """Read the authors' names. Published blocks of one head are the same block repeated, and the copies may be left out."""
     at = "medusa_head." if any(name.startswith("medusa_head.") for name in weights.names) else ""
     heads = weights.numbers(rf"{at}(\d+)\.0\.linear\.weight")
     if not heads or heads != list(range(len(heads))):
@@ -131,7 +131,7 @@ def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
 
 
 def _vllm(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
-    """vLLM's names, and ours. Without any output matrix the target's is meant."""
+    """Read vLLM's names, which this project also writes. Without any output matrix the target's is used."""
     tensors: dict[str, Tensor] = {}
     for i in weights.numbers(r"blocks\.(\d+)\."):
         for j in weights.numbers(rf"blocks\.{i}\.layers\.(\d+)\.weight"):

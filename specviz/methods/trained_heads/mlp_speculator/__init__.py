@@ -1,6 +1,5 @@
-"""MLPSpeculator: a small recurrent network on the target's last hidden state, each level of which also reads the token guessed
-before it (Wertheimer et al. 2404.19124). The tree is chosen and not drawn, so the check is exact at every temperature.
-"""
+"""MLPSpeculator: a small recurrent network on the target's last hidden state; each level also reads the token drafted before it
+(Wertheimer et al. 2404.19124). Nodes are chosen, not sampled, so verification is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,12 +1,12 @@
 """MLPSpeculator: levels of a small recurrent network on the target's last hidden state (Wertheimer et al. 2404.19124).
 
-Level i mixes what it is handed with the token just guessed: state = GELU(norm(P state + w E token)), where w keeps both shares of
-one size; an output matrix of its own makes of that the next token's logits. With tied weights all levels share one embedding,
-norm and output matrix, and all but the first one P.
+Level i combines its input state with the token just drafted: state = GELU(norm(P state + w E token)), where w balances the two
+terms; an output matrix gives the next token's logits. With tied weights all levels share one embedding, norm and output matrix,
+and all but the first share P.
 
-``load`` reads the published layout: config.json with n_predict, inner_dim, tie_weights, scale_input and top_k_tokens_per_head,
-and ``emb.0.weight``, ``proj.0.weight``, ``ln.0.weight``, ``ln.0.bias``, ``head.0.weight`` and so on, with or without
-``speculator.`` before them; copies of tied weights may be left out. It is also ours.
+``load`` reads the published layout, which this project also writes: config.json with n_predict, inner_dim, tie_weights,
+scale_input and top_k_tokens_per_head, and ``emb.0.weight``, ``proj.0.weight``, ``ln.0.weight``, ``ln.0.bias``, ``head.0.weight``
+and so on, with or without the prefix ``speculator.``; copies of tied weights may be left out.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPS = 1e-6
 
 
 class RootNorm(nn.Module):
-    """Division by the root of the mean square, nothing subtracted; then, but for the input's, a weight and a bias."""
+    """RMS normalisation (no mean subtraction), with weight and bias except at the input."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -39,10 +39,10 @@ def unit(x: Tensor) -> Tensor:
 
 
 class MLPSpeculator(nn.Module):
-    """The MLP speculator: a small network that reads its own guesses, level by level.
+    """The MLP speculator.
 
-    levels: tokens guessed ahead; inner: width of the states; top: how many of the most probable tokens are followed at each
-    level."""
+    levels: tokens predicted ahead; inner: width of the states; top: most probable tokens followed at each level.
+    """
 
     def __init__(self, hidden: int, vocab: int, levels: int = 3, inner: int = 0, tied: bool = True, scaled: bool = True,
                  top: tuple[int, ...] = ()):
@@ -63,8 +63,8 @@ class MLPSpeculator(nn.Module):
         return self.levels
 
     def step(self, level: int, states: Tensor, tokens: Tensor) -> Tensor:
-        """Return states [n, inner] of a level, from those of the level before or, at level 0, the target's [n, hidden], and
-        tokens [n]."""
+        """Return states [n, inner] of a level, from tokens [n] and the states of the level before or, at level 0, the target's
+        [n, hidden]."""
         if level == 0 and self.scaled:
             states = unit(states) / 2**0.5
         own = 0 if self.tied else level
@@ -72,11 +72,11 @@ class MLPSpeculator(nn.Module):
         return F.gelu(self.ln[own](mixed))
 
     def logits(self, level: int, states: Tensor) -> Tensor:
-        """Return logits [n, vocab] of the token after the one that the level read."""
+        """Return logits [n, vocab] of the token after the one the level read."""
         return self.head[0 if self.tied else level](states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix of a level while it is trained."""
+        """Return the output matrix of a level for training."""
         return self.head[0 if self.tied else index].weight
 
     @property
@@ -86,13 +86,13 @@ class MLPSpeculator(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> MLPSpeculator:
-    """Return an untrained one."""
+    """Return an untrained network."""
     return MLPSpeculator(body.hidden, body.vocab, numbers["levels"], numbers["inner"], numbers["tied"], numbers["scaled"],
                          tuple(numbers["top"]))
 
 
 def load(folder: str | Path, body: Body) -> MLPSpeculator:
-    """The speculator of a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load the speculator of a folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     weights, config = HeadWeights(folder, body), config_of(folder)
     levels, top = config.get("n_predict"), config.get("top_k_tokens_per_head") or []

@@ -1,5 +1,5 @@
-"""A multi-token prediction module drafts a chain: one layer beside the target, fed again with its own state (DeepSeek-V3,
-2412.19437). Each token is drawn from the module's distribution, so token rejection is exact at every temperature.
+"""A multi-token prediction module drafts a chain: one layer on the target's hidden state, applied repeatedly to its own output
+(DeepSeek-V3, 2412.19437). Each token is sampled from the module's distribution, so token rejection is exact at every temperature.
 """
 from __future__ import annotations
 

@@ -70,12 +70,12 @@ class Mtp(nn.Module):
         self.layers = nn.ModuleList([Layer(self.sizes, True, True, bias, qk_norm=qk_norm)])
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        """[n, vocab]; ``lent``: the target's head."""
+        """Return logits [n, vocab]; ``lent``: the target's head."""
         return lent(states if self.feeds_normed else self.norm(states))
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
-        """For training: embeds and states [batch, n, hidden] -> ``steps`` tensors of that shape. Row t of guess j stands on true
-        states up to t - j and on the module's own for the j after them; the first j rows are not to be used."""
+        """Training: return ``steps`` tensors [batch, n, hidden] from embeds and states of that shape. Row t of prediction j
+        depends on true states up to t - j and on the module's own for the last j; its first j rows are invalid."""
         n = embeds.shape[1]
         angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
         past, out = None, []
@@ -112,7 +112,7 @@ class MtpNet(Fused):
 
 
 class MtpRows(EagleRows):
-    """Pairs (embedding of token t + 1, state of token t) in, states that predict token t + 2 out."""
+    """Cache from pairs (embedding of token t + 1, hidden state of token t) to states that predict token t + 2."""
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
         if self.net.zero_first and not self.first + self.count:

@@ -1,6 +1,5 @@
-"""P-EAGLE: EAGLE-3's head drafts its whole block in one pass, mask states standing for what it has not written. Each token is
-drawn from its own row's distribution, whatever the others became, so token rejection is exact at every temperature.
-"""
+"""P-EAGLE: EAGLE-3's head drafts its whole block in one pass, with mask states in place of the hidden states it does not have
+yet. Each token is sampled from its own row, independently of the others, so token rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,4 +1,4 @@
-"""Drafting a block with one pass of a head on the target's states that reads mask states (P-EAGLE)."""
+"""Draft a block with one pass of a head on the target's hidden states and mask states (P-EAGLE)."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,14 +12,14 @@ from ....drafters.model.chain import draw_independent
 
 
 class OnePass(FeatureModel):
-    """The head over one run of a target: pairs that wait are read together with the masks after them."""
+    """The head over one run of a target: pending pairs are processed together with the masks after them."""
 
     def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
         super().start(target, tokens, prefill)
         self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
 
     def block(self, tokens: list[int], most: int) -> Tensor | None:
-        """Return logits [most, vocab] after the root; None where the text in front of it is not known."""
+        """Return logits [most, vocab] after the root; None if hidden states before the root are missing."""
         if tokens != self.tokens or not (self._waiting or self._last is not None):
             return None
         with torch.inference_mode():
@@ -34,7 +34,7 @@ class OnePass(FeatureModel):
 
 
 class OnePassFeatures(Drafter):
-    """One path, all its tokens from one pass."""
+    """Draft a chain whose tokens all come from one pass."""
 
     restartable = False  # of a text that was not verified it has no states
 

@@ -1,8 +1,8 @@
-"""P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as "speculators" and vLLM have it).
+"""P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as in "speculators" and vLLM).
 
-After the last pair of a token and the target's states stand rows in which a mask token takes the token's place, and a learned
-state ``mask_hidden`` that of the target's. Row i of them guesses the token i + 1 places after the one that the last true pair
-guesses. Published heads learn an embedding of their own, which is read; ours borrow the target's.
+After the last pair of token and hidden states follow rows with a mask token in place of the token and a learned state
+``mask_hidden`` in place of the hidden states. Row i of them predicts the token i + 1 positions after the one that the last true
+pair predicts. Published heads have an embedding of their own; this project's use the target's.
 
 ``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden`` and in config.json ``mask_token_id`` (or
 ``ptd_token_id``, or ``pard_token``, as other publishers call it).
@@ -44,15 +44,15 @@ class PEagle(Eagle3):
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
 
     def embed(self, ids: list[int], lent: Callable[[list[int]], Tensor]) -> Tensor:
-        """Rows of its own embedding, or of the target's, which is shared by the target; [n, hidden]."""
+        """Return embeddings [n, hidden], from its own table or the target's."""
         if self.embed_tokens is None:
             return lent(ids)
         return F.embedding(torch.as_tensor(ids, device=self.embed_tokens.weight.device), self.embed_tokens.weight)
 
     def forward(self, embeds: Tensor, states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        """States that guess, before the last norm, for training: embeds [batch, n + masks, hidden]; states [batch, n, taps *
-        hidden] of the target, after which the masks stand; places [batch, n + masks]; mask [batch, 1, n + masks, n + masks],
-        True where a row may look. -> [batch, n + masks, hidden]."""
+        """Training: return states [batch, n + masks, hidden] before the last norm. embeds [batch, n + masks, hidden]; states
+        [batch, n, layers * hidden] of the target, followed by the masks; places [batch, n + masks]; mask [batch, 1, n + masks, n
+        + masks], True where a row may attend."""
         masks = embeds.shape[1] - states.shape[1]
         x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
         angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, embeds.device)[places][:, None]
@@ -72,7 +72,7 @@ class PEagle(Eagle3):
 
 
 class MaskedPairs(BesideRows):
-    """Pairs of the text in, which stay; mask rows after them, which are forgotten."""
+    """KV cache of the text's pairs; mask rows after them are dropped after each pass."""
 
     def __init__(self, head: PEagle):
         super().__init__(head)
@@ -80,8 +80,8 @@ class MaskedPairs(BesideRows):
             self.state = self.net.joined(head.mask_hidden[0].detach())
 
     def block(self, embeds: Tensor, states: Tensor, mask: Tensor, masks: int) -> Tensor:
-        """Return states [1 + masks, hidden] that guess: of the last pair and of so many masks, all from one pass. embeds [n,
-        hidden], states [n, taps * hidden]; mask [1, hidden]: the mask token's embedding."""
+        """Return states [1 + masks, hidden] that predict from the last pair and each mask, all in one pass. embeds [n, hidden],
+        states [n, layers * hidden]; mask [1, hidden]: the mask token's embedding."""
         kind = self.net.dtype
         pairs = torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1)
         empty = torch.cat([mask.to(kind), self.state], -1).expand(masks, -1)
@@ -89,7 +89,7 @@ class MaskedPairs(BesideRows):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> PEagle:
-    """Return an untrained head that borrows the target's embedding and output matrix. numbers, all optional: mask_token,
+    """Return an untrained head that uses the target's embedding and output matrix. numbers, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
     settings = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}

@@ -1,6 +1,6 @@
-"""PPD, parallel prompt decoding: learned prompt tokens after every candidate guess the next tree in the pass that checks this one
-(Chen et al. 2405.18628). Trees depend on how much was guessed. Candidates are chosen: exact at every temperature.
-"""
+"""PPD, parallel prompt decoding: learned prompt tokens after every candidate predict the next tree in the pass that verifies this
+one (Chen et al. 2405.18628). The tree depends on how many tokens were predicted. Candidates are chosen: exact at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,10 +1,9 @@
-"""PPD's trees: how many rows of a pass go to candidates, and how many to rows that guess (Chen et al. 2405.18628, section 4).
+"""PPD's trees: split a pass's rows between candidates and prompt tokens (Chen et al. 2405.18628, section 4).
 
-The state of a round is how many steps the rows after its root have guessed; that deep its candidates may stand. Which state
-follows is decided by the token accepted last, through the chain after it. So the trees of all states are chosen together, as
-those of the Markov chain that earns most tokens a round (Howard 1960): each state's tree by the tokens it promises and by what
-the states that follow are worth, and worth anew from the trees, until nothing changes. The paper builds larger trees first and
-prunes them.
+A round's state is the number of steps predicted after its root, which bounds the depth of its candidates. The next state is
+decided by the token accepted last, through the chain of prompt tokens after it. So the trees of all states are optimised
+together, by policy iteration over this Markov chain for the most tokens per round (Howard 1960). The paper builds larger trees
+first and prunes them.
 """
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ Tree = tuple[Shape, tuple[int, ...]]  # candidates, and the length of the chains
 
 @lru_cache(maxsize=32)
 def prompt_trees(accuracy: tuple[tuple[float, ...], ...], steps: int, rows: int, chains: int = 1) -> tuple[Tree, ...]:
-    """A tree for each state 0..steps; rows: most rows beside the root's; chains: rows a step of a chain takes."""
+    """Return a tree for each state 0..steps; rows: maximum rows besides the root's; chains: rows per step of a chain."""
     accuracy = (accuracy or (USUAL,) * steps)[:steps]
     options = [_sized(accuracy[:state], rows) for state in range(steps + 1)]
     worth, chosen = [0.5 * state for state in range(steps + 1)], []
@@ -35,8 +34,8 @@ def prompt_trees(accuracy: tuple[tuple[float, ...], ...], steps: int, rows: int,
 
 
 def _sized(accuracy, rows: int) -> list[tuple[Shape, list[float], float]]:
-    """Trees of some sizes: each with the probability that the root, or each place, is accepted last, and the tokens it
-    promises."""
+    """Return trees of several sizes, each with the probability that the root or each node is accepted last, and its expected
+    tokens."""
     if not accuracy:
         return [(Shape(), [1.0], 0.0)]
     out = []
@@ -53,7 +52,7 @@ def _sized(accuracy, rows: int) -> list[tuple[Shape, list[float], float]]:
 
 
 def _rowed(shape: Shape, last: list[float], gain: float, worth: list[float], rows: int, chains: int) -> tuple[float, Tree]:
-    """The rest of the rows, each where it is worth most, and what the whole is worth."""
+    """Distribute the remaining rows where each is worth most; return the assignment and the total value."""
     steps, left = [0] * len(last), (rows - len(shape)) // chains
     gains = [worth[step + 1] - worth[step] for step in range(len(worth) - 1)]
     heap = [(-prob * gains[0], place) for place, prob in enumerate(last)] if gains else []

@@ -1,7 +1,6 @@
-"""ReDrafter: beam search with a recurrent head on the target's last hidden state; beams that begin alike are checked once (Zhang
-et al. 2403.09919). Beams are chosen, not drawn: each node is accepted with the target's own probability, exact at every
-temperature.
-"""
+"""ReDrafter: beam search with a recurrent head on the target's last hidden state; common prefixes of beams are verified once
+(Zhang et al. 2403.09919). Beams are chosen, not sampled: each node is accepted with its target probability, exact at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,12 +1,12 @@
 """ReDrafter: one small recurrent head, the same at every step, on the target's last hidden state (Zhang et al. 2403.09919).
 
-s = SiLU(W e(token) + U s + b) runs over the root and the tokens drafted after it, from zero; what it comes to, joined with the
-target's state, goes through residual blocks, x + SiLU(W x + b), to an output matrix. Embeddings are the target's.
+s = SiLU(W e(token) + U s + b) runs over the root and the drafted tokens, starting from zero; s concatenated with the target's
+hidden state passes residual blocks, x + SiLU(W x + b), and an output matrix. Embeddings are the target's.
 
 ``load`` reads the authors' layout: config.json with hidden_size, exit_dim, num_draft_layers and rnn, and ``rnn_w.weight``,
 ``rnn_u.weight``, ``rnn_u.bias``, ``lm_head.0.linear.weight`` and so on, ``lm_head.2.weight`` for the output matrix after two
-blocks, and ``input_proj`` where exit_dim is not twice the state's width. Ours may do without the output matrix: then the target's
-serves.
+blocks, and ``input_proj`` if exit_dim is not twice the hidden size. This project's heads may omit the output matrix and use the
+target's.
 """
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ LENGTH = 5  # tokens ahead that the authors' training teaches
 class ReDrafter(nn.Module):
     """ReDrafter's recurrent head.
 
-    hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its
-    own; recurrent: else states are sums of embeddings; length: tokens ahead that training teaches; biased: input_proj has a
-    bias."""
+    hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its own;
+    recurrent: else states are sums of embeddings; length: tokens ahead in training; biased: input_proj has a bias.
+    """
 
     def __init__(self, hidden: int, vocab: int, exit: int, layers: int = 2, own: bool = True, recurrent: bool = True, length: int = LENGTH,
                  biased: bool = True):
@@ -45,11 +45,11 @@ class ReDrafter(nn.Module):
         return self.length
 
     def step(self, states: Tensor, rows: Tensor) -> Tensor:
-        """Return states [n, hidden] after one more token each, whose embeddings are rows [n, hidden]."""
+        """Return states [n, hidden] after one more token each, given their embeddings [n, hidden]."""
         return F.silu(self.rnn_w(rows) + self.rnn_u(states)) if self.recurrent else states + rows
 
     def exits(self, last: Tensor, states: Tensor) -> Tensor:
-        """Rows [n, exit] for the output matrix, from the target's states [n, hidden] and the head's own."""
+        """Return inputs [n, exit] of the output matrix, from the target's states [n, hidden] and the head's own."""
         x = torch.cat([last, states], -1)
         x = x if self.input_proj is None else self.input_proj(x)
         for block in self.lm_head[:len(self.lm_head) - self.own]:
@@ -62,7 +62,7 @@ class ReDrafter(nn.Module):
         return self.lm_head[-1](rows) if self.own else head(rows)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix while it is trained, the same at every step; ``targets``: the target's."""
+        """Return the output matrix for training, the same at every step; ``targets``: the target's."""
         return self.lm_head[-1].weight if self.own else targets
 
     @property
@@ -72,7 +72,7 @@ class ReDrafter(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> ReDrafter:
-    """Return an untrained one; with the target's output matrix its inner width is that of the target's states."""
+    """Return an untrained network; with the target's output matrix its inner width is the hidden size."""
     own = numbers["own_output"]
     exit = 2 * body.hidden if own else body.hidden
     return ReDrafter(body.hidden, body.vocab, exit, numbers["layers"], own, length=numbers["length_ahead"])
