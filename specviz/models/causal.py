@@ -42,7 +42,7 @@ class Causal(nn.Module):
 
     @property
     def output(self) -> Tensor:
-        """The output matrix, [vocab, hidden]."""
+        """Return the output matrix, [vocab, hidden]."""
         return self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
 
     def forward(self, ids: Tensor, places: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -58,12 +58,12 @@ class Causal(nn.Module):
 
     @cached_property
     def fused(self) -> CausalNet:
-        """The weights in inference layout; built once, shared by every run."""
+        """Return the weights in inference layout; built once, shared by every run."""
         return CausalNet(self)
 
 
 class CausalNet(Fused):
-    """The parts of a Llama that a target of ours needs, built from trained modules."""
+    """The attributes of models/llama.py's Llama that a target needs, from trained modules."""
 
     def __init__(self, whole: Causal):
         super().__init__(list(whole.model.layers), whole.config)

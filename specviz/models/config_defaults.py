@@ -31,12 +31,12 @@ def with_defaults(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def uses_window(config: dict[str, Any]) -> bool:
-    """Return whether ``sliding_window`` counts: the class of Qwen has a key that switches it off, other classes ignore that key."""
+    """Return whether ``sliding_window`` applies: Qwen's class has a key that disables it, other classes have no such key."""
     return bool(config.get("use_sliding_window")) or "use_sliding_window" not in DEFAULTS.get(str(config.get("model_type")), {})
 
 
 def context_of(config: dict[str, Any]) -> int | None:
-    """Return the longest text in tokens: the smallest of all keys that state one; None where none does. Raises ModelError."""
+    """Return the maximum context in tokens: the smallest of all keys that state one; None if none does. Raises ModelError."""
     found = {key: config[key] for key in CONTEXTS if config.get(key) is not None}
     for key, value in found.items():
         if type(value) is not int or value < 1:
@@ -45,7 +45,7 @@ def context_of(config: dict[str, Any]) -> int | None:
 
 
 def check_parts(config: dict[str, Any], weights: Weights, name: str) -> None:
-    """Raise ModelError where the file has a bias or a head norm that the class has not, or lacks one that it has."""
+    """Raise ModelError if the file has a bias or a head norm that the class lacks, or lacks one that it has."""
     config, kind = with_defaults(config), config.get("model_type")
     biased = QKV if kind == "qwen2" else (*QKV, *OUT) if config.get("attention_bias") and kind in ("llama", "qwen3") else ()
     biased += MLP if config.get("mlp_bias") and kind == "llama" else ()

@@ -1,7 +1,7 @@
 """`python -m specviz.models.convert FOLDER`: write the weights of a published head as safetensors next to the pickled files.
 
-A pickle can name any function and have it called. torch reads one with ``weights_only``, which knows tensors and plain containers
-and refuses everything else; that is done in a process of its own, which is given nothing but the two file names.
+A pickle can call any function. torch reads one with ``weights_only``, which allows tensors and plain containers and refuses
+everything else; that runs in a separate process that gets only the two file names.
 """
 from __future__ import annotations
 

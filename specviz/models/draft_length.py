@@ -1,15 +1,15 @@
-"""Small networks that say how long a draft is to be: two while a draft model writes, one before.
+"""Small networks that predict the draft length: two during drafting, one before.
 
-SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last states. The state that has read a token tells the
-probability that this token is accepted, from a few residual blocks x + SiLU(W x + b) and a matrix onto (refused, accepted). The
-published layout is also ours: ``model.0.linear.weight`` and so on, the matrix last. Published blocks are one block applied again,
-and its copies may be left out.
+SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last hidden state predicts the probability that the last token is
+accepted: residual blocks x + SiLU(W x + b) and a matrix to (rejected, accepted). The published layout is also this project's:
+``model.0.linear.weight`` and so on, the matrix last. Published blocks are one block repeated, and its copies may be left out.
 
-DISCO (Mamou et al. 2405.04304): a classifier of two layers on a drafted token's own distribution: its largest probabilities, its
-entropy in nats, and the token's place in the draft as a share of 20. No weights of it were published; the names are ours.
+DISCO (Mamou et al. 2405.04304): a two-layer classifier on a drafted token's distribution: its largest probabilities, its entropy
+in nats, and the token's position in the draft divided by 20. Its weights were never published; parameter names are this
+project's.
 
-AdaEAGLE (Zhang et al. 2412.18910): what the target knew before it drew its last token, that is its state after the last norm and
-the embedding of the token that it had read, tells how many tokens of an EAGLE chain would pass. No weights published either.
+AdaEAGLE (Zhang et al. 2412.18910): predicts how many tokens of an EAGLE chain will be accepted from the target's final hidden
+state and the embedding of the token before the last. No weights were published either.
 """
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LONG = 20  # tokens: a place in the draft is given as a share of this, so that i
 
 
 class Quick(nn.Module):
-    """A network that is asked for every token, so that Python between its layers would be most of its price."""
+    """A network called once per token, so that Python between its layers would dominate its cost."""
 
     __jit_unused_properties__ = ["config"]
 
     def quick(self) -> Callable[..., Tensor]:
-        """It as TorchScript, compiled once; itself on an accelerator and where this torch cannot compile it."""
+        """Return the network compiled with TorchScript, once; itself on an accelerator or where torch cannot compile it."""
         if "_quick" not in self.__dict__:
             self.__dict__["_quick"] = self._compiled()  # not by setattr, which would make it one of the network's parts
         return self.__dict__["_quick"]
@@ -61,7 +61,7 @@ class Residual(nn.Module):
 
 
 class AcceptanceHead(Quick):
-    """SpecDec++'s head: the probability that the token just read will be accepted.
+    """SpecDec++'s head: the probability that the last token is accepted.
 
     hidden: width of the draft model's states; layers: residual blocks.
     """
@@ -72,12 +72,12 @@ class AcceptanceHead(Quick):
         self.model = nn.Sequential(*(Residual(hidden) for _ in range(layers)), nn.Linear(hidden, 2))
 
     def logit(self, states: Tensor) -> Tensor:
-        """Log odds [...] of acceptance from states [..., hidden]: the softmax over (refused, accepted) in one number."""
+        """Return log odds [...] of acceptance from states [..., hidden]: the softmax over (rejected, accepted) as one number."""
         refused, accepted = self.model(states.to(self.model[-1].weight.dtype)).unbind(-1)
         return accepted - refused
 
     def forward(self, states: Tensor) -> Tensor:
-        """Chance [...] that the token which the state has read last is accepted."""
+        """Return the probability [...] that the last token processed is accepted."""
         return self.logit(states).sigmoid()
 
     @property
@@ -86,16 +86,16 @@ class AcceptanceHead(Quick):
 
 
 def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
-    """Return the classifier's input for a token: its distribution's largest values and entropy, and its place as a share of
-    ``long``."""
+    """Return the classifier's input for a token: the largest values and the entropy of its distribution, and its position divided
+    by ``long``."""
     entropy = -(probs * probs.clamp_min(1e-37).log()).sum(-1, keepdim=True)  # half the time of xlogy
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
 class Classifier(Quick):
-    """DISCO's classifier: whether to go on drafting after a token.
+    """DISCO's classifier: whether to continue drafting after a token.
 
-    top: how many of the largest probabilities are read; inner: width between the two layers.
+    top: number of largest probabilities used; inner: width between the two layers.
     """
 
     def __init__(self, vocab: int, top: int = 10, inner: int = 32):
@@ -104,11 +104,11 @@ class Classifier(Quick):
         self.first, self.second = nn.Linear(self.top + 2, inner), nn.Linear(inner, 1)
 
     def logit(self, probs: Tensor, depth: Tensor) -> Tensor:
-        """Log odds [...] from the draft's distributions [..., vocab] and the tokens' places [...], 0 first."""
+        """Return log odds [...] from the draft's distributions [..., vocab] and the tokens' positions [...], from 0."""
         return self.second(F.relu(self.first(features(probs, depth, self.top, self.long).to(self.first.weight.dtype))))[..., 0]
 
     def forward(self, probs: Tensor, depth: Tensor) -> Tensor:
-        """Chance [...] that the token drawn from each is accepted."""
+        """Return the probability [...] that the token sampled from each distribution is accepted."""
         return self.logit(probs, depth).sigmoid()
 
     @property
@@ -117,9 +117,9 @@ class Classifier(Quick):
 
 
 class LengthHead(Quick):
-    """AdaEAGLE's network: the length of the next draft.
+    """AdaEAGLE's network: predicts the length of the next draft.
 
-    hidden: width of the target's states; inner: of the layers; most: the longest draft that it was taught to tell.
+    hidden: width of the target's states; inner: of the layers; most: longest draft it was trained to predict.
     """
 
     def __init__(self, hidden: int, vocab: int, inner: int = 128, most: int = 8):
@@ -129,7 +129,8 @@ class LengthHead(Quick):
         self.middle = nn.ModuleList(Residual(inner) for _ in range(2))
 
     def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
-        """Tokens [...] that would pass, from embeddings and states [..., hidden] of the token before the last."""
+        """Return the number of accepted tokens [...] expected from embeddings and states [..., hidden] of the token before the
+        last."""
         x = F.silu(self.first(torch.cat([embeds, states], -1).to(self.first.weight.dtype)))
         for layer in self.middle:
             x = layer(x)
@@ -142,15 +143,15 @@ class LengthHead(Quick):
 
 
 def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
-    """Cross-entropy of log odds [n] against probabilities [n], a refusal weighing ``refused`` times an acceptance, over the
-    weight there is."""
+    """Return the weighted mean cross-entropy of log odds [n] against probabilities [n]; rejections weigh ``refused`` times an
+    acceptance."""
     weights = refused * (1 - passes) + passes
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
 def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
-    """Return an untrained one; ``body``: of the draft model, for AdaEAGLE's of the target. numbers: kind, and layers, or top and
-    inner, or inner and most."""
+    """Return an untrained network; ``body``: of the draft model, for AdaEAGLE of the target. numbers: kind, and layers, or top
+    and inner, or inner and most."""
     if numbers["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, numbers["inner"], numbers["most"])
     if numbers["kind"] == DISCO:
@@ -159,7 +160,7 @@ def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | 
 
 
 def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier | LengthHead:
-    """The network of a folder; ``body``: of the target. Raises ModelError with a sentence."""
+    """Load the network of a folder; ``body``: of the target. Raises ModelError."""
     weights, config = HeadWeights(Path(folder), body), config_of(Path(folder))
     kind = config.get("model_type")
     found = _length(weights, config, body) if kind == LENGTH else _classifier(weights, config, body) if kind == DISCO else (

@@ -1,14 +1,13 @@
-"""EAGLE's draft head: one decoder layer that continues the target's own features (Li et al. 2401.15077; the same weights serve
-EAGLE-2, Li et al. 2406.16858).
+"""EAGLE's draft head: one decoder layer that predicts the target's next hidden state (Li et al. 2401.15077; the same weights
+serve EAGLE-2, Li et al. 2406.16858).
 
-A feature is what the target's head reads, its state after the last norm. Row t joins the embedding of token t+1 with the
-feature at t and gives a guess of the feature at t+1; the target's own embedding and head are shared by the target for both ends.
-Knowing which token was really drawn is what makes the guess possible: the next feature depends on it. The layer has no norm in
-front of its attention, and there is none after it.
+A feature is the target's final hidden state after the last norm, the input of its output matrix. Row t joins the embedding of
+token t+1 with feature t and predicts feature t+1; embedding and output matrix are the target's. The next token is an input
+because the next feature depends on which token was sampled. The layer has no norm before its attention, and none follows it.
 
-``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], maybe ``fc.bias``,
-``layers.0.*``, maybe biases of queries, keys and values, maybe ``embed_tokens.weight``: a frozen copy of the target's, which
-serves in its place.
+``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], optionally ``fc.bias``,
+``layers.0.*``, optionally biases of queries, keys and values, and optionally ``embed_tokens.weight``: a frozen copy of the
+target's, which is ignored.
 """
 from __future__ import annotations
 
@@ -50,10 +49,10 @@ class Eagle(nn.Module):
         self.layers = nn.ModuleList(Layer(self.sizes, i > 0, True, bool(config.get("qkv_bias", False))) for i in range(self.sizes.layers))
 
     def forward(self, embeds: Tensor, features: Tensor, steps: int = 1) -> list[Tensor]:
-        """Predict the next features, for training: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
+        """Training: predict the next features: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
 
-        Row t of guess j stands on true features up to t-j and on the head's own guesses for the j after them, which is what it
-        meets when it drafts j tokens ahead. The first j rows of guess j have no such past and are not to be used.
+        Row t of prediction j depends on true features up to t-j and on the head's own predictions for the last j, as when it
+        drafts j tokens ahead. The first j rows of prediction j are invalid.
         """
         n = embeds.shape[1]
         angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)

@@ -1,15 +1,14 @@
-"""EAGLE-3's draft head (Li et al. 2503.01840): states that entered three layers of the target, joined by ``fc``, in the place of
-its last state; its own output matrix over a part of the vocabulary.
+"""EAGLE-3's draft head (Li et al. 2503.01840): hidden states at the input of three target layers, joined by ``fc``, instead of
+the last one; its own output matrix over part of the vocabulary.
 
-Row t reads the token t + 1 and the joined states of token t, and gives a state from which the token t + 2 is guessed; drafting
-on, that state stands where the joined ones stood. Queries, keys and values of the first layer read the normed embedding beside
-the normed state, twice as wide as the layer. The draft vocabulary's token i is the target's token i + d2t[i].
+Row t reads token t + 1 and the joined states of token t, and outputs a state that predicts token t + 2; when drafting further,
+that output replaces the joined states. The first layer's queries, keys and values read the normed embedding concatenated with the
+normed state, twice the layer's width. The draft vocabulary's token i is the target's token i + d2t[i].
 
-``load`` reads the authors' layout (``midlayer.*``) and that of "speculators" (``layers.*``). Which layers are read is counted in
-two ways: top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = after the first layer); those
-inside ``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Where nothing is said it is 2, half of
-the layers and the last but two. Later variants: ``norm_before_residual``; norms of their own for each state read (``fc_norm.*``),
-``norm_output``.
+``load`` reads the authors' layout (``midlayer.*``) and that of "speculators" (``layers.*``). Layers are numbered in two ways:
+top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = after the first layer); those inside
+``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Default: layer 2, the middle and the third
+from the end. Later variants: ``norm_before_residual``; a norm per state (``fc_norm.*``), ``norm_output``.
 """
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's
 
 
 class Beside(Layer):
-    """The first layer, which reads an embedding and a hidden state side by side. before: the residual starts from the normed
+    """The first layer, which reads an embedding and a hidden state, concatenated. before: the residual starts from the normed
     state."""
 
     def __init__(self, sizes: Sizes, bias: bool, qk_norm: bool, before: bool):
@@ -74,16 +73,16 @@ class Eagle3(nn.Module):
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
-        """The target's hidden states that the head reads."""
+        """Names of the target's hidden states that the head reads."""
         return tuple(f"layer:{i}" for i in self.read_layers)
 
     @property
     def tokens(self) -> Tensor | None:
-        """The target's ids of the draft vocabulary; None for all."""
+        """Target ids of the draft vocabulary; None for the full vocabulary."""
         return None if self.d2t is None else self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
     def speak(self, ids: Tensor) -> None:
-        """Set the draft vocabulary to these ids of the target's, in order."""
+        """Set the draft vocabulary to these target ids, in order."""
         ids = ids.sort().values
         self.d2t.copy_(ids - torch.arange(len(ids), device=ids.device))
         self.t2d.zero_()[ids] = True
@@ -108,9 +107,9 @@ class Eagle3(nn.Module):
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
-        """States that guess, for training: embeds [batch, n, hidden] of the tokens after those that have states [batch, n, taps *
-        hidden] -> ``steps`` tensors [batch, n, hidden]. Row t of guess j stands on true states up to t - j and on the head's own
-        for the j after them (the paper's training-time test); the first j rows are not to be used."""
+        """Training: return ``steps`` tensors [batch, n, hidden] of predicting states. embeds [batch, n, hidden] of the tokens
+        after those with states [batch, n, layers * hidden]. Row t of prediction j depends on true states up to t - j and on the
+        head's own for the last j (the paper's training-time test); the first j rows are invalid."""
         n = embeds.shape[1]
         angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
         past: list = [None] * len(self.layers)
@@ -136,7 +135,7 @@ class Eagle3(nn.Module):
 
 
 class BesideNet(Fused):
-    """The layers for drafting; rows are twice as wide as the layers: the embedding, then the state."""
+    """The layers in inference layout; input rows are twice as wide as the layers: the embedding, then the state."""
 
     def __init__(self, head: Eagle3):
         super().__init__(list(head.layers), head.config, head.fc)
@@ -167,7 +166,7 @@ class BesideRows(RowCache):
         super().__init__(head.fused)
 
     def read(self, embeds: Tensor, states: Tensor) -> Tensor:
-        """Pairs of the text: embeds [n, hidden], true states [n, taps * hidden]; they stay. -> [n, hidden]."""
+        """Append pairs of the text: embeds [n, hidden], true states [n, layers * hidden]; return their outputs [n, hidden]."""
         kind = self.net.dtype
         return super().read(torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1))
 
@@ -183,9 +182,9 @@ def spread(layers: int) -> list[int]:
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
-    """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (tokens it speaks, until
-    ``speak`` the first ones), own_head (default true; without it the target's output matrix is borrowed, and all tokens are
-    spoken), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
+    """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (size of the draft vocabulary,
+    the first ids until ``speak``), own_head (default true; without it the target's output matrix and full vocabulary are used),
+    read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
     settings = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}

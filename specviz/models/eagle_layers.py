@@ -1,8 +1,8 @@
-"""One decoder layer of the Llama family, small enough to be trained on another model's states: what EAGLE's head and Kangaroo's
-adapter are made of.
+"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building block of EAGLE's head
+and Kangaroo's adapter.
 
-The modules carry the published key names and are what is trained. ``Fused`` is the same weights as few torch calls over rows
-and slots (models/llama.py); its keys and values in one run are a ``RowCache`` (row_cache.py).
+The modules carry the published key names and are trained. ``Fused`` holds the same weights in few torch calls over rows and slots
+(models/llama.py); its KV cache in one run is a ``RowCache`` (row_cache.py).
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sizes:
 
     @classmethod
     def of(cls, config: dict[str, Any], name: str) -> Sizes:
-        """Raises ModelError with a sentence when a size is missing or the sizes do not fit together."""
+        """Read the sizes. Raises ModelError if one is missing or they do not fit together."""
         try:
             hidden, heads = config["hidden_size"], config["num_attention_heads"]
             found = cls(hidden, heads, config.get("num_key_value_heads") or heads, config.get("head_dim") or hidden // heads,
@@ -60,8 +60,8 @@ class Sizes:
 class Attention(nn.Module):
     """Attention with rotary positions, for heads.
 
-    wide: rows that are read are so many times as wide as those that are written; qk_norm: a norm on each head of queries and
-    keys."""
+    wide: input width divided by output width; qk_norm: a norm on each head of queries and keys.
+    """
 
     def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):
         super().__init__()
@@ -72,10 +72,11 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """Return the attention's output [batch, n, hidden].
+        """Return the attention's output [batch, n, hidden], and the keys and values of past and these rows.
 
-        x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row
-        may look, None = causal. Also gives the keys and values of past and these rows."""
+        x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row may
+        attend, None = causal.
+        """
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (_turned(part, angles).type_as(v) for part in self._normed(q, k))
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
@@ -97,9 +98,9 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def limit_scores(self, x: Tensor, limit: float) -> None:
-        """Make queries and keys smaller, head by head, until no score over rows x [batch, n, hidden] can pass the limit: by then
-        one row has all the weight, no gradient reaches the others, and the attention never comes back (QK-clip, 2507.20534).
-        Where heads are normed, scores cannot run away."""
+        """Scale queries and keys down, head by head, until no attention score over rows x [batch, n, hidden] exceeds the limit
+        (QK-clip, 2507.20534). Beyond it one row gets all the weight and no gradient reaches the others. Not needed where heads
+        are normed."""
         if self.q_norm is not None:
             return
         heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
@@ -112,7 +113,7 @@ class Attention(nn.Module):
 
 
 def _turned(x: Tensor, angles: Tensor) -> Tensor:
-    """Rotary positions on heads stored as halves, as checkpoints have them."""
+    """Apply rotary positions to heads stored as halves, as in checkpoints."""
     a, b = x.chunk(2, -1)
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
@@ -131,8 +132,9 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     """A decoder layer of a head.
 
-    normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: what else its
-    attention is given. static: it drafts with shapes that stay (models/static_rows.py); eight: it drafts in eight bits."""
+    normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: further
+    arguments of the attention. static: it drafts with static shapes (models/static_rows.py); eight: it drafts in int8.
+    """
 
     static = eight = False
 
@@ -153,15 +155,15 @@ class Layer(nn.Module):
 
 
 def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -> Tensor:
-    """Rotary angles of positions 0..length, [length, head_dim / 2]."""
+    """Return rotary angles of positions 0..length, [length, head_dim / 2]."""
     return (torch.arange(length, dtype=torch.float32)[:, None] * inverse_frequencies(rope_of(config), head_dim)).to(device)
 
 
 # --- the same weights, for drafting ------------------------------------------------------------------------------------
 class Fused(Llama):
-    """Layers as blocks of the row-wise forward: matrices fused, stored the way this processor multiplies fastest.
+    """Layers in the row-wise inference layout: matrices fused and stored in the fastest layout of this processor.
 
-    lead: a matrix in front of the layers (EAGLE's fc), as a linear module; ``lead`` then applies it.
+    lead: a linear layer before the layers (EAGLE's fc); ``lead`` then applies it.
     """
 
     def __init__(self, layers: Sequence[Layer], config: dict[str, Any], lead: nn.Linear | None = None):
@@ -191,13 +193,13 @@ class Fused(Llama):
         return Int8Layout() if eight else fastest_layout(matrices, 4 * size * layers, budget=0.1)
 
     def turned_to(self, count: int) -> Tensor:
-        """Rotations of the first ``count`` positions."""
+        """Return rotations of the first ``count`` positions."""
         self.context = max(self.context, count)
         return self.turns(count)[:count]
 
     def turned(self, positions: list[int]) -> Tensor:
-        """Rotations of positions [n, 1, head_dim / 2], also of those beyond the context that the config names: a target may be
-        longer than the head that was made for it, and the angles go on."""
+        """Return rotations of positions [n, 1, head_dim / 2], also beyond the context of the config, because a target's may be
+        longer than its head's."""
         self.context = max(self.context, max(positions) + 1)
         table = self.turns(max(positions) + 1)
         if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
@@ -205,7 +207,7 @@ class Fused(Llama):
         return table[positions]
 
     def _parts(self, layer: Layer) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """Fused matrices with their biases; queries and keys with rotating pairs side by side."""
+        """Return fused matrices with their biases; rotary pairs of queries and keys adjacent."""
         at = layer.self_attn
 
         def qkv(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -220,7 +222,7 @@ class Fused(Llama):
         return out
 
     def _paired(self, x: Tensor) -> Tensor:
-        """Rows of whole heads, reordered from halves to pairs."""
+        """Reorder the rows of whole heads from halves to adjacent pairs."""
         return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
 
     def _block(self, layer: Layer, matrices: dict[str, Any]) -> Block:
@@ -234,5 +236,6 @@ class Fused(Llama):
                      norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
-        """All layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written as ``attend`` says."""
+        """Run all layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written as in ``Llama.attend``.
+        """
         return self.through(x, turn, slots, at, mask)[0]

@@ -1,4 +1,4 @@
-"""The error of an unusable checkpoint, and what of a file's content its sentence may show."""
+"""The error of an unusable checkpoint, and how a file's content may be quoted in its message."""
 from __future__ import annotations
 
 import json
@@ -12,26 +12,26 @@ VALUE, WORD, SENTENCE = 80, 160, 600  # most characters of a file's value, of a 
 
 
 def shown(value: Any, most: int = VALUE) -> str:
-    """A value of a file as part of a sentence: at most ``most`` characters, without control or direction characters."""
+    """Quote a value from a file in a message: at most ``most`` characters, without control or direction characters."""
     text = value if isinstance(value, str) else str(value)
     return printable(text if len(text) <= most else text[:most - 1] + "\u2026")
 
 
 def printable(text: str) -> str:
-    """Escape what is not printable: control and direction characters, lone surrogates. A line end becomes a space."""
+    """Escape unprintable characters: control and direction characters, lone surrogates. A line end becomes a space."""
     text = text.replace("\n", " ")
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def tidy(sentence: Any) -> str:
-    """A sentence of bounded length that prints as one line; a very long word keeps its two ends."""
+    """Return the message as one line of bounded length; a very long word keeps its two ends."""
     text = printable(str(sentence)[:8 * SENTENCE])
     text = " ".join(word if len(word) <= WORD else f"{word[:VALUE - 40]}\u2026{word[-30:]}" for word in text.split(" "))
     return text if len(text) <= SENTENCE else text[:SENTENCE - 1] + "\u2026"
 
 
 def without_values(sentence: str, found: Any) -> str:
-    """Cut every value of a file (``found``: what its JSON holds) that a sentence quotes at length, such as one of another library."""
+    """Cut long quotations of a file's values (``found``: its parsed JSON) from a message, such as one of another library."""
     values, rest = set(), [found]
     while rest and len(values) < 10_000:
         one = rest.pop()
@@ -51,7 +51,7 @@ def without_values(sentence: str, found: Any) -> str:
 
 
 def about_files(folder: Path, error: BaseException | str) -> str:
-    """The first line of an error about a folder, with the values of the folder's JSON files cut."""
+    """Return the first line of an error about a folder, with values of the folder's JSON files cut."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0]
     found = []
     for name in ("config.json", "tokenizer_config.json", "generation_config.json", "model.safetensors.index.json"):

@@ -70,7 +70,7 @@ class ExactAttention(nn.Module):
 
 @lru_cache(maxsize=4)
 def _mask_apart(threads: int) -> bool:
-    """Measure whether adding the mask after the product is faster than baddbmm. The sums are the same either way."""
+    """Measure whether adding the mask after the product is faster than baddbmm. The results are identical."""
     q, keys, mask = torch.ones(4, 15, 64), torch.ones(2, 4, 600, 64)[0, :, :256].transpose(1, 2), torch.zeros(15, 256)
     ways = {True: lambda: torch.bmm(q, keys).add_(mask), False: lambda: torch.baddbmm(mask, q, keys)}
     least = dict.fromkeys(ways, math.inf)

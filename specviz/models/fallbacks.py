@@ -1,4 +1,4 @@
-"""Log what this machine or this torch cannot use, and what runs instead."""
+"""Log features that this machine or this torch version lacks, and what is used instead."""
 from __future__ import annotations
 
 import logging
@@ -9,5 +9,5 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=64)
 def log_fallback(missing: str, instead: str) -> None:
-    """Warn once per process. Results stay the same, a pass takes longer."""
+    """Warn once per process. Results are unchanged, a forward pass takes longer."""
     log.warning("%s cannot be used here; %s instead, which is slower.", missing, instead)

@@ -1,8 +1,8 @@
 """Map the tensors of a GGUF file to the names and layouts of Hugging Face, per architecture.
 
-llama.cpp renames tensors; for architecture ``llama`` it also reorders the rows of queries and keys (a rotating pair becomes two
-neighbouring rows), and for Gemma it stores norm weights with 1 added. Both are undone here. A tensor without a place in the table is
-refused: leaving it out would run another model.
+llama.cpp renames tensors; for architecture ``llama`` it also reorders the rows of queries and keys (a rotary pair becomes two
+adjacent rows), and for Gemma it stores norm weights with 1 added. Both are undone here. A tensor that is not in the table is
+refused, because ignoring it would run another model.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of a layer's tensors; whether rotating pairs are neighbours; whether norms have 1 added; which tensors have biases."""
+    """Names of a layer's tensors; whether rotary pairs are adjacent; whether norms have 1 added; which tensors have biases."""
 
     layer: dict[str, str]
     paired: bool = False
@@ -46,7 +46,8 @@ LAYOUTS = {
 
 
 class GGUFTensors:
-    """The tensors of a GGUF file by their Hugging Face names. Raises ModelError: an unknown architecture, or a tensor without a place."""
+    """The tensors of a GGUF file by their Hugging Face names. Raises ModelError for an unknown architecture or an unknown tensor.
+    """
 
     def __init__(self, file: GGUFFile):
         self.file, self.architecture = file, architecture(file)
@@ -70,7 +71,7 @@ class GGUFTensors:
         return self.file.tensors[self.names[name]].shape
 
     def get(self, name: str) -> Tensor:
-        """A tensor in Hugging Face's layout, float32."""
+        """Return a tensor in Hugging Face's layout, float32."""
         there = self.names[name]
         tensor = self.file.tensor(there)
         if self._layout.norms_plus_one and there.endswith("norm.weight"):
@@ -92,7 +93,7 @@ def halved(tensor: Tensor, heads: int) -> Tensor:
 
 
 def architecture(file: GGUFFile) -> str:
-    """The architecture of a file, one of LAYOUTS. Raises ModelError."""
+    """Return the architecture of a file, one of LAYOUTS. Raises ModelError."""
     found = file.metadata.get("general.architecture")
     if found not in LAYOUTS:
         raise ModelError(f"{file.name} holds a model of the architecture {str(found)[:40]!r}; {', '.join(LAYOUTS)} are read",
@@ -101,7 +102,7 @@ def architecture(file: GGUFFile) -> str:
 
 
 def integer(file: GGUFFile, key: str, default: int | None = None) -> int:
-    """A whole number above 0 of the metadata. Raises ModelError."""
+    """Return a positive integer of the metadata. Raises ModelError."""
     found = file.metadata.get(key, default)
     if type(found) is not int or not 0 < found < 2**31:
         raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand", "gguf.value")

@@ -42,7 +42,8 @@ class TensorInfo:
 
 
 def gguf_in(folder: Path) -> Path | None:
-    """The GGUF file of a folder (the name it has when its parts are joined); None where there is none. Raises ModelError for two."""
+    """Return the GGUF file of a folder (under its joined name if it lies in parts); None without one. Raises ModelError if there
+    are two."""
     found = sorted({*folder.glob("*.gguf"), *(folder / name for name in parts_of(folder, ".gguf"))})
     if len(found) > 1:
         raise ModelError(f"{folder.name} has {len(found)} GGUF files; keep one of them, a model in one piece", "gguf.several")
@@ -64,7 +65,7 @@ class GGUFFile:
             raise ModelError(f"{self.name} holds a name or a text that is not UTF-8", "gguf.utf8") from None
 
     def _map(self, path: Path) -> np.ndarray:
-        """The bytes of the file: mapped into memory, or read from its parts and compared with the checksum next to them."""
+        """Return the file's bytes: memory-mapped, or joined from parts and checked against the checksum next to them."""
         try:
             if path.is_file():
                 if not path.stat().st_size:
@@ -133,7 +134,7 @@ class GGUFFile:
             self.tensors[name] = TensorInfo(tuple(reversed(shape)), kind, base + offset, size)
 
     def _take(self, size: int) -> memoryview:
-        """The next bytes of the header."""
+        """Return the next bytes of the header."""
         if size > len(self._data) - self._at:
             raise ModelError(f"{self.name} is cut short in its header, or broken there", "gguf.header")
         self._at += size
@@ -171,7 +172,7 @@ class GGUFFile:
         return self._texts(count)
 
     def _texts(self, count: int) -> list[str]:
-        """The next texts. A tokenizer has a hundred thousand, so this is one loop without a call for each."""
+        """Return the next strings. A tokenizer has a hundred thousand, so this is one loop without a call for each."""
         size_at, data, at, end, texts = struct.Struct("<Q").unpack_from, self._view, self._at, len(self._data), []
         for _ in range(count):
             start = at + 8
@@ -184,7 +185,8 @@ class GGUFFile:
 
     # --- tensors -----------------------------------------------------------------------------------------------------------
     def tensor(self, name: str) -> Tensor:
-        """A tensor of ``tensors``, decoded to float32. Raises ModelError for blocks that the package cannot decode."""
+        """Return a tensor of ``tensors``, decoded to float32. Raises ModelError for block types that the package cannot decode.
+        """
         from gguf import GGML_QUANT_SIZES
         from gguf.quants import dequantize
 

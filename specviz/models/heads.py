@@ -1,7 +1,7 @@
-"""The files of trained heads, and the facts of the target that they sit on.
+"""The files of trained heads, and the facts of the target they belong to.
 
-A head is a small network beside a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors; the
-names of the weights differ from publisher to publisher, so a reader asks which names are there instead of trusting a version.
+A head is a small network on a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors. Parameter
+names differ between publishers, so a reader looks for known names instead of trusting a version field.
 """
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ TARGET_COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # the targ
 
 @dataclass(frozen=True)
 class Body:
-    """The target of a head. hidden: width of its states; config: its config.json, as far as it has one;
-    static: whether its forward has shapes that stay, so that the head's is to have them, too; eight: whether it multiplies in
-    eight bits, and the head may, too; folder: where its weights lie, for
-    heads that are the target itself with something beside it."""
+    """The target of a head. hidden: hidden size; config: its config.json, as far as it has one; static: whether its forward pass
+    has static shapes, which the head's then has, too; eight: whether it multiplies in int8, so that the head may, too; folder: of
+    its weights, for heads that modify the target itself."""
 
     name: str
     hidden: int
@@ -61,8 +60,8 @@ class HeadWeights(Weights):
         return super().get(name, *shape)
 
     def none_left(self, *fine: str) -> None:
-        """Raise ModelError where weights were not read: the file is another kind of head. fine: patterns of names that may be
-        left, copies of the target's."""
+        """Raise ModelError if weights were not read: the file is another kind of head. fine: patterns of names that may be
+        ignored, copies of the target's."""
         left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name)
                                                                           for one in (*fine, *TARGET_COPIES))]
         if left:
@@ -71,7 +70,7 @@ class HeadWeights(Weights):
                              "it is another kind of head", "head.unknown_weights")
 
     def _index(self) -> dict[str, str]:
-        """Return the file of each tensor, as for a model; the one file of a head may have any name."""
+        """Return the file of each tensor, as for a model; a single file may have any name."""
         found = sorted(path.name for path in self._folder.glob("*.safetensors"))
         if (self._folder / "model.safetensors.index.json").exists() or len(found) > 1:
             return super()._index()
@@ -101,8 +100,8 @@ class HeadWeights(Weights):
                              "head.index") from None
 
     def fitting(self, name: str, body: Body, *shape: int) -> Tensor:
-        """Return ``get`` of a matrix whose columns are the target's hidden states. Raises ModelError that says so where the width
-        differs."""
+        """Return the function ``get`` for a matrix whose input width is the target's hidden size. Raises ModelError naming both
+        widths if they differ."""
         wide = self.shape(name)[-1]
         if wide != shape[-1] and wide % body.hidden:
             raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
@@ -128,7 +127,7 @@ class HeadWeights(Weights):
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Return the head's config.json, or an adapter's; published heads often state little in it. Raises ModelError."""
+    """Return the head's or adapter's config.json; published ones often state little in it. Raises ModelError."""
     adapter = not (folder / "config.json").exists() and (folder / "adapter_config.json").exists()
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
@@ -141,8 +140,8 @@ def key_shape(body: Body) -> tuple[int, int]:
 
 
 def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:
-    """Return (how often each rank of each head is right, nodes of the tree it was calibrated for); empty and 0 where config.json
-    has none."""
+    """Return (accuracy of each rank of each head, nodes of the tree it was calibrated for); empty and 0 if config.json has none.
+    """
     try:
         accuracy = [[float(share) for share in row] for row in config.get("accuracy") or []]
         nodes = int(config.get("nodes") or 0)
@@ -193,7 +192,7 @@ def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module:
-    """Load tensors into a module and make it ready to draft: on the target's device, in its type, without gradients."""
+    """Load tensors into a module and prepare it for drafting: on the target's device, in its data type, without gradients."""
     try:
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
@@ -202,8 +201,8 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module
 
 
 def ready(module: nn.Module, body: Body) -> nn.Module:
-    """Make a head ready to draft for its target: on its device, in its type, without gradients, with static shapes where it has
-    them."""
+    """Prepare a head for drafting with its target: on its device, in its data type, without gradients, with static shapes where
+    the target has them."""
     for part in module.modules():
         if isinstance(part, Layer):
             part.static, part.eight = body.static, body.eight
@@ -216,8 +215,8 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
 
 
 class Streamed:
-    """The forward of a large matrix of a head, its weights read as the 16-bit floats that they are, or in ``eight`` bits: a head
-    has few rows, and waits for memory. They are packed when they are first used, and anew when they have changed."""
+    """Forward of a large matrix of a head, with its weights as the 16-bit floats they were published in, or as int8 (``eight``):
+    with few rows it is memory-bound. They are packed at first use, and again after they change."""
 
     def __init__(self, linear: nn.Linear, eight: bool = False):
         self._linear, self._of, self._run, self._eight = linear, None, None, eight

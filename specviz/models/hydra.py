@@ -1,12 +1,12 @@
 """Hydra: heads that also read the tokens drafted before them (Ankner et al. 2402.05109).
 
-Head i reads the state that predicted the root, the embedding of the root and of the i tokens drafted below it, and guesses the
-next one. So a head knows what stands above its guess, which Medusa's does not; the tree is grown level by level. Hydra++ puts
-one decoder layer with a cache of its own in front, so that the heads read the whole text and not its last state alone.
+Head i reads the hidden state that predicted the root and the embeddings of the root and of the i drafted tokens after it, and
+predicts the next one. Unlike Medusa's, a head depends on the path, and the tree grows level by level. Hydra++ puts one decoder
+layer with its own KV cache first, so that the heads read the whole text instead of its last hidden state.
 
-Names understood: the authors', whose sequences have a dropout in every other slot or none (``hydra_mlp.0.1.linear.weight``,
-``hydra_mlp.0.1.res_connection.weight``, ``hydra_lm_head.0.1.weight``, ``prefix_embeding_layer.layers.0.*``). Ours have no
-dropout slots, and may do without output matrices (the target's serve) and without ``res_connection`` (the state itself goes on).
+``load`` reads the authors' names, whose sequences have a dropout in every other slot or none (``hydra_mlp.0.1.linear.weight``,
+``hydra_mlp.0.1.res_connection.weight``, ``hydra_lm_head.0.1.weight``, ``prefix_embeding_layer.layers.0.*``). This project's have
+no dropout slots, and may omit output matrices (the target's are used) and ``res_connection`` (identity).
 """
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "m
 
 
 class Block(nn.Module):
-    """A residual block of Hydra's heads:
-    residual(x) + SiLU(W x + b). parts: how many vectors of the width ``hidden`` are read; through: with a matrix on the way
-    past, else the first vector, the state, goes past as it is."""
+    """A residual block of Hydra's heads: residual(x) + SiLU(W x + b). parts: number of input vectors of width ``hidden``;
+    through: with a matrix on the residual path, else the first vector, the state, is the residual."""
 
     def __init__(self, hidden: int, parts: int = 1, through: bool = False):
         super().__init__()
@@ -46,7 +45,7 @@ class Block(nn.Module):
 
 
 class Prefix(nn.Module):
-    """One decoder layer and a norm over the target's states: [batch, n, hidden] -> the same, for training."""
+    """Training: one decoder layer and a norm over the target's states: [batch, n, hidden] -> the same."""
 
     def __init__(self, config: dict[str, Any], bias: bool = False):
         super().__init__()
@@ -64,14 +63,14 @@ class Prefix(nn.Module):
 
 
 class PrefixRows:
-    """A run's cache of the prefix layer: every state the target has shown is read once, in order."""
+    """KV cache of the prefix layer in one run: every hidden state of the text is read once, in order."""
 
     def __init__(self, prefix: Prefix):
         net, self._norm = prefix.fused
         self._rows = RowCache(net)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """Return states [n, hidden] of the text, the first at position ``at`` if nothing was read before; the last output
+        """Append states [n, hidden] of the text, the first at position ``at`` if nothing was read before; return the last output
         [hidden]."""
         if not self._rows.count:
             self._rows.restart(at)
@@ -79,11 +78,12 @@ class PrefixRows:
 
 
 class Hydra(nn.Module):
-    """Hydra's heads: each reads the tokens that the heads before it guessed.
+    """Hydra's heads: each reads the tokens drafted by the heads before it.
 
-    config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the way past the first
-    block), own_output (output matrices), grounded (heads read the tokens above their guess; default true), and for the prefix the
-    sizes of a Llama layer. accuracy, nodes: as Medusa's."""
+    config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the residual path of the first
+    block), own_output (output matrices), grounded (heads read the drafted tokens; default true), and for the prefix the sizes of
+    a Llama layer. accuracy, nodes: as in Medusa.
+    """
 
     def __init__(self, config: dict[str, Any], bias: bool = False, output_bias: bool = True):
         super().__init__()
@@ -109,7 +109,7 @@ class Hydra(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The config.json of heads of ours."""
+        """Return the config.json of heads in this project's layout."""
         return {**self.sizes, "model_type": "hydra", "accuracy": self.accuracy, "nodes": self.nodes}
 
     def forward(self, index: int, inputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -119,7 +119,7 @@ class Hydra(nn.Module):
         return self.hydra_lm_head[index](states) if len(self.hydra_lm_head) else head(states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix of a head while it is trained; ``targets``: the target's."""
+        """Return the output matrix of a head for training; ``targets``: the target's."""
         return self.hydra_lm_head[index].weight if len(self.hydra_lm_head) else targets
 
 
@@ -169,7 +169,7 @@ def load(folder: Path, body: Body) -> Hydra:
 
 
 def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: Body) -> None:
-    """Refuse heads of another width or vocabulary. Those that read the state alone are not grounded, as the authors call it."""
+    """Refuse heads of another width or vocabulary. Heads that read only the state are not grounded, as the authors call it."""
     d = body.hidden
     for i in heads:
         first = names.get(f"hydra_mlp.{i}.0.linear.weight", "")

@@ -25,9 +25,9 @@ from .weights import ModelError
 
 
 class LookAhead(nn.Module):
-    """Trained rows that guess later tokens inside the target's forward pass.
+    """Trained rows that predict later tokens inside the target's forward pass.
 
-    layers: where the row of each step enters, 0 the first; chains: rows a step. accuracy, nodes: as Medusa's.
+    layers: where the row of each step enters, 0 the first; chains: rows per step. accuracy, nodes: as in Medusa.
     """
 
     kind = ""
@@ -42,12 +42,12 @@ class LookAhead(nn.Module):
         return len(self.layers)
 
     def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
-        """Rows [n, hidden] of a step; chains [n]: which of the step's rows; owners [n, hidden]: states of the tokens they hang
-        on."""
+        """Return rows [n, hidden] of a step; chains [n]: which of the step's rows; owners [n, hidden]: hidden states of the
+        tokens they follow."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows")
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """The output matrix of a step while it is trained: the target's."""
+        """Return the output matrix of a step for training: the target's."""
         return targets
 
     @property
@@ -73,7 +73,7 @@ class Prompts(LookAhead):
 
 
 class Transfer(LookAhead):
-    """A matrix a step, which begins as one that passes the state on."""
+    """One matrix per step, initialised to the identity."""
 
     kind = "transfer"
 
@@ -89,7 +89,8 @@ class Transfer(LookAhead):
 
 
 class Streams(LookAhead):
-    """A vector a step, added to the state; all enter at one layer. down, up: what the state there says of the next token."""
+    """One vector per step, added to the state; all enter at one layer. down, up: low-rank matrices that predict the next token
+    from the state there."""
 
     kind = "streams"
     RANK = 8
@@ -104,7 +105,7 @@ class Streams(LookAhead):
         return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:
-        """Return states [n, hidden] that enter the streams' layer, made ready for the last norm and the output matrix."""
+        """Return states [n, hidden] that enter the streams' layer, transformed for the last norm and the output matrix."""
         return states + self.up(self.down(states))
 
 
@@ -112,7 +113,8 @@ HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
 
 
 def build(body: Body, numbers: dict[str, Any]) -> LookAhead:
-    """Untrained ones. numbers: how; from_end: for each step how many layers of the target its row goes through; chains."""
+    """Return an untrained network. numbers: how; from_end: for each step the number of target layers its row goes through;
+    chains."""
     layers = tuple(max(0, body.layers - count) for count in numbers["from_end"])
     return HOW[numbers["how"]](body.hidden, body.vocab, layers, numbers.get("chains", 1))
 

@@ -1,10 +1,10 @@
-"""Matrices in eight bits, and what they multiply in eight bits, too (W8A8, as LLM.int8() 2208.07339 and SmoothQuant 2211.10438 have
-it): a step for each row of weights and for each row of states, both the largest size in it by 127.
+"""Int8 linear layers: weights and activations in int8 (W8A8, as in LLM.int8() 2208.07339 and SmoothQuant 2211.10438), with one
+scale per weight row and per activation row (dynamic, per token): the row's largest magnitude divided by 127.
 
-Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. That
-is what lets a pass in few bits verify a draft (bfloat16 would not: docs/log/2026-11/speed.md). And where a processor multiplies
-bytes (VNNI), eight rows cost half as much again as one. Elsewhere the same whole numbers are multiplied as floats, which hold them
-exactly up to 2^24.
+Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. That makes a
+low-precision pass usable for verification (bfloat16 is not: docs/log/2026-11/speed.md). On a processor with int8 dot products
+(VNNI), eight rows cost 1.5 times one. Elsewhere the same integers are multiplied as floats, which represent them exactly up to
+2^24.
 """
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,17 +25,18 @@ WIDTH = (2**24 - 1) // MOST**2  # largest number of products whose sum float32 h
 
 
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers [out, in] from -127 to 127, int8, and the step of each row [out], float32: weight is nearly numbers * steps."""
+    """Quantise per row: return int8 values [out, in] from -127 to 127 and float32 scales [out]; weight is about values * scales.
+    """
     steps = weight.abs().amax(1).clamp_min(LEAST).float() / MOST
     return torch.round(weight / steps[:, None]).to(torch.int8), steps
 
 
 class Int8Kernel(nn.Module):
-    """An int8 linear layer:
-    y = x W^T + b, x [rows, in], with weights int8 per output row (``numbers``, ``steps`` of ``quantise_rows``) and x int8 per row.
+    """An int8 linear layer: y = x W^T + b, x [rows, in]; weights are int8 with a scale per output row (``numbers``, ``steps``
+    from ``quantise_rows``), x is quantised per row.
 
-    fine: x as two int8 numbers, the second of the remainder times FINE, multiplied as twice as many rows that share one read of the
-    weights.
+    fine: x as two int8 numbers, the second of the remainder times FINE, multiplied as twice as many rows that share one read of
+    the weights.
     """
 
     bias: Tensor | None
@@ -65,7 +66,7 @@ class Int8Kernel(nn.Module):
 
 
 class ByteProducts(Int8Kernel):
-    """By the processor's products of bytes."""
+    """Int8 products by the processor's instructions (VNNI), through fbgemm."""
 
     def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
         super().__init__(numbers, steps, bias, fine)
@@ -80,7 +81,7 @@ class ByteProducts(Int8Kernel):
 
 
 class FloatProducts(Int8Kernel):
-    """By products of floats, over so few columns at a time that their sums are exact, too."""
+    """Int8 products multiplied as floats, over so few columns at a time that sums are exact."""
 
     def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
         super().__init__(numbers, steps, bias, fine)
@@ -97,7 +98,8 @@ class FloatProducts(Int8Kernel):
 
 
 def _floats(numbers: Tensor) -> nn.Module:
-    """x W^T of whole numbers [out, in], stored as 16-bit floats, which hold them, or where torch has no such product as floats."""
+    """Return a module for x W^T with integer weights [out, in], stored as float16, which represents them, or as float32 if torch
+    lacks that product."""
     try:
         with _fbgemm():
             return HalfProducts(torch.ops.quantized.linear_prepack_fp16(numbers.float().contiguous(), None))
@@ -110,7 +112,7 @@ def _floats(numbers: Tensor) -> nn.Module:
 
 @contextmanager
 def _fbgemm() -> Iterator[None]:
-    """Weights that are packed in here are packed for the products that both classes name."""
+    """Context in which torch packs quantised weights for fbgemm."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = "fbgemm"
     try:
@@ -120,7 +122,7 @@ def _fbgemm() -> Iterator[None]:
 
 
 class Int8Linear(PlainLinear):
-    """A layer of ``Int8Kernel``, with the kind of products that is fastest on this processor."""
+    """A linear layer of ``Int8Kernel``, with the faster of the two kinds of products on this processor."""
 
     kernel = "int8"
 
@@ -136,7 +138,7 @@ class Int8Linear(PlainLinear):
 
 
 class Int8Layout(Layout):
-    """Every matrix in int8; ``fine`` where a layer's input needs 16 bits."""
+    """Layout of a model whose matrices are all int8; ``fine``: 16-bit activations for layers that need them."""
 
     def __init__(self):
         super().__init__()
@@ -147,13 +149,13 @@ class Int8Layout(Layout):
 
 
 def has_byte_products() -> bool:
-    """Whether this processor multiplies bytes, so that eight bits are quicker than sixteen."""
+    """Return whether this processor has int8 dot products, so that int8 is faster than 16 bits."""
     return _kind() is ByteProducts
 
 
 @lru_cache(maxsize=1)
 def _kind() -> type[Int8Kernel]:
-    """``Bytes`` where sums of byte products are exact: without VNNI they are added up in 16 bits and cut off at their ends."""
+    """Return ``ByteProducts`` if its sums are exact here (without VNNI they saturate at 16 bits), else ``FloatProducts``."""
     numbers = torch.full((64, 256), MOST, dtype=torch.int8)
     numbers[1::2] *= -1
     try:

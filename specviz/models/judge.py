@@ -1,9 +1,9 @@
-"""Networks on the target's states, after its last norm, that say whether what a draft model wrote may stand although the target
-would have written something else.
+"""Networks on the target's final hidden states that decide whether a draft that the target would not have written is good enough
+to keep.
 
-Judge decoding (Bachmann et al. 2501.19309): one matrix tells from the state that has read a token the probability that it is a
-good one. Reward-guided speculative decoding (Liao et al. 2501.19324) asks a reward model; here a small head on the target stands
-for it: the mean of what it says of a step's tokens is the step's reward. No weights of either were published; the names are ours.
+Judge decoding (Bachmann et al. 2501.19309): a linear layer gives the probability that the token last processed is good.
+Reward-guided speculative decoding (Liao et al. 2501.19324) uses a reward model; here a small head on the target replaces it: a
+step's reward is the mean of its tokens' scores. No weights of either were published; parameter names are this project's.
 """
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Judge(nn.Module):
         self.hidden, self.vocab, self.proj = hidden, vocab, nn.Linear(hidden, 1)
 
     def logit(self, states: Tensor) -> Tensor:
-        """Log odds [...] from states [..., hidden] that have read the tokens."""
+        """Return log odds [...] from states [..., hidden] at the tokens to judge."""
         return self.proj(states.to(self.proj.weight.dtype))[..., 0]
 
     def forward(self, states: Tensor) -> Tensor:
-        """Chance [...] that the token which each state has read last is a good one."""
+        """Return the probability [...] that the token each state has processed last is good."""
         return self.logit(states).sigmoid()
 
     @property
@@ -38,7 +38,7 @@ class Judge(nn.Module):
 
 
 class Reward(nn.Module):
-    """A reward head: two layers that grade a step from the target's states.
+    """A reward head: two layers that score a step from the target's hidden states.
 
     inner: width between the two layers.
     """
@@ -49,11 +49,11 @@ class Reward(nn.Module):
         self.first, self.second = nn.Linear(hidden, inner), nn.Linear(inner, 1)
 
     def logit(self, states: Tensor) -> Tensor:
-        """Log odds [...] of steps from states [..., tokens, hidden] that have read their tokens."""
+        """Return log odds [...] of steps from states [..., tokens, hidden] at their tokens."""
         return self.second(F.silu(self.first(states.to(self.first.weight.dtype))))[..., 0].mean(-1)
 
     def forward(self, states: Tensor) -> Tensor:
-        """The reward [...] of steps, between 0 and 1."""
+        """Return the reward [...] of steps, between 0 and 1."""
         return self.logit(states).sigmoid()
 
     @property
@@ -62,12 +62,13 @@ class Reward(nn.Module):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Judge | Reward:
-    """Return an untrained one. numbers: kind, for a reward head also inner."""
+    """Return an untrained network. numbers: kind ("judge" or "reward"), and inner (width between the layers) for a reward head.
+    """
     return Judge(body.hidden, body.vocab) if numbers["kind"] == JUDGE else Reward(body.hidden, body.vocab, numbers["inner"])
 
 
 def load(folder: str | Path, body: Body) -> Judge | Reward:
-    """The network of a folder. Raises ModelError with one sentence."""
+    """Load the network of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), config_of(folder)

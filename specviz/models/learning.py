@@ -1,4 +1,4 @@
-"""The row-wise Llama with weights of its own that gradients reach: for a draft model that learns while it serves."""
+"""Llama over rows with trainable weights, for a draft model that is updated while serving."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,14 +14,15 @@ from .rms_norm import Norm
 
 
 class PlainNorm(Norm):
-    """RMSNorm by torch's own operation: the quicker one writes over what a gradient would need."""
+    """RMSNorm by torch's own operation, because the faster in-place one overwrites values that gradients need."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self._width, self.weight, self._eps)
 
 
 class LearningLlama(Llama):
-    """A copy of a model, read again from its folder, in float32 or better. weights: all of them, to be changed in place."""
+    """A trainable copy of a model, read again from its folder, in float32 or better. weights: all of them, to be updated in
+    place."""
 
     def __init__(self, model: Llama):
         super().__init__(model.folder, model.device, torch.promote_types(model.dtype, torch.float32))
@@ -46,13 +47,13 @@ class LearningLlama(Llama):
         return Layout()
 
     def _compile(self) -> None:
-        """Nothing: its weights become others."""
+        """Do not compile, because the weights change."""
 
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else PlainNorm(weight, self.eps)
 
     def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """As Llama's, writing over nothing."""
+        """Project as Llama does, without in-place operations."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         q, k, v = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width).split([heads, kv, kv], 1)
         q, k = (part if norm is None else norm(part) for part, norm in ((q, block.norm_q), (k, block.norm_k)))
@@ -62,7 +63,7 @@ class LearningLlama(Llama):
         return q, torch.stack([k, v]).transpose(1, 2)
 
     def logits(self, ids: Tensor) -> Tensor:
-        """[n, vocab] of a text [n] from its beginning, causally, without a cache."""
+        """Return logits [n, vocab] of a text [n] from its beginning, causally, without a KV cache."""
         n = len(ids)
         mask = torch.full((n, n), -torch.inf, dtype=self.dtype, device=self.device).triu_(1).repeat(self.group, 1)
         x, turn = self.embed(ids), self.turns(n)[:n].clone()  # tables made while nothing learned cannot be walked back through

@@ -34,7 +34,7 @@ def why_not(config: dict[str, Any]) -> str | None:
 
 
 def _limits(value: Any, name: str) -> tuple[float, float]:
-    """The bounds of dt; JSON spells infinity as {"__float__": "Infinity"}. Raises ModelError."""
+    """Return the bounds of dt; JSON spells infinity as {"__float__": "Infinity"}. Raises ModelError."""
     if value is None:
         return 0.0, float("inf")
     try:
@@ -49,8 +49,8 @@ def _limits(value: Any, name: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class LayerState:
-    """The state of a layer after the committed text. conv: the raw inputs of the convolution at the last kernel - 1 tokens, [kernel - 1,
-    channels]; ssm: the state, [heads, head_dim, state]."""
+    """The recurrent state of a layer after the committed text. conv: inputs of the convolution at the last kernel - 1 tokens,
+    [kernel - 1, channels]; ssm: the SSM state, [heads, head_dim, state]."""
 
     conv: Tensor
     ssm: Tensor
@@ -58,9 +58,9 @@ class LayerState:
 
 @dataclass(frozen=True)
 class LayerRows:
-    """The values of a layer for scratch rows, enough to advance its state along any path of them. raw [rows, channels] before the
-    convolution; x [rows, heads, head_dim]; dt [rows, heads]; elapsed [rows, heads]: the sum of dt from the root to the row;
-    b [rows, groups, state]."""
+    """Values of a layer for scratch rows, enough to advance its state along any path of them. raw [rows, channels]: input of the
+    convolution; x [rows, heads, head_dim]; dt [rows, heads]; elapsed [rows, heads]: sum of dt from the root to the row; b [rows,
+    groups, state]."""
 
     raw: Tensor
     x: Tensor
@@ -150,7 +150,7 @@ class Mamba2:
 
     # --- states ----------------------------------------------------------------------------------------------------
     def new_states(self) -> list[LayerState]:
-        """The states before any text."""
+        """Return the states before any text."""
         return [LayerState(torch.zeros(self.kernel_size - 1, self.channels, dtype=self.dtype, device=self.device),
                            torch.zeros(self.heads, self.head_dim, self.state, device=self.device)) for _ in range(self.layers)]
 
@@ -164,7 +164,7 @@ class Mamba2:
         return LayerState(torch.cat([state.conv, raw])[len(path):], ssm)
 
     def _per_head(self, x: Tensor) -> Tensor:
-        """[rows, groups, state] -> [rows, heads, state]."""
+        """Expand [rows, groups, state] to [rows, heads, state]."""
         return x.repeat_interleave(self.heads // self.groups, 1)
 
     # --- the forward -----------------------------------------------------------------------------------------------
@@ -172,19 +172,19 @@ class Mamba2:
         return F.embedding(ids, self.embedding)
 
     def norm(self, states: Tensor) -> Tensor:
-        """States [rows, hidden] after the last norm."""
+        """Return states [rows, hidden] after the last norm."""
         return F.rms_norm(states, (self.hidden,), self.norm_final, self.eps)
 
     def head(self, states: Tensor) -> Tensor:
-        """Logits [rows, vocab] of states that have passed the last norm."""
+        """Return logits [rows, vocab] of states after the last norm."""
         return F.linear(states, self.output)
 
     def run_layer(self, layer: int, hidden: Tensor, state: LayerState, before: LayerRows | None, sees: Tensor,
                   taps: Tensor) -> tuple[Tensor, LayerRows]:
         """Run one layer over rows lo..n of a tree, whose rows before lo are ``before``.
 
-        hidden [n - lo, hidden]; sees [n - lo, n]: ancestors of each row and itself; taps [n - lo, kernel]: where the inputs of each
-        row's convolution stand, counted over the committed window and then all rows. Returns the states after the layer and its rows.
+        hidden [n - lo, hidden]; sees [n - lo, n]: ancestors of each row and itself; taps [n - lo, kernel]: index of each row's
+        convolution inputs, over the committed window followed by all rows. Returns the states after the layer and its rows.
         """
         block, inner, gn = self.blocks[layer], self.inner, self.groups * self.state
         gate, raw, dt = F.linear(F.rms_norm(hidden, (self.hidden,), block.norm, self.eps), block.in_proj, block.in_bias).split(
@@ -205,7 +205,8 @@ class Mamba2:
         return hidden + F.linear(y, block.out_proj, block.out_bias), rows
 
     def _scan(self, block: Layer, new: LayerRows, rows: LayerRows, c: Tensor, state: Tensor, sees: Tensor) -> Tensor:
-        """The tree scan: outputs [n - lo, heads, head_dim] of the new rows, which read all rows that they see and the state."""
+        """Run the tree scan: return outputs [n - lo, heads, head_dim] of the new rows, from the state and all rows visible to
+        them."""
         total, seen_total = new.elapsed * block.a, rows.elapsed * block.a  # exponents: at most 0, and smaller with each step
         decay = (total[:, None] - seen_total[None]).masked_fill(~sees[:, :, None], -torch.inf).exp()  # -inf first: inf * 0 is NaN
         c = self._per_head(c)

@@ -1,9 +1,9 @@
-"""A draft model that reads mask tokens: each mask after the text stands for a token not known yet, and its row guesses the one
-after it, so that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no states of a target, so one serves a
+"""A draft model with mask tokens: each mask after the text stands for an unknown token, and its row predicts the one after it, so
+that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no hidden states of a target, so one model serves a
 whole family.
 
-``load`` reads the published layout, which is ours too: a causal language model of the Llama family (config.json, ``model.*``,
-maybe ``lm_head.weight``) whose config says ``pard_token``, the id that stands for a mask.
+``load`` reads the published layout, which this project also writes: a causal language model of the Llama family (config.json,
+``model.*``, optionally ``lm_head.weight``) whose config has ``pard_token``, the id of the mask.
 """
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from .weights import ModelError
 
 
 class MaskedModel(causal.Causal):
-    """A draft model that guesses several tokens in one pass from mask tokens (PARD).
+    """A draft model that predicts several tokens in one pass from mask tokens (PARD).
 
-    config: as Causal's, with pard_token. width: tokens that its logits speak of, the target's vocabulary; what is beyond its
-    own is never guessed."""
+    config: as Causal's, with pard_token. width: of its logits, the target's vocabulary size; tokens beyond its own vocabulary are
+    never predicted.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "the masked draft model", width: int = 0):
         super().__init__(config, name)
@@ -42,7 +43,7 @@ class MaskedModel(causal.Causal):
 
 
 class MaskedRows(RowCache):
-    """Tokens of the text in, which stay; masks after them, which are forgotten."""
+    """KV cache of the text's tokens; masks after them are dropped after each pass."""
 
     def __init__(self, whole: MaskedModel):
         super().__init__(whole.fused)
@@ -57,14 +58,14 @@ class MaskedRows(RowCache):
 
 
 def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
-    """Return an untrained one. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
+    """Return an untrained network. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
     settings = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
     config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> MaskedModel:
-    """The draft model of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the draft model of a folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "pard")
     config = config_of(folder)
@@ -77,6 +78,6 @@ def load(folder: str | Path, body: Body) -> MaskedModel:
 
 
 def read(folder: Path, config: dict[str, Any], body: Body) -> MaskedModel:
-    """A causal language model as a masked one; config: with pard_token. Raises ModelError."""
+    """Load a causal language model as a masked one; config: with pard_token. Raises ModelError."""
     config, found = causal.read(HeadWeights(folder, body), config)
     return fill(MaskedModel(config, folder.name, body.vocab), found, body)

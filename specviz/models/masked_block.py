@@ -1,14 +1,14 @@
 """Block drafters: all tokens of a round from one pass of a small network over mask tokens (DFlash, 2602.06036; DSpark adds the
-Markov and the confidence head, as its authors' public code has them).
+Markov and the confidence head, as in its authors' public code).
 
-The network reads the target: states that entered several of its layers are joined, pass ``fc`` and ``hidden_norm``, and give
-every layer keys and values for each token of the text. The block is a row for the last token and rows of a mask token after it;
-they see the whole text and each other, also forwards. Row j of a block that is ``sampled from its anchor`` (DSpark) guesses the
-token j + 1 places after the last one; of a DFlash block row j guesses the token at its own place, so row 0 says nothing. The
-target's own embedding and output matrix are shared by the target for both ends.
+Hidden states at the input of several target layers are joined, pass ``fc`` and ``hidden_norm``, and give each layer's keys and
+values for every token of the text. The block is one row for the last token and rows of a mask token; they attend to the whole
+text and to each other, in both directions. In a block that is ``sampled from its anchor`` (DSpark), row j predicts the token j +
+1 positions after the last one; in a DFlash block row j predicts the token at its own position, so row 0 predicts nothing.
+Embedding and output matrix are the target's.
 
-A block alone cannot know which of two good continuations it has begun: the Markov head adds to the logits of a row what follows
-from the token drafted before it, through a matrix of low rank; the confidence head tells how likely the row's guess is to pass.
+Positions of a block are independent given the text: the Markov head adds a low-rank bias to a row's logits from the token drafted
+before it, and the confidence head predicts the probability that the row's token is accepted.
 """
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class BlockAttention(Attention):
     def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
         """Return the attention of a block's rows to the text and to each other.
 
-        x [batch, n, hidden] and text [batch, c, hidden]; angles [batch, 1, n, head_dim / 2], text_angles [c, head_dim / 2];
-        mask [batch, 1, n, c + n], True where a row may look."""
+        x [batch, n, hidden] and text [batch, c, hidden]; angles [batch, 1, n, head_dim / 2], text_angles [c, head_dim / 2]; mask
+        [batch, 1, n, c + n], True where a row may attend.
+        """
         q = _turned(self.q_norm(self.heads(self.q_proj, x)), angles)
         k = torch.cat([_turned(self.k_norm(self.heads(self.k_proj, text)), text_angles),
                        _turned(self.k_norm(self.heads(self.k_proj, x)), angles)], 2)
@@ -65,7 +66,8 @@ class BlockLayer(Layer):
 class MarkovHead(nn.Module):
     """A low-rank bias on the next token's logits from the token drafted before.
 
-    Logits of rank ``rank``; ``gated`` by the row's own state or not."""
+    rank: of the two matrices; gated: by the row's own state.
+    """
 
     def __init__(self, vocab: int, rank: int, hidden: int, kind: str):
         super().__init__()
@@ -73,7 +75,8 @@ class MarkovHead(nn.Module):
         self.gate_proj = nn.Linear(hidden + rank, rank) if kind == "gated" else None
 
     def latent(self, tokens: Tensor, states: Tensor) -> Tensor:
-        """[..., rank] for the tokens before the rows with these states; times ``markov_w2`` it is added to the rows' logits."""
+        """Return [..., rank] for the tokens before the rows with these states; multiplied by ``markov_w2`` it is added to the
+        rows' logits."""
         before = self.markov_w1(tokens)
         return before if self.gate_proj is None else torch.sigmoid(self.gate_proj(torch.cat([states, before], -1))) * before
 
@@ -125,18 +128,18 @@ class BlockDrafter(nn.Module):
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
-        """The hidden states that are read of the target: the output of a layer is what enters the next."""
+        """Names of the target's hidden states that are read; the output of a layer is the input of the next."""
         return tuple(f"layer:{i + 1}" for i in self.read_layers)
 
     @property
     def length(self) -> int:
-        """Tokens drafted by a whole block."""
+        """Number of tokens drafted by a whole block."""
         return self.block if self.anchored else self.block - 1
 
     def forward(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
-        """States of blocks, for training. states [batch, c, taps * hidden] of the text; embeds [batch, blocks, block, hidden] of
-        the blocks' tokens; anchors [batch, blocks]: the place in the text of each block's first token, before which it sees the
-        text. -> [batch, blocks, block, hidden], after the last norm."""
+        """Training: return states [batch, blocks, block, hidden] of blocks after the last norm. states [batch, c, layers *
+        hidden] of the text; embeds [batch, blocks, block, hidden] of the blocks' tokens; anchors [batch, blocks]: text position
+        of each block's first token, before which it sees the text."""
         batch, blocks, size, _ = embeds.shape
         text = self.hidden_norm(self.fc(states))
         places = torch.arange(text.shape[1], device=text.device)
@@ -151,7 +154,8 @@ class BlockDrafter(nn.Module):
         return self.norm(x).unflatten(1, (blocks, size))
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Logits that the tokens of rows are accepted, [n], from their states [n, hidden] and the tokens before them [n]."""
+        """Return logits [n] that the tokens of rows are accepted, from their states [n, hidden] and the tokens before them [n].
+        """
         if not self.confidence_with_markov:
             return self.confidence_head(states)
         markov = self.markov_head
@@ -169,7 +173,7 @@ class BlockDrafter(nn.Module):
 
 
 class BlockNet(Fused):
-    """The layers as the row-wise forward, and one matrix that makes the keys and values of all layers from a row of text."""
+    """The layers in row-wise inference layout, and one matrix for the keys and values of all layers from a row of text."""
 
     def __init__(self, head: BlockDrafter):
         super().__init__(list(head.layers), head.config, head.fc)
@@ -181,8 +185,8 @@ class BlockNet(Fused):
             self.text_bias = torch.cat(biases).detach() if biases else None
 
     def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None) -> None:
-        """Keys and values of text rows [n, taps * hidden] into slots [layers, 2, kv_heads, slots, head_dim]: ``at``..at+n, or
-        those of a tensor [n]. Text rows look nowhere, so there is no mask."""
+        """Write keys and values of text rows [n, layers * hidden] into slots [layers, 2, kv_heads, slots, head_dim]:
+        ``at``..at+n, or those of a tensor [n]. Text rows attend to nothing, so there is no mask."""
         n = len(states)
         kv = F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
         kv = kv.view(n, self.layers, 2, self.kv_heads, self.head_dim)
@@ -200,10 +204,10 @@ class BlockNet(Fused):
 
 
 class BlockRows(RowCache):
-    """Rows of text in, which stay; a block out, which is forgotten."""
+    """KV cache of the text's rows; the block's rows are dropped after each pass."""
 
     def read(self, states: Tensor) -> None:
-        """Text rows [n, taps * hidden] after those held."""
+        """Append text rows [n, layers * hidden]."""
         for part in states.to(self.net.dtype).split(STEP):
             n = len(part)
             self._run(part, list(range(n)), torch.ones(n, n, dtype=torch.bool), self.net.take)
@@ -216,8 +220,8 @@ class BlockRows(RowCache):
 
 
 def _trained_as_dspark(config: dict[str, Any]) -> bool:
-    """Whether DSpark's trainer made a drafter, with a Markov head or (DeepSpec's DFlash) without: its row j predicts j + 1 tokens
-    ahead. DeepSpec names its class in the config (afdfa7c), speculators its type (c05b95b)."""
+    """Return whether DSpark's trainer made a drafter, with a Markov head or (DeepSpec's DFlash) without: its row j predicts j + 1
+    tokens ahead. DeepSpec names its class in the config (afdfa7c), speculators its type (c05b95b)."""
     names = config.get("architectures") or ()
     return config.get("speculators_model_type") == "dspark" or any("DSpark" in str(name) for name in names)
 

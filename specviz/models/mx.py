@@ -1,8 +1,8 @@
-"""Weights in eight bits: MXINT8 of the OCP Microscaling Formats (MX) Specification 1.0; Rouhani et al. 2310.10537.
+"""8-bit weights in MXINT8, of the OCP Microscaling Formats (MX) Specification 1.0; Rouhani et al. 2310.10537.
 
-Blocks of 32 numbers of a row share a power of two as their scale, and each of them is a whole number of 64ths of it. What is read
-back has seven bits and a sign, so it is an exact bfloat16 and an exact float16, and runs as those do. Next to a tensor ``name`` of
-int8 lies ``name.scale`` of uint8: the scales' exponents plus 127.
+Blocks of 32 numbers of a row share a power-of-two scale; each number is an integer number of 64ths of it. Dequantised values have
+seven bits and a sign, so they are exact in bfloat16 and float16. A tensor ``name`` of int8 comes with ``name.scale`` of uint8:
+the scales' exponents plus 127.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def unpacked(elements: Tensor, exponents: Tensor) -> Tensor:
 
 
 def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors as they are written to a file: matrices in eight bits, each before its scales, all others unchanged."""
+    """Return the tensors as they are written to a file: matrices in MXINT8, each followed by its scales, all others unchanged."""
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if worth(tensor):
@@ -50,7 +50,7 @@ def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a file as ``stored`` took them; float32 where they were in eight bits."""
+    """Return the tensors of a file written by ``stored``; quantised ones in float32."""
     scales = {name for name in tensors if name.endswith(SCALE) and name.removesuffix(SCALE) in tensors}
     return {name: unpacked(tensor, tensors[name + SCALE]) if name + SCALE in scales else tensor
             for name, tensor in tensors.items() if name not in scales}

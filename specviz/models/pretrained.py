@@ -44,7 +44,8 @@ def cache_word(net: torch.nn.Module) -> str | None:
 
 
 def open_config(source: str | Path, revision: str | None = None):
-    """Read a config.json for transformers without the kernels that it names: "org/name" as its attention would be fetched and run."""
+    """Read a config.json for transformers without the kernels it names: transformers would fetch and run "org/name" as its
+    attention."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
@@ -122,7 +123,7 @@ def load_causal(name: str, source: str, revision: str | None, **options):
 
 
 def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tensor] | None:
-    """The weights of a folder's GGUF file by their names in Hugging Face format; None where the weights are safetensors."""
+    """Return the weights of a folder's GGUF file under Hugging Face names; None if the weights are safetensors."""
     if not folder.is_dir() or any(folder.glob("*.safetensors*")) or gguf_in(folder) is None:
         return None
     weights = Weights(folder, torch.device("cpu"), dtype or torch.float32)
@@ -167,7 +168,7 @@ def _quiet(logging):
 
 
 def blocks_of(net, config) -> list[torch.nn.Module]:
-    """The decoder's layers, in order; none when the module tree does not show them."""
+    """Return the decoder's layers in order; empty if the module tree does not show them."""
     for module in net.modules():
         if type(module) is torch.nn.ModuleList and len(module) == getattr(config, "num_hidden_layers", -1):
             return list(module)
@@ -175,7 +176,7 @@ def blocks_of(net, config) -> list[torch.nn.Module]:
 
 
 def window_of(config) -> tuple[int | None, bool]:
-    """Width of the sliding window, if any layer has one, and whether other layers have none."""
+    """Return the width of the sliding window, if any layer has one, and whether other layers have none."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None)
     if kinds and "sliding_attention" not in kinds or not getattr(config, "use_sliding_window", True):

@@ -1,8 +1,8 @@
-"""A draft model that speaks part of the target's vocabulary and reads the target's embedding through a projection.
+"""A draft model with part of the target's output vocabulary and a projection of the target's embedding.
 
-The output matrix of a small draft over 49,152 tokens costs more than its layers; most of what is written comes from a few thousand of
-them (FR-Spec, 2502.14856; EAGLE-3, 2503.01840). And an embedding table of its own would be most of its weights; a projection of the
-target's table [vocab, wide] to [vocab, hidden] knows every token from the start.
+In a small draft model the output matrix over 49,152 tokens costs more than its layers, and a few thousand tokens cover most of
+the text (FR-Spec, 2502.14856; EAGLE-3, 2503.01840). An embedding table of its own would be most of its weights; instead the
+target's table [vocab, wide] is projected to [vocab, hidden].
 """
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exa
 
 
 class ReducedOutput:
-    """Logits [rows, vocab] from a layer [rows, hidden] -> [rows, tokens] and the ids of its tokens; OUTSIDE for all others."""
+    """Output layer: logits [rows, vocab] from a layer [rows, hidden] -> [rows, tokens] and the ids of its tokens; OUTSIDE for all
+    others."""
 
     def __init__(self, layer: Any, tokens: Tensor, vocab: int):
         self.layer, self.tokens, self.vocab = layer, tokens, vocab
@@ -41,12 +42,13 @@ class ScriptedReducedOutput(nn.Module):
 
 
 def spread(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
-    """Logits of some tokens [rows, tokens] as logits of all [rows, vocab]."""
+    """Expand logits of some tokens [rows, tokens] to the vocabulary [rows, vocab]."""
     return part.new_full([part.shape[0], vocab], OUTSIDE).index_copy(1, tokens, part)
 
 
 def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
-    """The ids that the output matrix speaks, [count]. Raises ModelError unless they are distinct ids of the vocabulary."""
+    """Return the ids of the reduced output vocabulary, [count]. Raises ModelError unless they are distinct ids of the vocabulary.
+    """
     tokens = weights.get("draft_tokens", count).long()
     if not 0 < count <= vocab or len(tokens.unique()) != count or int(tokens.min()) < 0 or int(tokens.max()) >= vocab:
         raise ModelError(f"the draft_tokens of {name} are not distinct token ids below {vocab}", "reduced.tokens")
@@ -54,7 +56,7 @@ def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
 
 
 def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The embedding table [vocab, hidden]: that of the model ``embedding_from``, a folder next to this one, through
+    """Return the embedding table [vocab, hidden]: that of the model ``embedding_from``, a folder next to this one, through
     ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
     source, vocab, hidden = config["embedding_from"], config["vocab_size"], config["hidden_size"]
     if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):

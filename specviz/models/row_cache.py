@@ -19,8 +19,8 @@ STEP = 256  # slots are allocated in multiples of this
 class RowCache:
     """KV cache of one run over shared ``Fused`` layers.
 
-    The first ``count`` slots hold the text, row i at position first + i. Rows of a tree follow and are dropped by the next ``read``
-    or ``crop``. Where the net's shapes stay, few rows at once run in buckets (still_rows.py); the slots are the same.
+    The first ``count`` slots hold the text, row i at position first + i. Rows of a tree follow and are dropped by the next
+    ``read`` or ``crop``. With static shapes, small numbers of rows run in buckets (static_rows.py); the slots are the same.
     """
 
     def __init__(self, net: Fused):
@@ -83,7 +83,7 @@ class RowCache:
         return mask.to(x.device)
 
     def _buffer(self, slots: int, ahead: int = 0) -> Tensor:
-        """Return slots for so many rows, with rotations up to ``ahead`` positions after the text."""
+        """Return slots for ``count`` rows, with rotations up to ``ahead`` positions after the text."""
         if self.net.static:
             return self._static_buffer(slots + BUCKETS[-1], self.first + max(slots, self.count + ahead + 1))
         have = 0 if self._slots is None else self._slots.shape[3]

@@ -1,6 +1,6 @@
 """Store files in parts that plain git hosts accept (at most 10 MB each), and find them again.
 
-A shard of safetensors is joined once, in a cache folder that links to every other file of the model's folder. A GGUF file is joined
+A safetensors shard is joined once, in a cache folder that links to every other file of the model's folder. A GGUF file is joined
 in memory when it is read (gguf_reader.py).
 """
 from __future__ import annotations
@@ -37,8 +37,8 @@ def cut(file: Path, folder: Path, part: int = PART) -> None:
 
 
 def whole(folder: Path) -> Path:
-    """Return the folder itself, or the cached copy in which its safetensors shards are in one piece. Raises ModelError where a part is
-    missing or the cache cannot be written. A GGUF file stays in parts: its reader joins them in memory."""
+    """Return the folder itself, or the cached copy with joined safetensors shards. Raises ModelError if a part is missing or the
+    cache cannot be written. A GGUF file stays in parts: its reader joins them in memory."""
     shards = parts_of(folder, ".safetensors")
     if not shards:
         return folder
@@ -58,8 +58,8 @@ def whole(folder: Path) -> Path:
 
 
 def parts_of(folder: Path, ending: str) -> dict[str, list[Path]]:
-    """The parts, in order, of every file of the folder that was cut, by its whole name, which ends in ``ending``. Raises ModelError
-    where a part is missing."""
+    """Return the parts, in order, of every split file of the folder, by the whole file's name, which ends in ``ending``. Raises
+    ModelError if a part is missing."""
     found: dict[str, list[tuple[int, int, Path]]] = {}
     for file in folder.glob(f"*{ending}.part-*"):
         if match := _PART.fullmatch(file.name):
@@ -92,26 +92,27 @@ def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """The folder of joined shards: under the home's cache where that can be written, else under the temporary folder."""
+    """Return the folder of joined shards: under the home's cache if that is writable, else under the temporary folder."""
     home = Path.home() / ".cache"
     writable = home if home.is_dir() else home.parent
     return (home if os.access(writable, os.W_OK) else Path(tempfile.gettempdir())) / "specviz" / "models"
 
 
 def gguf_digest(folder: Path) -> tuple[str, str] | None:
-    """SHA-256 and name of a GGUF file that a folder lacks, from its ``NAME.gguf.sha256`` ("digest  name", as sha256sum writes it)."""
+    """Return SHA-256 and name of a GGUF file that a folder lacks, from its ``NAME.gguf.sha256`` ("digest  name", as sha256sum
+    writes it)."""
     found = next(iter(folder.glob("*.gguf.sha256")), None) if folder.is_dir() else None
     words = found.read_text(encoding="utf-8").split() if found else []
     return (words[0].lower(), words[1].lstrip("*")) if len(words) == 2 else None
 
 
 def fetched_copy(folder: Path) -> Path | None:
-    """Where the cache keeps a folder together with its fetched GGUF file; None for a folder without a digest."""
+    """Return where the cache keeps a folder together with its fetched GGUF file; None for a folder without a digest."""
     digest = gguf_digest(folder)
     return cache_folder() / f"{folder.name}-{digest[0][:12]}" if digest else None
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether weights lie in a folder, whole or in parts; a file is weights itself."""
+    """Return whether a folder has weights, whole or in parts; a file counts as weights."""
     return folder.is_file() or folder.is_dir() and any(
         file.suffix in (".safetensors", ".gguf") or ".part-" in file.name for file in folder.iterdir())

@@ -222,8 +222,8 @@ class Writer(nn.Module):
 
 
 def script(model: Any, width: int) -> None:
-    """Compile the halves of each block, all blocks in a row, and the token loop, and use what gives the bits of the plain code.
-    width: of the projection's input. ``model.uncompiled`` and the log say why something is not used."""
+    """Compile the halves of each block, all blocks in sequence, and the token loop; use those whose results are bit-identical to
+    the uncompiled code. width: of the projection's input. ``model.uncompiled`` and the log say why something is not used."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
@@ -263,8 +263,8 @@ def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
 
 @torch.inference_mode()
 def _says_the_same(model: Any, whole: Any) -> bool:
-    """Whether all blocks in a row say what they say one by one. The first calls are slow, since TorchScript learns from them: they are
-    these."""
+    """Return whether all blocks in sequence give the results of one block at a time. This also makes the first, slow calls, in
+    which TorchScript specialises."""
     x = torch.randn(2, model.hidden, generator=torch.Generator().manual_seed(0))
     for _ in range(2):
         buffers = [torch.zeros(model.layers, 2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
@@ -277,7 +277,7 @@ def _says_the_same(model: Any, whole: Any) -> bool:
 
 @torch.inference_mode()
 def _writes_the_same(model: Any, writer: Any) -> bool:
-    """Whether tokens written in one call are those of passes one by one; its first, slow calls, too."""
+    """Return whether tokens generated in one call equal those of single passes; also makes the first, slow calls."""
     count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
     none, buffers = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for temperature in (0.0, 1.0):

@@ -55,7 +55,7 @@ class Weights:
         self.count = 0
 
     def _find_gguf(self) -> GGUFTensors | None:
-        """The tensors of the folder's GGUF file ; None where there is none, or safetensors next to it."""
+        """Return the tensors of the folder's GGUF file; None without one, or with safetensors next to it."""
         if any(self._folder.glob("*.safetensors*")):
             return None
         found = gguf_in(self._folder)
@@ -100,7 +100,7 @@ class Weights:
         return frozenset(self._where)
 
     def check_all_read(self) -> None:
-        """Raise ModelError where the files hold a weight that was not read: to ignore it could run another model than was trained."""
+        """Raise ModelError if the files hold a weight that was not read: ignoring it could run another model than was trained."""
         unread = sorted(name for name in self.names - self._read if not DERIVED.search(name))
         if unread:
             raise ModelError(f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read",
@@ -110,7 +110,8 @@ class Weights:
         return name in self._where
 
     def get(self, name: str, *shape: int) -> Tensor:
-        """The tensor, on the device and in the working type. Raises ModelError: missing, another shape, or not numbers."""
+        """Return the tensor on the device and in the working type. Raises ModelError if it is missing, of another shape, or not
+        numeric."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}", "checkpoint.lacks_weight")
         self._read.add(name)
@@ -136,7 +137,7 @@ class Weights:
                              "checkpoint.lacks_indexed") from None
 
     def _dequantise(self, name: str, tensor: Tensor) -> Tensor:
-        """The values of a tensor that is stored as int8 with scales (mx.py); any other tensor unchanged."""
+        """Return the values of a tensor stored as int8 with scales (mx.py); any other tensor unchanged."""
         if name + mx.SCALE not in self._scales:
             return tensor
         scales = self._stored(self._scales[name + mx.SCALE], name + mx.SCALE)
