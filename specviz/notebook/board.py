@@ -15,7 +15,7 @@ EVERY = 1.5  # seconds between two pictures of a run in progress
 
 
 class Board:
-    """A recorded race. In a notebook it shows itself; ``trace`` holds the records."""
+    """A recorded race that displays itself in a notebook; ``trace`` holds the records."""
 
     def __init__(self, records: Records, height: int = HEIGHT):
         self.trace, self.height = Trace(records), height
@@ -56,7 +56,7 @@ def watch(prompt: str | list[dict[str, str]], methods: str | Sequence[str] = ("s
 
 
 class _Screen:
-    """One output of a cell, replaced while a run grows."""
+    """One output area of a cell, replaced while a run grows."""
 
     def __init__(self, height: int):
         from IPython.display import display
@@ -80,7 +80,7 @@ class _Screen:
 
 
 def _cell() -> int | None:
-    """The number of the cell that runs; None outside a notebook."""
+    """Return the number of the running cell; None outside a notebook."""
     try:
         from IPython import get_ipython
     except ImportError:

@@ -15,7 +15,7 @@ TOP = 8  # best tokens of each distribution that a trace keeps
 
 
 def method_keys(methods: str | Sequence[str], plain: bool) -> list[str]:
-    """The keys in order, each once; with ``plain`` the baseline is the last lane."""
+    """Return the keys in order, without duplicates; with ``plain`` the baseline is the last lane."""
     keys = [methods] if isinstance(methods, str) else list(methods)
     baseline = next(iter(catalogue()))
     keys = list(dict.fromkeys(keys))

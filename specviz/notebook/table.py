@@ -28,7 +28,7 @@ def compare(prompts: str | Sequence[str], methods: str | Sequence[str] = ("specu
 
 
 def lane_rows(trace: Trace, prompt: str = "") -> list[dict[str, Any]]:
-    """A row for each lane of a trace; the last lane is the baseline."""
+    """Return a row for each lane of a trace; the last lane is the baseline."""
     plain = trace.lanes[-1]
     base, text = _seconds_per_token(trace, plain), trace.text(plain)
     rows = []
