@@ -85,7 +85,8 @@ class Goodput(JointPolicy):
         return gamma, found[gamma][1]
 
     def _may_try(self, unread: int) -> bool:
-        """Return whether one request drafts although no length is expected to pay: rarely, and for a bounded share of the time."""
+        """Return whether one request drafts although no length is expected to pay: rarely, for a bounded share of the time, so
+        that estimates stay current."""
         costs = self.steps.seconds(self.first, self.first, unread) + self.passes.line[1] * self.first
         return self.asleep >= ASLEEP and costs <= SHARE * self.idle
 
