@@ -13,8 +13,8 @@ MOST_TOOLS, LONGEST_TOOLS, DEEPEST_TOOLS = 64, 65_536, 32  # tools, characters a
 
 
 def read_messages(prompt: Any) -> list[dict[str, Any]]:
-    """Read a text or a list of messages: {"role", "content"}; an assistant's may have "tool_calls" and a tool's "tool_call_id" and
-    "name", which the chat template gets as they are. Raises SessionError."""
+    """Read a text or a list of messages: {"role", "content"}; an assistant's may have "tool_calls" and a tool's "tool_call_id"
+    and "name", which go to the chat template unchanged. Raises SessionError."""
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)) or not prompt:
@@ -41,7 +41,7 @@ def _message(given: Any) -> dict[str, Any]:
 
 
 def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
-    """Read tools as OpenAI's API has them: [{"type": "function", "function": {"name", "description", "parameters"}}]."""
+    """Read tools in the format of OpenAI's API: [{"type": "function", "function": {"name", "description", "parameters"}}]."""
     tools = _objects("tools", list(given) if isinstance(given, (list, tuple)) else given)
     for tool in tools:
         function = tool.get("function")
@@ -51,7 +51,7 @@ def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
 
 
 def _objects(name: str, given: Any) -> list[dict[str, Any]]:
-    """A bounded list of JSON objects."""
+    """Return a bounded list of JSON objects."""
     if not isinstance(given, (list, tuple)) or len(given) > MOST_TOOLS or not all(isinstance(one, dict) for one in given):
         raise SessionError(f"{name} is a list of at most {MOST_TOOLS} objects.", f"request.{name}")
     if nesting(given, DEEPEST_TOOLS) > DEEPEST_TOOLS:

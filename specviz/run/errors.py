@@ -1,4 +1,4 @@
-"""Errors of a session as sentences for a person."""
+"""Errors of a session, with one-sentence messages."""
 from __future__ import annotations
 
 import torch
@@ -8,7 +8,7 @@ from ..core.errors import CodedError
 
 
 class SessionError(CodedError, ValueError):
-    """A request that cannot be run; the message is one sentence for a person."""
+    """A request that cannot be run; the message is one sentence."""
 
 
 def sentence(error: BaseException | str) -> str:
@@ -18,7 +18,7 @@ def sentence(error: BaseException | str) -> str:
 
 
 def explain(method: Method, error: Exception) -> str:
-    """Return why a run failed, as a sentence for a person."""
+    """Return why a run failed, as one sentence."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
     if isinstance(error, (BrokenModel, InvalidDistribution)):

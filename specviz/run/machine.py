@@ -42,8 +42,8 @@ def _one(target: Any) -> float:
 
 
 class Machine:
-    """Watches the passes of one run. threads: number used; now: seconds of a pass when it was made; usual: the minimum since the model
-    was loaded."""
+    """Monitors the passes of one run. threads: number used; now: seconds of a pass at the start; usual: the minimum since the
+    model was loaded."""
 
     def __init__(self, loaded: Any):
         self._loaded, self._lanes = loaded, {}
@@ -56,7 +56,7 @@ class Machine:
         return {"threads": self.threads, "pass_seconds": self.now, "usual_pass_seconds": self.usual}
 
     def begun(self) -> list[Checked]:
-        """Return events for the beginning of a lane."""
+        """Return the events for the beginning of a lane."""
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
 
     def see(self, lane: int, event: Event) -> list[Checked]:

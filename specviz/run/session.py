@@ -44,14 +44,13 @@ class Session:
 
     ``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence.
 
-    memory: earlier answers of the same visitor; runs of this session read it and add their own. Without one every run begins with an
-    empty memory. deterministic: the same seed gives the same run (bit-identical on models loaded as deterministic); timing
-    measurements are ignored, costs are those of core.FixedCosts, and a draft step costs the draft model's share of the target's size.
-    predicted: a predicted output, given to methods that draft from one. batch_prompts: further prompts that are answered in one batch
-    with the run's own; events are those of its own prompt. request: everything else about the answer (penalties, stop, structure,
-    log-probabilities ...); it takes the place of ``sampling``. prefix_cache: of the conversation that the runs belong to; the KV cache
-    of the turn before is reused. batch: the runs share forward passes with those of other sessions that have the same one; all are
-    advanced in turn by one thread.
+    memory: earlier answers of the same visitor; runs of this session read it and add their own. Without one every run begins with
+    an empty memory. deterministic: the same seed gives the same run (bit-identical on models loaded as deterministic); timing
+    measurements are ignored, costs are those of core.FixedCosts, and a draft step costs the draft model's share of the target's
+    size. predicted: a predicted output, for methods that draft from one. batch_prompts: further prompts answered in one batch
+    with the run's own, which alone emits events. request: all other parameters of the answer (penalties, stop, structure,
+    log-probabilities ...); replaces ``sampling``. prefix_cache: of the conversation; the previous turn's KV cache is reused.
+    batch: runs of sessions with the same ContinuousBatch share forward passes; one thread advances all of them.
     """
 
     def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
@@ -90,8 +89,8 @@ class Session:
         return sessions
 
     def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
-        """Reuse the KV cache of the conversation that a prompt continues. Methods that read hidden states of the prompt compute it anew,
-        because a cache holds none."""
+        """Reuse the KV cache of the conversation that a prompt continues. Methods that read hidden states of the prompt recompute
+        it, because the cache does not hold them."""
         if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
             self.prefix_cache = pool.lease(owner, self.encode(prompt, raw))
 

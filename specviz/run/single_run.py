@@ -54,7 +54,7 @@ class Run:
         return self.state.clock.now() if self.state else 0.0
 
     def turn(self) -> Generator[Event]:
-        """The next events, up to the end of a round, of the prefill, or of the run (then ``over`` is true)."""
+        """Return the next events, up to the end of a round, of the prefill, or of the run (then ``over`` is true)."""
         for event in self.events:
             yield event
             if self.border:
@@ -83,7 +83,7 @@ class Run:
         yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
 
     def _rounds(self) -> Generator[Event]:
-        """Play until something ends the run; it ends between rounds only."""
+        """Play rounds until the run ends; it ends between rounds only."""
         if self.interrupted():
             return
         self.kit = kit = self.loaded.kit()
@@ -189,7 +189,7 @@ class Run:
         return {"draft_stopped": problems} if problems else {}
 
     def _unused_head(self) -> dict[str, Any]:
-        """Return the trained heads of a run in which nothing was accepted in so many tries that they may be another model's."""
+        """Return trained heads whose drafts were never accepted in so many tries that they may belong to another model."""
         kinds = sorted(need.partition(":")[2] for need in self.session.method.needs if need.startswith("head:"))
         if not kinds or self.totals.accepted or self.totals.tried < UNUSED:
             return {}
