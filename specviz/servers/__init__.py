@@ -1,3 +1,3 @@
-"""Lanes that stream from other engines (vLLM, SGLang, llama.cpp, any server with their protocol). Figures that the server reports of
-its speculation are observed, those that follow from the sizes of its messages inferred, the rest unknown. Nothing here imports
-torch. A server is named by the owner, never by a visitor."""
+"""Lanes that stream from other engines (vLLM, SGLang, llama.cpp, any server with the OpenAI protocol). Speculation figures that
+the server reports are "observed", those derived from message sizes "inferred", the rest "unknown". Nothing here imports torch.
+Only the owner names servers, never a visitor."""

@@ -1,5 +1,4 @@
-"""The configured servers: those of models.yaml, and those that the owner names in SPECVIZ_SERVERS or on the command line. Never what a
-visitor sends."""
+"""The configured servers: those of models.yaml, and those in SPECVIZ_SERVERS or on the command line. A visitor cannot add one."""
 from __future__ import annotations
 
 import os
@@ -14,7 +13,7 @@ FORM = f"ENGINE=URL or ENGINE=URL#MODEL, where ENGINE is one of {', '.join(SERVE
 
 
 def servers() -> dict[str, Server]:
-    """Return every server by its name, its address checked. Raises ServerError."""
+    """Return every server by name, with validated addresses. Raises ServerError."""
     found = {name: replace(server, url=read_url(server.url)) for name, server in register().servers.items()}
     for words in filter(None, (one.strip() for one in os.environ.get(VARIABLE, "").split(","))):
         try:

@@ -1,7 +1,7 @@
-"""For each engine: the request fields beyond the common protocol, and where its answers report its speculation.
+"""Per engine: request fields beyond the common protocol, and where its answers report speculation.
 
-All stream OpenAI's chat completions. vLLM: token ids with each message, and at the end ``metrics.speculative_decoding`` (where it
-was started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end ``sglext.spec_tokens_details``. llama.cpp's
+All stream OpenAI's chat completions. vLLM: token ids with each message, and at the end ``metrics.speculative_decoding`` (if
+started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end ``sglext.spec_tokens_details``. llama.cpp's
 llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each message. None reports the ids of rejected tokens.
 """
 from __future__ import annotations
@@ -19,8 +19,8 @@ MOST_IDS, HIGHEST_ID = 4096, 2**31 - 1
 
 @dataclass(frozen=True)
 class Drafts:
-    """Counts of one request so far, as its server reports them. steps: passes that had a draft to check; per_step: (drafted, accepted)
-    of each, in order; histogram: by draft length, steps that accepted 0, 1, ... of it."""
+    """Cumulative counts of one request, as its server reports them. steps: passes that verified a draft; per_step: (drafted,
+    accepted) of each, in order; histogram: draft length -> number of steps that accepted 0, 1, ... tokens."""
 
     drafted: int
     accepted: int
@@ -31,7 +31,7 @@ class Drafts:
 
 @dataclass(frozen=True)
 class Message:
-    """The content of one message of a stream. doubt: a figure in it that cannot be true, as the end of a sentence."""
+    """The content of one stream message. doubt: why a figure in it is impossible, as the end of a sentence."""
 
     text: str = ""
     ids: tuple[int, ...] | None = None
@@ -45,7 +45,7 @@ class Message:
 
 
 def count(value: Any, what: str) -> int | None:
-    """Return a count that a server reports, None where it does not. Raises Doubt."""
+    """Return a reported count, None if it is missing. Raises Doubt."""
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= MOST:
@@ -54,7 +54,7 @@ def count(value: Any, what: str) -> int | None:
 
 
 class OpenAI:
-    """Any server with the protocol and no reports of its own."""
+    """Any server with the protocol and no speculation reports."""
 
     title = "OpenAI's protocol"
     counters: dict[str, str] = {}  # of its /metrics page: name there -> name here
@@ -62,11 +62,11 @@ class OpenAI:
     per_step = False  # whether a message is what one pass wrote
 
     def ask(self, sampling: Any) -> dict[str, Any]:
-        """Fields of a request beyond the common ones."""
+        """Return request fields beyond the common ones."""
         return {"top_k": sampling.top_k} if sampling.top_k else {}
 
     def read(self, message: dict[str, Any]) -> Message:
-        """Read a message; figures that cannot be true are left out and named in its doubt."""
+        """Read a message; impossible figures are left out and named in its doubt."""
         choice = message.get("choices")
         choice = choice[0] if isinstance(choice, list) and choice and isinstance(choice[0], dict) else {}
         delta = choice.get("delta")
@@ -86,7 +86,7 @@ class OpenAI:
                        doubt=doubt, **found)
 
     def tokens(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-        """The ids of the message's tokens, where they are reported."""
+        """Return the ids of the message's tokens, if reported."""
         ids = choice.get("token_ids")
         if ids is None:
             return {}
@@ -146,7 +146,7 @@ class SGLang(OpenAI):
 
 
 class LlamaCpp(OpenAI):
-    """llama-server, and llama-cpp-python's server, which reports nothing of its drafts."""
+    """llama-server, and llama-cpp-python's server, which reports nothing about its drafts."""
 
     title = "llama.cpp"
     counters = {"llamacpp:spec_decode_num_drafts_total": "steps", "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
@@ -176,7 +176,7 @@ ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": Ll
 
 
 def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
-    """Return the same counts if they agree with each other. Raises Doubt."""
+    """Return the same counts if they are consistent. Raises Doubt."""
     if drafts.accepted > drafts.drafted:
         raise Doubt("accepted")
     lines = list(drafts.histogram.values()) or ([_counts(histogram)] if histogram is not None else [])
@@ -207,7 +207,7 @@ def _counts(line: Any) -> list[int]:
 
 
 def _histogram(found: Any) -> dict[int, list[int]]:
-    """{draft length: steps that accepted 0, 1, ...}."""
+    """Return {draft length: steps that accepted 0, 1, ...}."""
     if found is None:
         return {}
     if not isinstance(found, dict) or len(found) > 256 or not all(str(k).isdecimal() and len(k) < 5 for k in found):
@@ -219,7 +219,7 @@ def _histogram(found: Any) -> dict[int, list[int]]:
 
 
 def _steps(found: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """(drafted, accepted) of each step, where both are reported."""
+    """Return (drafted, accepted) of each step, if both are reported."""
     drafted, accepted = found.get("per_step_drafted"), found.get("per_step_accepted")
     if drafted is None or accepted is None:
         return ()

@@ -1,4 +1,4 @@
-"""Server-sent events: lines in, messages out, each a JSON object. Anything else raises ServerError."""
+"""Parse server-sent events: lines to messages, each a JSON object. Anything else raises ServerError."""
 from __future__ import annotations
 
 import json
@@ -12,8 +12,8 @@ DEEPEST = 24  # levels of a message
 
 
 def messages(name: str, lines: Iterable[bytes], most: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages up to [DONE]. Raises ServerError for a malformed message, for an error object, for more than ``most``
-    messages, and where the stream ends inside one. A stream that ends without [DONE] is for the caller to judge."""
+    """Yield the messages up to [DONE]. Raises ServerError for a malformed message, an error object, more than ``most`` messages,
+    and a stream that ends inside a message. The caller decides about a stream that ends without [DONE]."""
     data: list[bytes] = []
     count = 0
     for line in lines:
@@ -51,7 +51,7 @@ def _refuse(word: str) -> None:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep plain data is nested, without recursion; stops soon after DEEPEST."""
+    """Return the nesting depth of plain data, without recursion; stops soon after DEEPEST."""
     level, depth = [value], 0
     while level and depth <= DEEPEST:
         level = [one for item in level if isinstance(item, (dict, list))

@@ -32,7 +32,7 @@ class ServerFigures:
     doubts: list[str] = field(default_factory=list)
 
     def add(self, message: Message) -> int:
-        """Add a message; return the number of its tokens, as far as it is reported."""
+        """Add a message; return the number of its tokens, as far as reported."""
         self.asked = self.asked if message.asked is None else message.asked
         self.written = self.written if message.written is None else message.written
         self.drafts, self.own = message.drafts or self.drafts, message.own or self.own
@@ -46,12 +46,13 @@ class ServerFigures:
         return size
 
     def doubt(self, words: str) -> None:
-        """Keep a figure that cannot be true, as the end of a sentence; each once."""
+        """Record why a figure is impossible, as the end of a sentence; each once."""
         if words not in self.doubts:
             self.doubts.append(words)
 
     def facts(self, before: dict[str, float] | None = None, after: dict[str, float] | None = None) -> dict[str, Any]:
-        """{facts: [{name, badge, value}], doubts: [...]}: of this request, and ``server_...`` of everybody's since it began."""
+        """Return {facts: [{name, badge, value}], doubts: [...]}: of this request, and ``server_...`` figures over all clients
+        since it began."""
         ids = self.messages > 0 and self.with_ids == self.messages
         tokens = self._count(ids)
         facts = [tokens, _fact("token_ids", "observed" if ids else "unknown", None), _fact("refused_ids", "unknown", None)]
@@ -62,7 +63,7 @@ class ServerFigures:
         return {"facts": facts, "doubts": self.doubts[:8]}
 
     def _count(self, ids: bool) -> dict[str, Any]:
-        """The answer's length: by the ids received, else as the server reports it, else one token for each message."""
+        """Return the answer's length: the number of ids received, else the server's count, else one token per message."""
         if ids and self.written is not None and self.written != self.tokens and abs(self.written - self.tokens) > 1:  # an end token
             self.doubt(DOUBTS["written_ids"].format(written=self.written, tokens=self.tokens))
         if ids:
@@ -94,7 +95,8 @@ class ServerFigures:
         return out
 
     def _inferred(self, tokens: int, ids: bool) -> list[dict[str, Any]]:
-        """From the sizes of messages, where an engine sends one a pass and one of them held several tokens."""
+        """Return figures derived from message sizes, if the engine sends one message per pass and at least one held several
+        tokens."""
         unknown = [_fact(name, "unknown", None) for name in ("drafted", "accepted", "acceptance_rate")]
         sized = ids or (self.written is not None and tokens > self.messages)
         if self.engine.per_step and sized and self.messages and tokens > self.messages:
@@ -103,8 +105,8 @@ class ServerFigures:
 
 
 def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
-    """[[tried, accepted], ...] by place in the draft, of chains: a place is tried where all before it were accepted. The key 0
-    with longer lines than that is for drafts of unknown length: taken as long as the longest accepted one."""
+    """Return [[tried, accepted], ...] per draft position of chains: a position is tried if all before it were accepted. Key 0
+    with longer rows stands for drafts of unknown length: taken as the longest accepted one."""
     out: list[list[int]] = []
     for length, line in histogram.items():
         places = length if len(line) <= length + 1 and length else len(line) - 1
@@ -117,7 +119,8 @@ def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
 
 
 def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
-    """Return the figures of an engine's /metrics page under the names used here, summed over labels; "accepted_at:2" is of place 2."""
+    """Return the figures of an engine's /metrics page under the names used here, summed over labels; "accepted_at:2" is draft
+    position 2."""
     found: dict[str, float] = {}
     for line in page.splitlines()[:100_000]:
         match = _SAMPLE.match(line)
@@ -136,7 +139,8 @@ def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
 
 
 def _server(engine: OpenAI, before: dict[str, float], after: dict[str, float]) -> list[dict[str, Any]]:
-    """Figures of the whole server: the increase of its counters, other clients' requests included; gauges as they stand."""
+    """Return figures of the whole server: the increase of its counters, including other clients' requests; gauges at their
+    current value."""
     gained = {name: after[name] - before[name] for name in after if name in before and name not in engine.gauges.values()}
     if any(value < 0 for value in gained.values()):  # it was restarted in between
         gained = {}

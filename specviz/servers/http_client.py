@@ -1,8 +1,7 @@
-"""HTTP to a server that nobody vouches for: no redirect is followed, no proxy asked, and every answer is bounded in bytes, pieces and
-time.
+"""HTTP client for untrusted servers: no redirects, no proxies, and every answer bounded in bytes, pieces and time.
 
-An answer is read by a thread that may wait. Closing the call from outside ends the wait; a watchdog closes it when its time is over,
-so that a server that sends one byte a minute ends as surely as one that sends nothing.
+A thread reads the answer and may block. Closing the call from outside ends the read; a watchdog closes it at the time limit, so
+that a server that sends one byte per minute is cut off like one that sends nothing.
 """
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ INFORMATIONAL = 8  # answers such as 100 Continue before the real one
 
 @dataclass(frozen=True)
 class Bounds:
-    """Seconds: to connect, until an answer begins, of silence within it. Bytes: of a line, of a whole stream, of a page. Counts:
-    messages of a stream, pieces in which an answer comes."""
+    """Limits. Seconds: to connect, until an answer begins, of silence within it. Bytes: of a line, a stream, a page. Counts:
+    messages of a stream, pieces of an answer."""
 
     connect: float = 3.0
     begin: float = 30.0
@@ -40,8 +39,8 @@ class Bounds:
 
 
 def read_url(url: Any) -> str:
-    """Return a server's address without its last slash. Raises ServerError for schemes other than http and https, and for an address
-    with a password."""
+    """Return a server's address without a trailing slash. Raises ServerError for schemes other than http and https, and for an
+    address with a password."""
     try:
         parts = urlsplit(url.strip())
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -54,7 +53,7 @@ def read_url(url: Any) -> str:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that reads at most ``INFORMATIONAL`` others before itself; the standard library reads them without end."""
+    """A response that skips at most ``INFORMATIONAL`` 1xx responses; the standard library reads them without limit."""
 
     def _read_status(self) -> tuple[str, int, str]:
         self._statuses = getattr(self, "_statuses", 0) + 1
@@ -64,7 +63,8 @@ class _Response(http.client.HTTPResponse):
 
 
 class Call:
-    """One request to a server. ``close`` may come from any thread and ends whatever waits. seconds: for the whole call."""
+    """One request to a server. ``close`` may be called from any thread and ends a blocked read. seconds: limit for the whole
+    call."""
 
     def __init__(self, name: str, url: str, bounds: Bounds = Bounds(), key: str = "", seconds: float | None = None):
         self.name, self.bounds = name, bounds
@@ -96,7 +96,7 @@ class Call:
                 self._socket.close()
 
     def page(self, path: str) -> str:
-        """Get a whole answer as text. Raises ServerError."""
+        """Return a whole answer as text. Raises ServerError."""
         data = bytearray()
         for piece in self._answer("GET", path, None, None):
             data += piece
@@ -105,7 +105,7 @@ class Call:
         return data.decode("utf-8", "replace")
 
     def lines(self, path: str, body: dict[str, Any]) -> Iterator[bytes]:
-        """Post, and yield the lines of the event stream that answers, without their ends. Raises ServerError."""
+        """Post, and yield the lines of the event stream without line ends. Raises ServerError."""
         rest, total = bytearray(), 0
         for piece in self._answer("POST", path, json.dumps(body).encode(), "text/event-stream"):
             total += len(piece)
@@ -123,7 +123,7 @@ class Call:
             yield bytes(rest)
 
     def _answer(self, method: str, path: str, body: bytes | None, kind: str | None) -> Iterator[bytes]:
-        """The body of an answer, a piece at a time."""
+        """Yield the body of an answer piece by piece."""
         link, begin = None, self._timer(self.bounds.connect + self.bounds.begin, "silent")
         try:
             link = self._open()
@@ -175,7 +175,7 @@ class Call:
         return link
 
     def _check(self, answer: http.client.HTTPResponse, kind: str | None) -> None:
-        """Raise ServerError for anything but a good answer of this kind."""
+        """Raise ServerError unless the answer is successful and of the expected content type."""
         if 300 <= answer.status < 400:
             raise ServerError("redirect", name=self.name, status=answer.status)
         found = (answer.getheader("Content-Type") or "").split(";")[0].strip().lower()
@@ -190,7 +190,7 @@ class Call:
 
 
 def _error_of(data: bytes) -> str:
-    """The words of an error object, in the forms in which servers send one."""
+    """Return the text of an error object, in any of the forms that servers send."""
     try:
         return error_words(json.loads(data)) or ""
     except (ValueError, RecursionError):
@@ -198,7 +198,7 @@ def _error_of(data: bytes) -> str:
 
 
 def error_words(message: Any) -> str | None:
-    """Return the words of an error object; None where the message is none."""
+    """Return the text of an error object; None if the message is not one."""
     if not isinstance(message, dict):
         return None
     found = message.get("error") or (message if message.get("object") == "error" else None) or message.get("detail")
@@ -208,7 +208,7 @@ def error_words(message: Any) -> str | None:
 
 
 def _trouble(error: Exception) -> str:
-    """The identifier of what went wrong: a library's message may hold what the server sent."""
+    """Return the identifier of a failure; a library's message may contain what the server sent, so it is not shown."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, socket.gaierror):

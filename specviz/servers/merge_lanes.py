@@ -1,5 +1,5 @@
-"""Merge the lanes of servers into a race of local lanes. Local lanes take turns, a server does not: each stream is read by a thread of
-its own, so that its times hold no waiting for other lanes.
+"""Merge server lanes into a race of local lanes. Local lanes take turns, a server does not: a thread per stream reads it, so that
+its times include no waiting for other lanes.
 
 A server on this machine shares the processors with the local lanes and cannot be paused: it is streamed to its end before they
 begin, because each local lane is measured alone.
@@ -35,7 +35,7 @@ class _Reader:
             self._events.put(None)
 
     def received(self, seconds: float | None = None) -> Iterator[tuple[int, Event]]:
-        """Yield the events that have arrived; where there are none, wait up to so many seconds."""
+        """Yield the events that have arrived; wait up to ``seconds`` if there are none."""
         while not self.over:
             try:
                 event = self._events.get(timeout=seconds) if seconds else self._events.get_nowait()
@@ -49,7 +49,8 @@ class _Reader:
 
 def merge_lanes(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, Stream],
            cancel: threading.Event | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield (lane, event) of a race and of streams by their lane; the race's own None events pass through. Leaving it ends all."""
+    """Yield (lane, event) of a race and of streams by their lane; the race's None events pass through. Closing the generator ends
+    all."""
     readers: list[_Reader] = []
     try:
         with closing(local):
@@ -69,7 +70,7 @@ def merge_lanes(local: Generator[tuple[int, Any], None, None], streams: Mapping[
 
 
 def _rest(readers: list[_Reader], cancel: threading.Event | None) -> Iterator[tuple[int, Event]]:
-    """Read until every one of these has ended."""
+    """Read all of these streams to their end."""
     while waiting := [reader for reader in readers if not reader.over]:
         if cancel is not None and cancel.is_set():
             for reader in waiting:

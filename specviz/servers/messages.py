@@ -1,6 +1,6 @@
-"""Every sentence about a server of others, by identifier. Tests name the identifier; a wording is changed here.
+"""All messages about external servers, by identifier. Tests name the identifier; a wording is changed here.
 
-``DOUBTS`` are ends of sentences: reported figures that cannot be true.
+``DOUBTS`` are ends of sentences: why a reported figure is impossible.
 """
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-
 
 
 def one_line(words: Any, most: int = 160) -> str:
-    """Foreign words as part of a sentence: one line, without control or direction characters, cut."""
+    """Return foreign text as part of a message: one line, no control or direction characters, bounded length."""
     text = words if isinstance(words, str) else str(words)
     text = " ".join(_HIDDEN.sub(" ", text[:8 * most]).split())
     return text if len(text) <= most else text[:most] + "\u2026"
 
 
 class ServerError(ValueError):
-    """A server cannot be used, or broke its protocol. The message is one sentence for a person; ``code`` names it in TEXTS."""
+    """A server cannot be used, or violated its protocol. The message is one sentence; ``code`` is its identifier in TEXTS."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(TEXTS[code].format(**values).replace("..", "."))
@@ -77,7 +77,7 @@ class ServerError(ValueError):
 
 
 class Doubt(ValueError):
-    """A reported figure that cannot be true: the end of a sentence; ``code`` names it in DOUBTS."""
+    """A reported figure is impossible: the end of a sentence; ``code`` is its identifier in DOUBTS."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(DOUBTS[code].format(**values))

@@ -1,4 +1,4 @@
-"""One request to a server as the events of a lane: a message is a round, timed by the client."""
+"""One request to a server as the events of a lane: each message is a round, timed by the client."""
 from __future__ import annotations
 
 import threading
@@ -42,7 +42,7 @@ class Stream:
 
     @property
     def here(self) -> bool:
-        """Whether the server shares this machine's processors, so that other work slows it."""
+        """Return whether the server runs on this machine, so that local work slows it."""
         host = self.url.partition("://")[2]
         return host.startswith(LOOPBACK)
 
@@ -54,7 +54,8 @@ class Stream:
                 self._call.close(self._why)
 
     def events(self) -> Iterator[Event]:
-        """Yield Started, Prefilled, then Received, TextEmitted and Noted for each message, at last Finished or Failed. Raises nothing."""
+        """Yield Started, Prefilled, then Received, TextEmitted and Noted for each message, finally Finished or Failed. Never
+        raises."""
         yield Started(self._header())
         finish, why, facts = "", "", {}
         before: dict[str, float] = {}
@@ -80,7 +81,7 @@ class Stream:
         return self._why or (self._call.closed if self._call else "")
 
     def _streamed(self) -> Iterator[Event | str]:
-        """The events of the answer, and at last how it ended, in the trace's words."""
+        """Yield the events of the answer, and finally the finish reason, in the trace's words."""
         call = self._open()
         self._began = time.perf_counter()
         finish, number = "", 0
@@ -122,7 +123,7 @@ class Stream:
 
     @staticmethod
     def note(kind: str, **data: Any) -> tuple[str, dict[str, Any]]:
-        """A note as core.note_kinds declares it. Raises ValueError for one that is not."""
+        """Return a note as core.note_kinds declares it. Raises ValueError for an undeclared one."""
         check(kind, data)
         return kind, data
 
@@ -131,7 +132,7 @@ class Stream:
             self.figures.doubt(DOUBTS["model"].format(found=one_line(message.model, 60), asked=one_line(self.model, 60)))
 
     def _open(self, most: float | None = None) -> Call:
-        """Open a call within the rest of the run's time. Raises ServerError where it is over."""
+        """Open a call within the run's remaining time. Raises ServerError if none is left."""
         left = None if self._ends_at is None else self._ends_at - time.monotonic()
         with self._lock:
             if self._why or (left is not None and left <= 0):
@@ -145,7 +146,7 @@ class Stream:
             return call
 
     def _first_model(self) -> str:
-        """The first model that the server names."""
+        """Return the first model that the server lists."""
         from json import loads
 
         try:
@@ -159,7 +160,7 @@ class Stream:
         return found
 
     def _metrics(self) -> dict[str, float]:
-        """The figures of the server's /metrics page; empty where it has none."""
+        """Return the figures of the server's /metrics page; empty without one."""
         if not (self.engine.counters or self.engine.gauges):
             return {}
         try:
@@ -199,5 +200,5 @@ class Stream:
 
 
 def _base(url: str) -> str:
-    """Return the beginning of the protocol's paths."""
+    """Return the base path of the protocol."""
     return url if url.endswith("/v1") else url + "/v1"
