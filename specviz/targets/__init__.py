@@ -1,1 +1,1 @@
-"""Targets: networks behind one contract (sync, score, commit), targets and draft models alike."""
+"""Targets: networks behind one interface (sync, score, commit), for targets and draft models alike."""

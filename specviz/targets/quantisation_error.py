@@ -1,4 +1,4 @@
-"""How far a quantised forward pass is from the float one on the same texts: KL divergence and agreement of the argmax."""
+"""Error of a quantised forward pass against the float one on the same texts: KL divergence and agreement of the argmax."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ ROWS = 64  # positions scored in one forward pass
 
 
 class QuantisationError(NamedTuple):
-    """How far a quantised model is from its reference.
+    """Deviation of a quantised model from its reference.
 
     kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax.
     """
