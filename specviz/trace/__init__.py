@@ -1,1 +1,2 @@
-"""Traces: events of a run, their records and files (docs/TRACE.md), and the stand-alone page. Files and page do not import torch."""
+"""Traces: events of a run, their records and files (docs/TRACE.md), and the stand-alone page. Files and page do not import torch.
+"""

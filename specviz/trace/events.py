@@ -24,7 +24,7 @@ _NULLABLE = {"q", "u", "p", "draft", "baseline_run_id", "peak_mem"}
 
 @dataclass(frozen=True)
 class Event:
-    """Base: ``records()`` are this event's lines of the trace, without seq and lane."""
+    """Base class: ``records()`` returns this event's trace records, without seq and lane."""
 
     def records(self) -> Iterator[dict[str, Any]]:
         yield from ()
@@ -122,8 +122,8 @@ class Committed(Event):
 
 @dataclass(frozen=True)
 class Received(Event):
-    """A message of a server in place of a round: its tokens' ids, -1 where unknown; at: seconds on the client's clock. Drafts and cache
-    of the server are not known."""
+    """A server's message, in place of a round: ids of its tokens, -1 if unknown; at: seconds on the client's clock. The server's
+    drafts and KV cache are unknown."""
 
     round: int
     at: float
@@ -157,7 +157,7 @@ class Checked(Event):
 
 @dataclass(frozen=True)
 class TextEmitted(Event):
-    """Text of a round: one piece a committed token, as bytes with their span in the output."""
+    """Text of a round: one piece per committed token, as bytes with their span in the output."""
 
     round: int
     pieces: tuple[tuple[int, bytes, int, int], ...]  # token, bytes, start, end

@@ -1,5 +1,5 @@
-"""The one way in which this program writes a file: next to its place, synced to the disc, then renamed. A full disc, a kill or an error
-leaves the old file; a device, a pipe, a folder, a link to nothing and the file that is being read are refused."""
+"""Atomic file writing for the whole program: write next to the destination, fsync, rename. A full disk, a kill or an error leaves
+the old file; devices, pipes, folders, dangling links and the input file itself are refused."""
 from __future__ import annotations
 
 import os
@@ -29,8 +29,8 @@ class WriteError(OSError):
 
 
 def check_place(path: str | Path, read: str | Path | None = None) -> Path:
-    """Return the ordinary file, existing or not, that ``path`` names; through a link, what it names. ``read``: a file that must not be
-    overwritten because it is the input. Raises WriteError."""
+    """Return the ordinary file, existing or not, at ``path``, following links. ``read``: the input file, which must not be
+    overwritten. Raises WriteError."""
     try:
         given = Path(path)
         place = given.resolve()
@@ -49,8 +49,8 @@ def check_place(path: str | Path, read: str | Path | None = None) -> Path:
 
 @contextmanager
 def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path]:
-    """A new file next to ``path``, to be written inside the block; it takes the place of ``path`` when the block ends well, with the
-    old file's mode, and is removed otherwise. ``read``: see ``check_place``. Raises WriteError."""
+    """Context manager: a new file next to ``path``, to be written inside the block; on success it replaces ``path`` with the old
+    file's mode, otherwise it is removed. ``read``: see ``check_place``. Raises WriteError."""
     place = check_place(path, read)
     temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
     try:
@@ -80,7 +80,7 @@ def write_file(path: str | Path, data: str | bytes, read: str | Path | None = No
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename last; not every file system can."""
+    """Fsync the folder, so that the rename is durable; not every file system supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:

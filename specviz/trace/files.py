@@ -19,9 +19,9 @@ Record = dict[str, Any]
 
 
 class Trace:
-    """The records of a run, as read from a file or written to one.
+    """The records of a run, read from a file or to be written to one.
 
-    ``records``: JSON-ready dicts as docs/TRACE.md has them, in order; several lanes may be mixed.
+    ``records``: JSON-ready dicts as in docs/TRACE.md, in order; several lanes may be mixed.
     """
 
     def __init__(self, records: list[Record]):
@@ -34,11 +34,11 @@ class Trace:
         return sorted({record["lane"] for record in self.records})
 
     def of(self, kind: str, lane: int = 0) -> list[Record]:
-        """The records of one type in one lane."""
+        """Return the records of one type in one lane."""
         return [r for r in self.records if r["type"] == kind and r["lane"] == lane]
 
     def header(self, lane: int = 0) -> Record:
-        """Raises TraceError where there is no such lane."""
+        """Return the header of a lane. Raises TraceError if there is no such lane."""
         found = self.of("header", lane)
         if not found:
             raise TraceError(f"The trace has no lane {lane}.", "trace.lane")
@@ -51,27 +51,27 @@ class Trace:
         return data[:self.totals(lane).get("text_bytes", len(data))].decode("utf-8", "replace")
 
     def totals(self, lane: int = 0) -> dict[str, Any]:
-        """The raw counts of the last record; empty where the run has not ended."""
+        """Return the raw counts of the last record; empty if the run has not ended."""
         return next((record["totals"] for record in self.of("done", lane)), {})
 
     def frame(self) -> Any:
-        """A pandas frame with a row per round and lane."""
+        """Return a pandas frame with a row per round and lane."""
         from .frame import frame
 
         return frame(self.records)
 
     def plot(self) -> Any:
-        """A plotly figure: tokens over engine seconds, a line per lane."""
+        """Return a plotly figure: tokens over engine seconds, a line per lane."""
         from .frame import plot
 
         return plot(self.records)
 
     def lines(self) -> str:
-        """JSON Lines."""
+        """Return the records as JSON Lines."""
         return "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in self.records)
 
     def save(self, path: str | Path) -> None:
-        """Write ``.jsonl`` (or ``.jsonl.gz``): a whole file or, with TraceError, none. See ``place_of``."""
+        """Write ``.jsonl`` (or ``.jsonl.gz``), the whole file or, with TraceError, nothing. See ``place_of``."""
         place = place_of(path)
         data = self.lines().encode("utf-8", "replace")
         if place.suffix == ".gz":
@@ -83,7 +83,7 @@ class Trace:
 
     @classmethod
     def load(cls, source: str | bytes | Path) -> Trace:
-        """From a file, or from its lines (text or bytes, maybe gzipped). Raises TraceError with one sentence."""
+        """Load from a file, or from its lines (text or bytes, possibly gzipped). Raises TraceError with one sentence."""
         data = _bytes(source)
         records = []
         for count, line in enumerate(data.splitlines(), 1):
@@ -94,8 +94,8 @@ class Trace:
 
 
 def place_of(path: str | Path) -> Path:
-    """The ordinary file, there or not yet, that a trace may be written to. A link to one stays a link: what it names is written.
-    Raises TraceError for a device, a pipe, a folder, a link to nothing, and where there is no folder to write in."""
+    """Return the ordinary file, existing or not, that a trace may be written to, following links. Raises TraceError for a device,
+    a pipe, a folder, a dangling link, and a missing folder."""
     try:
         return check_place(path)
     except WriteError as error:
@@ -119,8 +119,8 @@ def _bytes(source: str | bytes | Path) -> bytes:
 
 
 def _unpacked(file: Any, name: str) -> bytes:
-    """Return at most BIGGEST bytes, decompressed where gzipped, and never decompress more. One gzip member, as browsers read it: data
-    after the first would be seen by some readers only."""
+    """Return at most BIGGEST bytes, decompressed if gzipped, and never decompress more. Only one gzip member, as in browsers:
+    other readers would see data after the first."""
     data = file.read(BIGGEST + 1)
     if data[:2] == b"\x1f\x8b" and len(data) <= BIGGEST:
         unpack = zlib.decompressobj(wbits=31)
@@ -151,7 +151,7 @@ def _parse(line: bytes, count: int) -> Record:
 
 
 def check(records: list[Any]) -> None:
-    """Types, finiteness, caps and order of every record. Raises TraceError with one sentence."""
+    """Validate types, finiteness, limits and order of every record. Raises TraceError with one sentence."""
     if not records:
         raise TraceError("The trace holds no records.", "trace.empty")
     lanes: dict[int, _Lane] = {}

@@ -1,4 +1,4 @@
-"""A trace as a pandas frame and as a plotly figure: ``Trace.frame()``, ``Trace.plot()``. Both packages are imported when used."""
+"""A trace as a pandas frame and as a plotly figure: ``Trace.frame()``, ``Trace.plot()``. Both packages are imported on use."""
 from __future__ import annotations
 
 import base64
@@ -9,10 +9,10 @@ COLUMNS = ("lane", "method", "round", "kind", "rows", "drafted", "accepted", "to
 
 
 def rounds(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each round of each lane.
+    """Return a row for each round of each lane.
 
-    rows: tokens in the forward pass; drafted: nodes that could be accepted; accepted: length of the accepted path; tokens:
-    committed; tail: why the last token was written; seconds: engine clock at the commit.
+    rows: tokens in the forward pass; drafted: candidate nodes; accepted: length of the accepted path; tokens: committed; tail:
+    kind of the last token; seconds: engine clock at the commit.
     """
     methods = {record["lane"]: record["method"]["key"] for record in records if record["type"] == "header"}
     rows: dict[tuple[int, int], dict[str, Any]] = {}
@@ -48,7 +48,7 @@ def frame(records: list[dict[str, Any]]) -> Any:
 
 
 def plot(records: list[dict[str, Any]]) -> Any:
-    """Return a plotly figure: tokens written over engine seconds, a line per lane."""
+    """Return a plotly figure: generated tokens over engine seconds, a line per lane."""
     import plotly.graph_objects as go
 
     titles = {record["lane"]: record["method"]["title"] for record in records if record["type"] == "header"}

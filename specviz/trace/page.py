@@ -1,8 +1,8 @@
-"""The viewer's hosts outside Gradio: one stand-alone page that opens from file://, and a notebook display.
+"""Hosts of the viewer outside Gradio: a stand-alone page that opens from file://, and a notebook display.
 
-The viewer is plain JavaScript and one style sheet in `assets/viewer`; here the files are joined in
-the order that their own needs give. The page carries its trace as escaped JSON in a script block of a type that no
-browser runs, and a policy that lets it load nothing: only the script and the style whose digests are named in it.
+The viewer is plain JavaScript and one style sheet in `assets/viewer`; the files are joined in dependency order. The page carries
+its trace as escaped JSON in a script block of a type that browsers do not run, and a content security policy that allows only its
+own script and style, by digest.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _START = """(() => {
 
 
 def scripts() -> tuple[str, ...]:
-    """The viewer's scripts in their order, but for `gradio`, which only that host adds."""
+    """Return the viewer's scripts in order, without `gradio`, which only that host adds."""
     return tuple(folder(VIEWER, "SV|SpecViz", besides=("gradio",)))
 
 
 @cache
 def viewer_assets() -> tuple[str, str]:
-    """The viewer's JavaScript and CSS, as served to every host."""
+    """Return the viewer's JavaScript and CSS, as served to every host."""
     try:
         parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in scripts()]
         version = f"(globalThis.SpecViz = globalThis.SpecViz || {{}}).version = {VERSION!r};"
@@ -54,9 +54,9 @@ def viewer_assets() -> tuple[str, str]:
 
 
 def gradio_parts(**options: Any) -> dict[str, str]:
-    """`html_template` and `js_on_load` for one `gr.HTML`, and the `css` for `launch(css=...)`.
+    """Return `html_template` and `js_on_load` for one `gr.HTML`, and the `css` for `launch(css=...)`.
 
-    `options` reach the board: `layout` ("watch", "race"; else by the number of methods), `autoplay`, `plotly`.
+    `options` of the board: `layout` ("watch", "race"; default by the number of methods), `autoplay`, `plotly`.
     """
     js, css = viewer_assets()
     glue = (VIEWER / "gradio.js").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def gradio_parts(**options: Any) -> dict[str, str]:
 
 
 def records_of(trace: Any) -> list[dict[str, Any]]:
-    """The records of a trace: a `Trace` (anything with `.records`), a list of dicts, or the path of a JSON Lines file."""
+    """Return the records of a trace: a `Trace` (anything with `.records`), a list of dicts, or the path of a JSON Lines file."""
     if isinstance(trace, str | Path):
         return _read(Path(trace))
     found = getattr(trace, "records", trace)
@@ -98,8 +98,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", autoplay: bool = True) -> str:
-    """One page with the viewer and the trace inside; it opens from file:// and asks the network for nothing. autoplay: play the run,
-    else rest on its last round."""
+    """Return one page with the viewer and the trace; it opens from file:// without network requests. autoplay: play the run, else
+    show its last round."""
     js, css = viewer_assets()
     script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
     policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
@@ -143,7 +143,7 @@ _PAGE_CSS = (
 
 
 def _json(value: Any) -> str:
-    """JSON that is inert inside a script element: no tag can open or close, no line separator ends a string."""
+    """Return JSON that is inert inside a script element: no tag can open or close, no line separator ends a string."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

@@ -15,7 +15,7 @@ from .events import Event
 
 
 class Recorder:
-    """One lane's events as records. ``token_bytes(id)``: a token's bytes, None where nobody knows them; ``special``: ids of control
+    """Converts one lane's events to records. ``token_bytes(id)``: a token's bytes, None if unknown; ``special``: ids of control
     tokens."""
 
     def __init__(self, lane: int, token_bytes: Callable[[int], bytes] | None, special: frozenset[int] = frozenset()):
@@ -24,7 +24,7 @@ class Recorder:
         self._seq = 0
 
     def take(self, event: Event) -> list[dict[str, Any]]:
-        """The records of one event, JSON-ready; what is not a finite number becomes null."""
+        """Return the records of one event, JSON-ready; non-finite numbers become null."""
         out: list[dict[str, Any]] = []
         for record in event.records():
             record = finite(record)
@@ -50,7 +50,7 @@ class Recorder:
 
 
 def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
-    """Every token id in a record. (A bare number called ``tokens`` is a count.)"""
+    """Yield every token id in a record. (A bare number called ``tokens`` is a count.)"""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _named(inner, name)
@@ -67,7 +67,7 @@ def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
 
 
 def finite(value: Any) -> Any:
-    """The same plain data with tuples as lists and non-finite numbers as None."""
+    """Return the same plain data with tuples as lists and non-finite numbers as None."""
     if isinstance(value, dict):
         return {str(k): finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
 """The fields of every record of ``specviz-trace/1`` (docs/TRACE.md), as data.
 
-A check is called with a value and with words for where it stands, and raises TraceError with one sentence.
+A check is called with a value and a description of its place, and raises TraceError with one sentence.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECE = 4096  # characters of a token's bytes in base64
 
 
 class TraceError(CodedError, ValueError):
-    """This is no trace we can show; the message is one sentence."""
+    """Not a valid trace; the message is one sentence."""
 
 
 def whole(low: int = 0, high: int = BIG) -> Check:
@@ -68,7 +68,7 @@ def many(inner: Check, most: int = LONGEST_LIST) -> Check:
 
 
 def row(*inner: Check) -> Check:
-    """A list of fixed length."""
+    """Check a list of fixed length."""
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) != len(inner):
             raise TraceError(f"{where} must be a list of {len(inner)} entries.", "trace.list_length")
@@ -78,7 +78,8 @@ def row(*inner: Check) -> Check:
 
 
 def fields(**inner: Check) -> Check:
-    """An object. A name that ends in ``_`` may be absent; fields of later versions are allowed when they are plain data."""
+    """Check an object. A name that ends in ``_`` is optional; unknown fields (of later versions) are allowed if they are plain
+    data."""
     needed = {name: check for name, check in inner.items() if not name.endswith("_")}
     known = {name.rstrip("_"): check for name, check in inner.items()}
 
@@ -94,7 +95,7 @@ def fields(**inner: Check) -> Check:
 
 
 def plain(value: Any, where: str, depth: int = 0) -> None:
-    """Any JSON data that is neither endless nor infinite."""
+    """Check for JSON data without cycles and non-finite numbers."""
     if depth > DEEPEST:
         raise TraceError(f"{where} is nested too deeply.", "trace.depth")
     if isinstance(value, dict):
@@ -110,14 +111,14 @@ def plain(value: Any, where: str, depth: int = 0) -> None:
 
 
 def anything(value: Any, where: str) -> None:
-    """An object of plain data."""
+    """Check an object of plain data."""
     if not isinstance(value, dict):
         raise TraceError(f"{where} must be an object.", "trace.object")
     plain(value, where)
 
 
 def encoded(value: Any, where: str) -> None:
-    """Bytes in base64."""
+    """Check bytes in base64."""
     if not isinstance(value, str) or len(value) > PIECE:
         raise TraceError(f"{where} must be bytes in base64, at most {PIECE} characters.", "trace.base64")
     try:
@@ -127,14 +128,14 @@ def encoded(value: Any, where: str) -> None:
 
 
 def asked(value: Any, where: str) -> None:
-    """A prompt with its earlier turns."""
+    """Check a prompt with its earlier turns."""
     _PROMPT(value, where)
     if len(value["text"]) + sum(len(turn["text"]) for turn in value["turns"]) > PROMPT:
         raise TraceError(f"{where}: a prompt and its turns hold at most {PROMPT} characters.", "trace.prompt")
 
 
 def vocabulary(value: Any, where: str) -> None:
-    """{"id": bytes}."""
+    """Check {"id": bytes}."""
     if not isinstance(value, dict) or len(value) > LONGEST_LIST:
         raise TraceError(f"{where} must be an object of token bytes.", "trace.token_bytes")
     for name, one in value.items():

@@ -1,7 +1,7 @@
-"""Order the page's scripts so that each comes after those whose names it reads. Derived from the scripts themselves.
+"""Order the page's scripts by their dependencies, derived from the scripts themselves.
 
-A script provides what it assigns to the namespace (`SV.fold = ...`) and needs what it reads from it (`SV.text`). Several
-may add to one name (`P.views`): they need not wait for one another, and a reader waits for them all.
+A script provides the names it assigns to the namespace (`SV.fold = ...`) and needs those it reads (`SV.text`). Several scripts
+may extend one name (`P.views`): they do not depend on each other, and a reader depends on all of them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 class ScriptOrderError(CodedError, ValueError):
-    """Scripts that cannot be put in an order: a name that nobody provides, or scripts that wait for one another."""
+    """Scripts that cannot be ordered: a name that no script provides, or a cycle."""
 
 
 def names(text: str, namespace: str) -> tuple[set[str], set[str]]:
-    """Return (provided, needed): the names of a namespace that a script assigns, and those that it only reads.
+    """Return (provided, needed): names of a namespace that a script assigns, and those that it only reads.
 
-    `namespace` is a pattern that all its spellings match, as `SV|SpecViz`.
+    `namespace` is a pattern for all its spellings, as `SV|SpecViz`.
     """
     code = _COMMENT.sub("", text)
     provided = set(re.findall(rf"\b(?:{namespace})\.(\w+) = ", code))
@@ -30,9 +30,9 @@ def names(text: str, namespace: str) -> tuple[set[str], set[str]]:
 
 
 def ordered(scripts: dict[str, str], namespace: str) -> list[str]:
-    """Return the scripts (name -> text) in an order in which each comes after those it needs; ties by name.
+    """Return the scripts (name -> text) in dependency order; ties by name.
 
-    Raises ScriptOrderError on a name that no script provides, and on scripts that need one another.
+    Raises ScriptOrderError for a name that no script provides, and for cycles.
     """
     found = {script: names(text, namespace) for script, text in scripts.items()}
     graph = {}
@@ -54,6 +54,6 @@ def ordered(scripts: dict[str, str], namespace: str) -> list[str]:
 
 
 def folder(path: Path, namespace: str, besides: tuple[str, ...] = ()) -> list[str]:
-    """The scripts below a folder in their order, without the suffix; those in `besides` are left out."""
+    """Return the scripts below a folder in dependency order, without the suffix and without those in `besides`."""
     found = {p.relative_to(path).with_suffix("").as_posix(): p for p in sorted(path.rglob("*.js"))}
     return ordered({name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace)
