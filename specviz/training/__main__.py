@@ -1,4 +1,4 @@
-"""`python -m specviz.training RECIPE`: every embedded model, made again by one command."""
+"""`python -m specviz.training RECIPE`: reproduce an embedded model with one command."""
 
 import argparse
 import ctypes
@@ -44,8 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def available() -> list[str]:
-    """Return the recipes in the order in which `all` runs them: those of trained parts (core.method.Trained) after what they
-    need."""
+    """Return the recipes in the order of `all`: recipes of trained parts (core.method.Trained) come after their dependencies."""
     from ..methods import trained_parts
 
     order, waiting = [*FIRST], dict(trained_parts())
@@ -109,7 +108,7 @@ def device(text: str) -> str:
 
 
 def configure_threads(threads: int | None) -> None:
-    """Keep freed memory: returning every large tensor to the kernel made a softmax nine times slower."""
+    """Configure threads, and keep freed memory: returning every large tensor to the kernel made a softmax nine times slower."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**28)):  # no mmap, no trim, wide steps

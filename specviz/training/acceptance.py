@@ -1,9 +1,9 @@
-"""Replay a draft model on text the target already wrote: expected block efficiency and acceptance without running the engine.
+"""Replay a draft model on text the target already generated: expected block efficiency and acceptance rate without running the
+engine.
 
-Greedy: a draft token is accepted exactly where the draft's choice is the target's token, and up
-to its first mistake the draft has seen the target's own text; one forward over that text decides
-every round. At temperature 1: given that the target's distribution emits y, speculative sampling accepts
-it from the draft with probability min(1, q(y) / p(y)) (Leviathan et al., 2211.17192), so the
+Greedy: a draft token is accepted iff the draft's argmax is the target's token, and up to its first mistake the draft has the
+target's own text as context; one forward pass over that text decides every round. At temperature 1: given that the target emits
+y, speculative sampling accepts it from the draft with probability min(1, q(y) / p(y)) (Leviathan et al., 2211.17192), so the
 replay has the distribution of the real run. Both are exact for chains of a draft model, up to rounding.
 """
 
@@ -13,7 +13,7 @@ from .data import TASKS
 
 
 def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None = None) -> dict[str, dict]:
-    """Return {greedy | sampled: {task | mean: figures}}; the mean is over tasks. layers: use the model's first so many; None:
+    """Return {greedy | sampled: {task | mean: figures}}; the mean is over tasks. layers: use only the model's first layers; None:
     all."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
@@ -53,7 +53,7 @@ def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list
 
 
 def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
-    """Return hidden states [rows, length, hidden] after the first so many layers and the last norm."""
+    """Return hidden states [rows, length, hidden] after the first ``layers`` layers and the last norm."""
     if layers in (None, len(model.model.layers)):
         return model.model(ids).last_hidden_state
     return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])

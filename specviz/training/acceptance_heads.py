@@ -1,11 +1,10 @@
-"""Networks that let more pass than the target's distribution does (models/judge.py), taught on the target's own answers.
+"""Train networks for lossy acceptance (models/judge.py) on the target's own answers.
 
-Judge (2501.19309; its labels were written by hand): in each answer one token is replaced by the draft model's. It is good when
-the target, having read it, expects the next tokens of its own answer about as much as before: then it was another wording, and no
-mistake.
+Judge (2501.19309, which uses human labels): in each answer one token is replaced by the draft model's. It is labelled good if the
+target, having read it, still assigns its own next tokens about the same probability: then it was another wording, not a mistake.
 
-Reward (2501.19324, whose reward model is a large one of its own): from the same place the draft model writes a step where the
-target wrote one; the head learns to tell the target's from the draft's.
+Reward (2501.19324, which uses a large reward model): from the same position the draft model generates a step in place of the
+target's; the head learns to tell them apart.
 """
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from .runner import Runner
 
 
 class ReplacementFeatures(DraftFeatures):
-    """Batches of the target's text with the draft model beside it. ``body``: the target's facts."""
+    """Batches of the target's text together with the draft model. ``body``: the target's facts."""
 
     @property
     def body(self) -> Body:
@@ -57,9 +56,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return
-    (rows [r], places in them [r, count]) after which the answer has so many tokens; rows too short are left out, and in rows
-    with fewer places some are taken again."""
+    """Return (rows [r], positions in them [r, count]) followed by enough answer tokens; short rows are left out, and rows with
+    fewer positions repeat some."""
     width, found = batch.ids.shape[1], {}
     for place in batch.where.tolist():
         found.setdefault(place // width, []).append(place % width)
@@ -71,9 +69,9 @@ def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Ten
 
 @torch.no_grad()
 def continuations(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
-    """A model's states after its last norm of a text, [rows, width, hidden], and of other endings of it, [rows, n, steps,
-    hidden], in one pass. ids [rows, width]; at [rows, n]: the last place an ending sees of its row; tails [rows, n, steps]: the
-    endings."""
+    """Return a model's final hidden states of a text, [rows, width, hidden], and of alternative endings of it, [rows, n, steps,
+    hidden], in one pass. ids [rows, width]; at [rows, n]: last position of its row that an ending sees; tails [rows, n, steps]:
+    the endings."""
     width, (each, steps) = ids.shape[1], tails.shape[1:]
     deep = torch.arange(1, steps + 1, device=ids.device)
     positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
@@ -91,8 +89,7 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
 
 @torch.no_grad()
 def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return
-    (states [n, hidden] that have read a swapped token, whether it was good [n]); only tokens that are not the target's."""
+    """Return (states [n, hidden] after a replaced token, whether it was good [n]); only tokens that differ from the target's."""
     after = numbers["after"]
     rows, at = places(batch, after, numbers["places"], rng)
     ids = batch.ids[rows]
@@ -107,17 +104,15 @@ def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: ran
 
 
 def written(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return
-    (states [2n, tokens, hidden] along steps, whether the target wrote each [2n]): its own, then the draft model's from the
-    same places."""
+    """Return (states [2n, tokens, hidden] along steps, whether the target generated each [2n]): its own steps, then the draft
+    model's from the same positions."""
     own, theirs = steps(features, batch, numbers, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
 def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return states [n, tokens, hidden] of the target along steps of its own, and along those of the draft model in their
-    places."""
+    """Return states [n, tokens, hidden] of the target along its own steps, and along the draft model's in their place."""
     tokens = numbers["tokens"]
     rows, at = places(batch, tokens, numbers["places"], rng)
     ids, draft = batch.ids[rows], features.draft
@@ -134,7 +129,7 @@ def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: rando
 
 
 def measure(model, features: ReplacementFeatures, asked, numbers: dict) -> dict[str, float]:
-    """Held-out loss, beside that of the best constant answer: below it, the network knows something of what it reads."""
+    """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
     room = numbers["after"] if "after" in numbers else numbers["tokens"]
     some = [a for a in features.heldout if min(len(a.ids), numbers["length"]) - a.start > room]
     some, rng = some[:: max(1, len(some) // numbers["measure_rows"])], random.Random(0)

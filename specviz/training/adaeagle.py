@@ -1,8 +1,7 @@
-"""AdaEAGLE's length network (2412.18910), taught how far EAGLE's chain holds along the target's own greedy answers.
+"""Train AdaEAGLE's length network (2412.18910) on the accepted length of EAGLE's chain along the target's own greedy answers.
 
-The label of a place is how many tokens of a long draft from there are the answer's. A prediction too short costs passes of the
-target and one too long passes of the head, which are cheaper: so the loss is the distance, times ``short`` where too little was
-asked for.
+The label of a position is the number of tokens of a long draft that equal the answer. A prediction too short costs target passes,
+one too long costs head passes, which are cheaper: the loss is the absolute error, times ``short`` if the prediction is too short.
 """
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from .runner import Runner
 
 
 class ChainLengthFeatures(Features):
-    """Batches of greedy answers, and the EAGLE head whose chains are to be judged."""
+    """Batches of greedy answers, and the EAGLE head whose chains are measured."""
 
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers)
@@ -36,12 +35,13 @@ class ChainLengthFeatures(Features):
         self.heldout = [a for a in self.heldout if a.greedy]
 
     def place(self, name: str) -> Path:
-        """A new target begins a new checkpoint, and so does a new head."""
+        """Return the checkpoint folder; a new target or a new head starts a new one."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.head_path)}")
 
     @torch.no_grad()
     def lengths(self, batch: Batch, most: int) -> Tensor:
-        """Return the accepted tokens of each draft, [n]. A draft has ``most`` tokens; its first is the label at ``batch.where``."""
+        """Return the accepted tokens of each draft, [n]. A draft has ``most`` tokens; its first token has its label at
+        ``batch.where``."""
         n, passes = len(batch.where), []
         for step, states in enumerate(eagle.guesses(self.eagle, self, batch, most)):
             right = self.logits(states[batch.where - 1]).argmax(-1) == batch.labels
@@ -71,8 +71,7 @@ def run(job: Job) -> Path:
 
 
 def judged(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
-    """Return
-    (predictions, lengths), both [n], of the places that have a token before them. What is read is of that token, not of the
+    """Return (predictions, lengths), both [n], at positions with a token before them; the inputs belong to that token, not to the
     last."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
@@ -80,12 +79,12 @@ def judged(model: draft_length.LengthHead, features: ChainLengthFeatures, batch:
 
 
 def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
-    """Mean distance, ``short`` times where the prediction is below the length."""
+    """Return the mean absolute error, times ``short`` where the prediction is too short."""
     return ((predicted - lengths).abs() * torch.where(predicted < lengths, short, 1.0)).mean()
 
 
 def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, numbers: dict) -> dict[str, float]:
-    """Held-out loss, beside that of the best constant length: below it, the network knows something of the place."""
+    """Return the held-out loss and that of the best constant length, which a useful network has to beat."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers)
              for a in some if a.start < numbers["length"] - 1]

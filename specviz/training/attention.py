@@ -1,7 +1,7 @@
-"""Keep a head's attention on the text: limit its scores during training, and measure its entropy.
+"""Keep a head's attention from collapsing: limit its scores during training, and measure its entropy.
 
-Orthogonal updates are as large for queries and keys as for every other matrix, whatever their gradients; where no norm stands
-before them, as in EAGLE's head, scores grow until one row has all the weight and the head drafts without its context.
+Orthogonal updates (Muon) are as large for queries and keys as for every other matrix, whatever the gradients. Without a norm
+before the attention, as in EAGLE's head, scores grow until one row has all the weight and the head ignores its context.
 """
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ EVERY = 8  # steps between two looks at the scores
 
 
 def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
-    """Return for each attention of the model, in order of use: it, its input rows [batch, n, hidden] and their angles during
-    ``run``."""
+    """Return, for each attention of the model in order of use: the module, its input rows [batch, n, hidden] and their angles
+    during ``run``."""
     met: dict[Attention, tuple[Tensor, Tensor]] = {}
     hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
              for part in model.modules() if isinstance(part, Attention)]
@@ -31,7 +31,7 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
 
 
 def limit_scores(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:
-    """Scale queries and keys every few steps so that no score exceeds ``score_limit`` on the rows of ``run``. Deterministic in
+    """Every few steps scale queries and keys so that no score exceeds ``score_limit`` on the rows of ``run``. Deterministic in
     weights and step."""
     if step % EVERY == 0:
         for part, rows, _ in rows_of(model, run):
@@ -39,8 +39,8 @@ def limit_scores(model: nn.Module, run: Callable[[], object], step: int, numbers
 
 
 def entropy(model: nn.Module, run: Callable[[], object]) -> float | None:
-    """Mean entropy of the attention's rows as a share of the most that a row could have: 0 looks at one place, 1 at all alike.
-    None where the model has no attention of this kind (M2R2's queries read keys that are shared by the target)."""
+    """Return the mean entropy of the attention weights divided by its maximum: 0 attends to one position, 1 to all equally. None
+    if the model has no such attention (M2R2's queries read the target's keys)."""
     shares = []
     for part, rows, angles in rows_of(model, run):
         weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row has one place to look at

@@ -1,7 +1,7 @@
-"""The proposal heads of blockwise parallel decoding, trained on the frozen target's last states (Stern et al. 1811.03115).
+"""Train the proposal heads of blockwise parallel decoding on the frozen target's last hidden states (Stern et al. 1811.03115).
 
-Of the paper's ways this is the frozen base on text of its own ("knowledge distillation"), and what is learned is its
-distribution. The paper draws one head a step to save memory; all heads learn in each step here.
+Of the paper's variants this is the frozen base on its own text ("knowledge distillation"), with the target's distribution as the
+label. The paper trains one random head per step to save memory; here all heads are trained in each step.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(job: Job) -> Path:
 
 
 def guesses(model: blockwise.Blockwise, features: Features) -> ranks.Guess:
-    """Return the function that gives the states of each head along a batch."""
+    """Return a function that gives the states of each head along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)

@@ -1,7 +1,7 @@
 """Measure and export heads that draft a chain: replay their acceptance on held-out answers of the target, write their files.
 
-The replay is that of a draft model (acceptance.py), with one difference: what a head says of a token may depend on how many
-tokens ahead it stands, since it then stands on its own guesses.
+The replay is that of a draft model (acceptance.py), except that a head's prediction of a token depends on how many tokens ahead
+it is drafted, because it then depends on its own predictions.
 """
 
 from collections.abc import Callable
@@ -97,9 +97,9 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
-    """config.json, bfloat16 weights (matrices in eight bits where the recipe's ``bits`` are 8), card and loss curve in
-    `<work>/models`, and with `--ship` in `assets/models`. Raises TrainingError above ``most`` bytes; no file is larger than 8
-    MB."""
+    """Write config.json, bfloat16 weights (MXINT8 matrices if the recipe's ``bits`` are 8), card and loss curve to
+    `<work>/models`, and with `--ship` to `assets/models`. Raises TrainingError above ``most`` bytes; no file is larger than 8 MB.
+    """
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
     parameters = sum(tensor.numel() for tensor in weights.values())
     weights = mx.stored(weights) if runner.numbers.get("bits", 16) == 8 else weights

@@ -1,8 +1,8 @@
-"""Chimera's encoders and heads, trained on the frozen target's states along its own answers (Zeng et al. 2402.15758).
+"""Train Chimera's encoders and heads on the frozen target's states along its own answers (Zeng et al. 2402.15758).
 
-Trigrams are of the true tokens after a place, as on every path that is accepted; what stands for the states in between is the
-encoder's own output. The authors unroll their own best guesses instead and hold the first output near the target's next state;
-here each step learns the target's distribution alone.
+Trigrams are of the true tokens after a position, as on every accepted path; hidden states between are replaced by the encoder's
+own output. The authors unroll the heads' own top tokens instead and regress the first output to the target's next state; here
+each step only learns the target's distribution.
 """
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def run(job: Job) -> Path:
 
 
 def encoded(model: chimera.Chimera, guess: ranks.Guess, batch: Batch) -> None:
-    """The layer over the text alone, without the trigrams after it."""
+    """Return the layer's output over the text alone, without the trigrams after it."""
     model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
 class Reader:
-    """The heads' states along a batch; all steps are run once a batch."""
+    """The heads' states along a batch; all steps are computed once per batch."""
 
     def __init__(self, model: chimera.Chimera, features: Features):
         self.model, self.features = model, features
@@ -37,15 +37,15 @@ class Reader:
         self._outputs: list[Tensor] = []
 
     def guess(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``."""
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
         if self._of is not batch:
             self._of, self._outputs = batch, self.model(batch.states.float().view(*batch.ids.shape, -1), self._codes(batch.ids))
         kept, places = batch.back(index + 1)
         return kept, self.model.joined(index, batch.states[places].float(), self._outputs[index].flatten(0, 1)[places])
 
     def _codes(self, ids: Tensor) -> list[Tensor]:
-        """For each step the code of the trigram that ends ``step`` tokens after a place's next one; past the end of a row the
-        last token repeats, where nothing is learned."""
+        """Return for each step the code of the trigram that ends ``step`` tokens after a position's next one; past the end of a
+        row the last token repeats, without a loss there."""
         n, device = ids.shape[1], ids.device
         ends = torch.arange(1, n + len(self.model), device=device)[:, None] + torch.arange(-2, 1, device=device)
         ends[0] = torch.tensor([0, 1, 1], device=device)  # of a text of two tokens

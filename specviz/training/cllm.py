@@ -1,10 +1,11 @@
-"""CLLM: the target goes on learning until any block of guesses leads it to the block that stands (Kou et al. 2403.00835).
+"""CLLM: fine-tune the target until any block of guesses leads it to the converged block (Kou et al. 2403.00835).
 
-With a ``rank`` only matrices of that rank beside the target's own learn, and only they are kept (LoRA, Hu et al. 2106.09685).
+With ``rank``, only low-rank adapters of that rank are trained and saved (LoRA, Hu et al. 2106.09685).
 
-In every greedy answer a block is taken out and filled with tokens of the text in front of it; some Jacobi passes of the target
-make it one point of a trajectory, whose end is known: the answer itself. The model is to say after the wrong block what it says
-after the right one (consistency, from the first wrong token on), and goes on saying what the target said along the answer.
+In every greedy answer a block is replaced by tokens of the text before it; a few Jacobi passes of the target turn it into one
+point of a trajectory, whose end, the answer itself, is known. The model learns to give the same distribution after the wrong
+block as after the right one (consistency loss, from the first wrong token on), and keeps the target's distribution along the
+answer.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from .runner import Runner
 
 
 class Trajectories(Features):
-    """Batches of greedy answers; the target is one of our modules, as the model that goes on learning is."""
+    """Batches of greedy answers; the target is a trainable module (models/causal.py), as the fine-tuned model is."""
 
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers)
@@ -59,9 +60,8 @@ def run(job: Job) -> Path:
 
 @torch.no_grad()
 def wrong(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return
-    (ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: the place of its first wrong
-    token, the width where all of it is right)."""
+    """Return (ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: position of its first
+    wrong token, the width if there is none)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
     places = batch.where % width + 1
     rows = batch.where // width
@@ -80,8 +80,8 @@ def wrong(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random
 
 
 def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
-    """Consistency after the first wrong token of each row's block, and distillation along the right text for ``stay`` times the
-    weight."""
+    """Return the consistency loss after the first wrong token of each row's block, plus ``stay`` times the distillation loss
+    along the right text."""
     width = batch.ids.shape[1]
     right = model(batch.ids).flatten(0, 1)
     stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"])
@@ -97,8 +97,8 @@ def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first
 
 @torch.inference_mode()
 def measure(model: causal.Causal | causal.LowRank, features: Trajectories, numbers: dict) -> dict[str, float]:
-    """Measure gain and cost on held-out answers of the target: tokens a Jacobi pass of each model on texts of its
-    own, and the loss of each on the target's."""
+    """Return gain and cost on held-out answers: tokens per Jacobi pass of each model on its own texts, and each one's loss on the
+    target's texts."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = {}
     for name, one in (("target", features.before), ("cllm", model)):
@@ -114,7 +114,8 @@ def measure(model: causal.Causal | causal.LowRank, features: Trajectories, numbe
 
 
 def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> tuple[int, int]:
-    """Return (tokens, passes) of as many tokens as the answer has, in blocks of ``size``; as the engine's BlockJacobi does it."""
+    """Return (tokens, passes) for as many tokens as the answer has, in blocks of ``size``, as the engine's BlockJacobi decodes.
+    """
     ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
     guesses: list[int] = []
     while len(ids) < goal:

@@ -1,7 +1,7 @@
-"""Clover's heads, trained on the frozen target's states along its own answers (Xiao et al. 2405.00263).
+"""Train Clover's heads on the frozen target's states along its own answers (Xiao et al. 2405.00263).
 
-The state runs over the true tokens after a place, as on every path that is accepted, and head i learns the token after i + 1 of
-them. The augmenting block begins anew here; the paper's begins as the target's last layer. Loss and tree as for Hydra.
+The state runs over the true tokens after a position, as on every accepted path, and head i learns the token after i + 1 of them.
+The augmenting block is initialised randomly; the paper's from the target's last layer. Loss and tree as for Hydra.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(job: Job) -> Path:
 
 
 class Reader:
-    """The heads' states along a batch; the block in front is run once a batch."""
+    """The heads' states along a batch; the augmenting block runs once per batch."""
 
     def __init__(self, model: clover.Clover, features: Features):
         self.model = model
@@ -31,7 +31,7 @@ class Reader:
         self._states: Tensor | None = None
 
     def guess(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``."""
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
         if self._of is not batch:
             self._of, self._states = batch, self.model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
         kept, places = batch.back(index + 1)

@@ -1,8 +1,8 @@
-"""Compare the trained drafters of a target, reading every figure from their own cards.
+"""Compare the trained drafters of a target by the figures in their model cards.
 
-With `--ship` the shipped cards are read and docs/trained.md is written, for every embedded target; without, the cards of the work
-folder, whose table is written there. What has no weights yet, or no figures, is named as such. It is not a recipe: `all` leaves
-it out, and `report` is what writes figures into cards.
+With `--ship` the shipped cards are read and docs/trained.md is written, for every embedded target; otherwise the cards and the
+table of the work folder. Drafters without weights or figures are listed as such. This is not a recipe: `all` leaves it out, and
+`report` writes figures into cards.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Drafter:
-    """A method and the model that it drafts with. cells: its row, by COLUMNS; None where there are no weights or no figures."""
+    """A method and the model that it drafts with. cells: its row, by COLUMNS; None without weights or figures."""
 
     title: str
     model: str
@@ -63,7 +63,7 @@ def page(job: Job, numbers: dict) -> str:
 
 
 def targets(job: Job) -> list[str]:
-    """Return the embedded targets whose cards are there; without ``ship`` the job's own."""
+    """Return the embedded targets that have cards; without ``ship`` only the job's own."""
     if not job.ship:
         return [job.target]
     card_text = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
@@ -71,7 +71,7 @@ def targets(job: Job) -> list[str]:
 
 
 def of_target(job: Job, numbers: dict) -> list[Drafter]:
-    """Return every method that the report measures, those with figures first, by tokens per target pass."""
+    """Return every method that the report measures, those with figures first, by mean accepted length."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.shown(numbers):
         name = job.named(kind_of(method))
@@ -87,7 +87,7 @@ def kind_of(method: Method) -> str:
 
 
 def card(job: Job, name: str) -> str | None:
-    """Return the card of a model, None where there is none."""
+    """Return the card of a model, None without one."""
     place = job.shipped_place(name) if job.ship else job.work / "models" / name
     if not all((place / one).is_file() for one in ("config.json", "README.md")):
         return None
@@ -95,7 +95,7 @@ def card(job: Job, name: str) -> str | None:
 
 
 def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
-    """Return a row from a model's card; None where the card has no figures of this method."""
+    """Return a row from a model's card; None if the card has no figures of this method."""
     greedy, sampled = (mean_of(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
     if greedy is None or sampled is None:
         return None
@@ -113,7 +113,7 @@ def mean_of(card_text: str, heading: str) -> list[str] | None:
 
 
 def equal_nodes(card_text: str) -> dict[str, str]:
-    """Return title -> tokens per pass with the same number of nodes, from the target's card (``drafters.summary``)."""
+    """Return title -> tokens per pass at an equal number of nodes, from the target's card (``drafters.summary``)."""
     if not NODES.search(card_text):
         return {}
     lines = card_text[NODES.search(card_text).end():].split("\n")[2:]

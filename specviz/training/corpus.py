@@ -1,8 +1,7 @@
-"""The project's own rows: everything a reader needs to run the pipeline without any data folder.
+"""The project's own training rows, so that the pipeline runs without a data folder.
 
-Each maker draws one (prompt, response) pair. The edit rows are the ones that matter beyond tests:
-copying, renaming and reformatting are what n-gram drafters live on, and a target learns to copy
-only if it is shown a great deal of it (induction heads: Olsson et al., 2209.11895).
+Each maker returns one (prompt, response) pair. The edit rows matter beyond tests: n-gram drafters depend on copying, renaming and
+reformatting, and a target learns to copy only with many examples (induction heads: Olsson et al., 2209.11895).
 """
 
 import json
@@ -28,7 +27,7 @@ def words() -> dict:
 
 
 def make_rows(count: int, seed: int) -> list[Row]:
-    """`count` rows, kinds in turn, so that any slice of some length has all six tasks."""
+    """Return `count` rows, cycling through the kinds, so that any slice of some length has all six tasks."""
     rng, kinds = random.Random(seed), list(KINDS)
     rows = []
     for index in range(count):
@@ -39,7 +38,7 @@ def make_rows(count: int, seed: int) -> list[Row]:
 
 
 def fill(rng: random.Random, frame: str, **fixed: str) -> str:
-    """A frame with its holes filled; one call keeps each name to one person."""
+    """Fill the placeholders of a template; within one call a name keeps to one person."""
     w = words()
     name, other = rng.sample(w["names"], 2)
     singular = {"animals": "animal", "traits": "trait", "places": "place", "things": "thing", "colours": "colour"}
@@ -128,7 +127,7 @@ def greeting(rng):
 
 
 def follow_up(rng):
-    """A second turn over the text of the first, as one prompt: a chat that goes on."""
+    """Return a second turn over the text of the first, as one prompt."""
     topic = fill(rng, "{name} has a {colour} {thing}.")
     text = " ".join([topic, *sentences(rng, 1, 3)])
     kind = rng.randrange(3)

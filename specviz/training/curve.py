@@ -1,4 +1,4 @@
-"""A loss curve as an SVG, written by hand: a picture for the card without a plotting library."""
+"""Draw a loss curve as SVG for the model card, without a plotting library."""
 
 from html import escape
 
@@ -6,7 +6,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 320, 56, 36, 28
 
 
 def draw(title: str, history: list) -> str:
-    """`history` rows are [step, seconds, tokens, loss]; the loss is drawn over the tokens."""
+    """Return an SVG of loss over training tokens. `history`: rows [step, seconds, tokens, loss]."""
     points = [(tokens, loss) for _, _, tokens, loss in history] or [(0, 0.0)]
     most = max(1, points[-1][0])
     low, high = min(loss for _, loss in points), max(loss for _, loss in points)

@@ -1,9 +1,8 @@
-"""Rows in, token sequences out.
+"""Training data: rows to token sequences.
 
-A row is `{task, source, prompt, response}`. It comes from a folder with `train.jsonl.gz` and
-`heldout.jsonl.gz`, or from the project's own generators (`corpus.py`) when no folder is given.
-Chat rows are rendered with the target's own template; the loss mask covers the answer and the
-end token, never the question.
+A row is `{task, source, prompt, response}`. It comes from a folder with `train.jsonl.gz` and `heldout.jsonl.gz`, or from the
+project's own generators (`corpus.py`) without a folder. Chat rows are rendered with the target's chat template; the loss mask
+covers the answer and the end token, never the question.
 """
 
 import gzip
@@ -21,11 +20,11 @@ FIELDS = ("task", "source", "prompt", "response")
 
 
 class DataError(CodedError, ValueError):
-    """Something is wrong with the material; the message is one sentence for a person."""
+    """Invalid training data; the message is one sentence."""
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows of one `.jsonl.gz` file, or one clear sentence."""
+    """Return all rows of one `.jsonl.gz` file. Raises DataError."""
     if not path.is_file():
         raise DataError(f"There is no {path.name} in {path.parent}: give --data a folder that has it, or leave --data out.",
                         "data.file")
@@ -53,7 +52,7 @@ def _row(line: str, path: Path, number: int) -> Row:
 
 
 def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
-    """The rows of a split: the folder's, or `own` generated ones when there is no folder."""
+    """Return the rows of a split: the folder's, or `own` generated ones without a folder."""
     if data is not None:
         if not data.is_dir():
             raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.", "data.folder")
@@ -62,7 +61,7 @@ def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
 
 
 def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None):
-    """An endless stream of rows, tasks in proportion to `weights`, each task reshuffled when used up."""
+    """Yield rows without end, tasks in proportion to `weights`, each task reshuffled when used up."""
     rng = random.Random(seed)
     pools: dict[str, list[Row]] = {}
     for row in rows:
@@ -80,12 +79,12 @@ def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None
 
 
 def chat_prompt(tokenizer, prompt: str) -> list[int]:
-    """Return the prompt as the target sees it, in its own chat template. Special-token text inside a prompt stays plain text."""
+    """Return the prompt in the target's chat template. Special-token text inside a prompt stays plain text."""
     return encode_chat(tokenizer, [{"role": "user", "content": prompt}])
 
 
 def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:
-    """Return (ids, start): the whole exchange and the index of the answer's first token."""
+    """Return (ids, start): the exchange's token ids and the index of the answer's first token."""
     ids = chat_prompt(tokenizer, row.prompt)
     answer = tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True)
     return ids + answer + [tokenizer.eos_token_id], len(ids)

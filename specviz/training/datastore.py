@@ -37,7 +37,8 @@ DENSE_MOST = 100_000  # tokens of a store with states
 
 
 def make_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
-    """A store in memory of the first ``most`` tokens; documents are parted so that nothing is copied across their border."""
+    """Return a datastore in memory of the first ``most`` tokens; documents are separated so that nothing is copied across their
+    border."""
     began = time.monotonic()
     tokens: list[int] = []
     count = 0
@@ -55,7 +56,7 @@ def make_store(name: str, documents: Iterable[list[int]], *, mark: str = "", sou
 
 
 def save(store: Store, folder: Path) -> None:
-    """Write the arrays, then what describes them. Raises TrainingError when the disk refuses."""
+    """Write the arrays, then the metadata. Raises TrainingError if writing fails."""
     for part, values in (("tokens", store.array.tokens), ("order", store.array.order)):
         content = io.BytesIO()
         np.save(content, values, allow_pickle=False)
@@ -73,7 +74,7 @@ def save(store: Store, folder: Path) -> None:
 
 
 def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> str:
-    """Build, save, and say how large it became and how long it took."""
+    """Build and save the datastore; print its size and the build time."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(job.model(job.target), trust_remote_code=False)
@@ -108,7 +109,7 @@ def _card_text(place: Path, facts: dict) -> str:
 
 
 def _facts(place: Path) -> dict:
-    """What the store that is there was made of; empty where there is none."""
+    """Return the metadata of an existing datastore; empty without one."""
     path = place / "store.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

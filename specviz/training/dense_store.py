@@ -1,6 +1,6 @@
-"""The states of a datastore's tokens: what the target thought when it wrote each of them (DReSD, Gritta et al. 2502.15572).
+"""Hidden states of a datastore's tokens: the target's state that predicted each of them (DReSD, Gritta et al. 2502.15572).
 
-Every document is read once by the target; the state that predicts a token is that token's key.
+The target reads every document once; the hidden state that predicts a token is that token's key.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRAPH = 200_000  # tokens from which on a store gets an approximate index, where
 
 
 def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -> Store:
-    """The store with the target's states. Documents longer than the target's context are read in pieces."""
+    """Return the datastore with the target's hidden states. Documents longer than the target's context are read in pieces."""
     began = time.monotonic()
     target.capture(frozenset({"final"}))
     pieces = list(_documents(store.array.tokens, target.context))
@@ -45,7 +45,7 @@ def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -
 
 
 def _documents(tokens: np.ndarray, context: int):
-    """(start, end) of each document, or piece of one, of at least two tokens."""
+    """Return (start, end) of each document, or piece of one, of at least two tokens."""
     borders = np.flatnonzero(tokens == PART).tolist()
     start = 0
     for end in [*borders, len(tokens)]:

@@ -1,11 +1,11 @@
-"""How far a draft's distribution lies from the target's, and which way is nearer: what a draft model can be made to learn.
+"""Divergences between the draft's and the target's distribution, as distillation losses.
 
-Each takes logarithms of both distributions [n, outcomes] and gives (value [n], slope [n, outcomes] by the logarithm of the
-draft's probability). An outcome is a token, or all tokens that are not among the target's leaders.
+Each takes the logarithms of both distributions [n, outcomes] and returns (value [n], gradient [n, outcomes] with respect to the
+draft's log-probability). An outcome is a token, or all tokens outside the target's stored top tokens.
 
-``tvdpp`` is a policy gradient (Direct alignment, Goel et al. 2403.00858): a token is drawn from the draft, its reward is 1 where
-the target finds it likelier than the draft does, and rewards are normalised over the places. Its slope is on average that of the
-total variation, divided by the rewards' deviation; the value reported is the total variation itself.
+``tvdpp`` is a policy gradient (direct alignment, Goel et al. 2403.00858): a token is sampled from the draft, its reward is 1 if
+the target finds it more probable than the draft does, and rewards are normalised over the positions. Its expected gradient is
+that of the total variation divided by the rewards' standard deviation; the value reported is the total variation itself.
 """
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Divergence = Callable[[Tensor, Tensor, torch.Generator | None], tuple[Tensor, Te
 
 
 def forward_kl(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """KL(target || draft)."""
+    """Return KL(target || draft)."""
     p = logp.exp()
     return (p * (logp - logq)).sum(-1), -p
 
 
 def reverse_kl(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """KL(draft || target)."""
+    """Return KL(draft || target)."""
     q, gap = logq.exp(), logq - logp
     return (q * gap).sum(-1), q * (gap + 1)
 
 
 def jensen_shannon(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """The mean of both divergences from the even mixture."""
+    """Return the mean of both KL divergences from the even mixture."""
     p, q, middle = logp.exp(), logq.exp(), torch.logaddexp(logp, logq) - math.log(2)
     return ((p * (logp - middle)).sum(-1) + (q * (logq - middle)).sum(-1)) / 2, q * (logq - middle) / 2
 
 
 def total_variation(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """The probability that a token of the draft is refused."""
+    """Return the probability that a draft token is rejected."""
     p, q = logp.exp(), logq.exp()
     return (p - q).abs().sum(-1) / 2, -q * (p - q).sign() / 2
 

@@ -1,12 +1,11 @@
-"""A draft model of 1-2 M parameters, distilled on the target's own answers.
+"""Train a draft model of 1-2 M parameters, distilled on the target's own answers.
 
-The loss is the divergence from the target's distribution at every answer position of its own greedy and
-temperature-1 text (DistillSpec, 2310.08461). The shape is wide and shallow, because at this size
-a layer costs its dispatch and not its arithmetic ("Decoding Speculative Decoding", 2402.01528).
+The loss is the divergence from the target's distribution at every answer position of its own greedy and temperature-1 text
+(DistillSpec, 2310.08461). The shape is wide and shallow, because at this size a layer costs its dispatch, not its arithmetic
+("Decoding Speculative Decoding", 2402.01528).
 
-Drafts that papers train otherwise are this recipe with other numbers (`run` of a recipe that is
-`like: draft`): which divergence, how much of the budget goes into text that is not the target's,
-how many steps learn on text of the draft's own, at how many of its layers it speaks.
+Other papers' drafts are this recipe with other numbers (a recipe with `like: draft`): the divergence, the share of the budget
+spent on text that is not the target's, the share of on-policy steps, the number of exits.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ from .runner import Progress, Runner
 
 
 def run(job: Job, name: str = "draft", about: str = "") -> Path:
-    """Train a draft model. ``name``: of the recipe; ``about``: the card's text on how it was trained, with {numbers} in it."""
+    """Train a draft model. ``name``: of the recipe; ``about``: the card's text on its training, with {numbers} in it."""
     numbers = job.numbers(name)
     recipe = numbers["kind"]
     target = job.model(job.target)
@@ -57,7 +56,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
 
 
 def learning_curve(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
-    """Return the draft's learning curve: one point per measurement, replayed on so many held-out answers of the target."""
+    """Return the draft's learning curve: one point per measurement, replayed on ``rows`` held-out answers of the target."""
     points = [{"step": step, "seconds": round(seconds, 1), "tokens": tokens, **figures}
               for step, seconds, figures, tokens in (row for row in progress.measures if len(row) == 4) if figures]
     return {"target": job.target, "parameters": sum(weight.numel() for weight in model.parameters()), "from": numbers.get("from"),
@@ -65,13 +64,12 @@ def learning_curve(job: Job, numbers: dict, model: LlamaForCausalLM, progress: P
 
 
 class DraftTrainer:
-    """The loss of a draft at a step: a function of the seed, the step and the weights, so a killed run resumes to the same
-    weights.
+    """The loss of a draft at a step: a function of seed, step and weights, so that a killed run resumes to the same weights.
 
-    numbers: pretrain: share of the budget spent on answers that others wrote, every token of them, before anything of the target;
-    breadth: whether the target's distribution along such answers is learned while the rates are high; on_policy: share of the
-    steps after the first part that learn on text the draft writes itself, ``policy_rows`` answers of ``new_tokens``; divergence:
-    one of divergences.NAMED, or none, for the tokens alone; copy_share: share of the steps that learn to say a span again.
+    numbers: pretrain: share of the budget spent first on answers of others, with a loss on every token; breadth: whether the
+    target's distribution along such answers is learned while the learning rate is high; on_policy: share of the steps after the
+    first part on text that the draft generates, ``policy_rows`` answers of ``new_tokens``; divergence: one of divergences.NAMED,
+    or none for cross-entropy on the tokens; copy_share: share of the steps on repeated spans.
     """
 
     def __init__(self, job: Job, numbers: dict, model: LlamaForCausalLM, words, device: torch.device):
@@ -86,7 +84,7 @@ class DraftTrainer:
         self.teacher: generate.Maker | None = None
 
     def loss(self, step: int, done: float) -> tuple[Tensor, int]:
-        """Return (loss, tokens that carry it); ``done``: share of the budget spent."""
+        """Return (loss, number of tokens in it); ``done``: share of the budget spent."""
         numbers, kind = self.numbers, self.numbers["divergence"]
         if random.Random(f"{self.job.seed} {step} copy").random() < numbers["copy_share"]:
             return self.copying(step)
@@ -108,8 +106,8 @@ class DraftTrainer:
         return torch.stack(found).mean(), len(labels)
 
     def copying(self, step: int) -> tuple[Tensor, int]:
-        """Return the loss on repeated spans of the target's answers, among others; the labels are the tokens, as nothing else can
-        follow."""
+        """Return the loss on repeated spans of the target's answers among other text; the labels are the tokens, because only
+        they can follow."""
         rng, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
         pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
         ids, where, labels = [], [], []
@@ -126,8 +124,8 @@ class DraftTrainer:
         return losses.next_token(at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
 
     def written(self, step: int):
-        """Return a batch of the draft's own answers at temperature 1 to prompts of the step's batch, with the target's
-        distribution along them."""
+        """Return a batch of the draft's own answers at temperature 1 to the step's prompts, with the target's distribution along
+        them."""
         if self.teacher is None:
             path = self.job.model(self.job.target)
             net = open_network(path, torch.bfloat16).to(self.device).eval()
@@ -150,7 +148,8 @@ def longer(pieces, size: int) -> list[int]:
 
 
 def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaForCausalLM:
-    """Return a draft that writes the ``count`` most frequent tokens of the target's answers and reads the target's embedding."""
+    """Return a draft with the ``count`` most frequent tokens of the target's answers as its output vocabulary and the target's
+    embedding."""
     net = open_network(job.model(job.target), torch.bfloat16)
     table, answers = net.get_input_embeddings().weight, generate.read(generate.folder(job) / "train")
     tokens = reduced_draft.frequent_tokens(answers, len(table), count, [words.eos_token_id])
@@ -158,7 +157,7 @@ def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaF
 
 
 def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
-    """Return an existing draft made wider and deeper without changing what it computes; the tokenizer must be the same."""
+    """Return an existing draft widened and deepened without changing its function; the tokenizer must be the same."""
     old = open_network(job.model(numbers["from"]), torch.float32)
     if old.config.vocab_size != vocabulary:
         raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
@@ -167,7 +166,7 @@ def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
 
 
 def whole(answer: generate.Answer) -> generate.Answer:
-    """Return an exchange of which every token is a label, the prompt's too, without the target's distribution."""
+    """Return an exchange in which every token, including the prompt's, is a label, without the target's distribution."""
     nothing = torch.zeros(len(answer.ids) - 1, 1)
     return dataclasses.replace(answer, start=1, top_ids=nothing, top_logp=nothing)
 
@@ -195,7 +194,7 @@ def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, 
 
 
 def begins(name: str, numbers: dict) -> str:
-    """Return the card's sentence on the weights it began with."""
+    """Return the card's sentence on the initial weights."""
     if "from" not in numbers:
         return ""
     return AGAIN if numbers["from"] == name else BEGAN.format(**numbers)
@@ -214,7 +213,7 @@ replayed with gamma {gamma}, as that command measures at its end: {measured}.
 
 
 def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
-    """Return an untrained draft with the target's vocabulary and positions and the recipe's shape."""
+    """Return an untrained draft with the target's vocabulary and context and the recipe's shape."""
     config = LlamaConfig(
         vocab_size=target.vocab_size,
         hidden_size=numbers["hidden"],
@@ -234,19 +233,19 @@ def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
 
 
 def at(model, ids: Tensor, where: Tensor) -> Tensor:
-    """Return last hidden states at the flat positions `where`, [n, hidden]: only they go through the output matrix."""
+    """Return last hidden states at the flat positions `where`, [n, hidden], so that only they go through the output matrix."""
     return at_exits(model, ids, where, (len(model.model.layers),))[0]
 
 
 def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
-    """Return the same after each of so many layers and the last norm."""
+    """Return the same after each exit's layers and the last norm."""
     out = model.model(ids, output_hidden_states=len(layers) > 1)
     states = [out.last_hidden_state if count == len(model.model.layers) else model.model.norm(out.hidden_states[count]) for count in layers]
     return [hidden.flatten(0, 1)[where] for hidden in states]
 
 
 class Batches:
-    """Batch number `step`, a function of the seed and the step: rows of like length, right-padded."""
+    """Batch number `step`, a function of seed and step: rows of similar length, right-padded."""
 
     def __init__(self, answers: list, numbers: dict, seed: int, device):
         self.answers = [a for a in answers if a.start < numbers["length"] - 1]
@@ -255,7 +254,7 @@ class Batches:
         self.each = len(self.planned(0))
 
     def planned(self, epoch: int) -> list[list[int]]:
-        """Return the epoch's batches. All epochs have as many as the first, so any step finds its batch."""
+        """Return the epoch's batches. All epochs have as many as the first, so that any step finds its batch."""
         rng = random.Random(f"{self.seed} {epoch}")
         order = list(range(len(self.answers)))
         rng.shuffle(order)

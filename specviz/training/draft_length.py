@@ -1,13 +1,13 @@
-"""Networks that decide how long a draft is (models/draft_length.py), trained on what the target would say to the draft model's
+"""Train networks that decide the draft length (models/draft_length.py) on the acceptance probabilities of the draft model's
 tokens.
 
-At every place of the target's own answers the draft model's token is drawn, and the probability that it is accepted is known:
-min(1, p / q), from both models' distributions at temperature 1.
+At every position of the target's own answers a draft token is sampled; it is accepted with probability min(1, p / q), known from
+both models' distributions at temperature 1.
 
-SpecDec++ (2405.19715): the draft model then reads the text with most tokens replaced by its own, a share of the target's left in,
-and the head learns from the state after each of its own tokens; the loss is a cross-entropy in which a refusal weighs more,
-divided by the weight there is. DISCO (2405.04304): rounds are played along the text, so that a token's place in its draft is what
-it would be; half of the rows are drafted greedily, where a token is accepted if it is the target's most probable.
+SpecDec++ (2405.19715): the draft model then reads the text with most tokens replaced by its own and a share of the target's kept,
+and the head learns from the state after each of its own tokens; the loss is a cross-entropy in which rejections weigh more,
+normalised by the total weight. DISCO (2405.04304): rounds are simulated along the text, so that a token has the position in its
+draft that it would have; half of the rows are drafted greedily, where a token is accepted iff it is the target's argmax.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .runner import Runner
 
 
 class DraftFeatures(Features):
-    """Batches of the target's text, and the draft model that is to be judged on it. ``body``: the draft model's facts."""
+    """Batches of the target's text, and the draft model to evaluate on it. ``body``: the draft model's facts."""
 
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers)
@@ -45,7 +45,7 @@ class DraftFeatures(Features):
         return body_of(self.draft_path)
 
     def place(self, name: str) -> Path:
-        """A new target begins a new checkpoint, and so does a new draft model."""
+        """Return the checkpoint folder; a new target or a new draft model starts a new one."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.draft_path)}")
 
     @torch.no_grad()
@@ -75,21 +75,21 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return (tokens [n] drawn from q, chance [n] that each is accepted)."""
+    """Return (tokens [n] sampled from q, probability [n] that each is accepted)."""
     tokens = torch.multinomial(q, 1, generator=rng)
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
 
 def by_states(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
-    """SpecDec++: (log odds, probabilities) of the draft model's tokens in a mixed text."""
+    """SpecDec++: return (log odds, probabilities) of the draft model's tokens in a mixed text."""
     states, passes, own = mixed(features, batch, numbers["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
 def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Return
-    (states [n, hidden] after each answer token of the mixed text, probabilities [n], which are the draft model's own [n])."""
+    """Return (states [n, hidden] after each answer token of the mixed text, acceptance probabilities [n], whether each is the
+    draft model's own [n])."""
     tokens, passes = drawn(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
@@ -99,15 +99,15 @@ def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Genera
 
 
 def by_rows(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
-    """DISCO: (log odds, probabilities) of the tokens that rounds along the text would have drafted."""
+    """DISCO: return (log odds, probabilities) of the tokens that rounds along the text would draft."""
     q, depths, passes = traces(features, batch, numbers["most"], step)
     return model.logit(q, depths), passes
 
 
 @torch.no_grad()
 def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return
-    (distributions [m, vocab], places in the draft [m], probabilities [m]) of drafted tokens; the others were the target's."""
+    """Return (distributions [m, vocab], positions in the draft [m], probabilities [m]) of drafted tokens; the other tokens were
+    the target's."""
     p, q = features.distributions(batch)
     tokens, passes = drawn(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")
@@ -127,7 +127,7 @@ def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple
 
 
 def measure(model, features: DraftFeatures, judged, numbers: dict) -> dict[str, float]:
-    """Held-out loss, beside that of the best constant answer: below it, the network knows something of the token."""
+    """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
     found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, i)
              for i, a in enumerate(some) if a.start < numbers["length"] - 1]

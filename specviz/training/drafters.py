@@ -1,8 +1,8 @@
-"""Measure every trained drafter on the real engine: each method of the catalogue that drafts with a model of ours.
+"""Measure every trained drafter on the real engine: each method of the catalogue that drafts with one of this project's models.
 
-Held-out prompts by task, greedy and at temperature 1, each method with its own defaults: block efficiency, acceptance by
-position, nodes a round; and its speed beside plain decoding, interleaved in one run. Since trees of different sizes are not to
-be compared, every method that has a knob for the number of nodes is also run with the same number.
+Held-out prompts by task, greedy and at temperature 1, each method with its defaults: block efficiency, acceptance by position,
+nodes per round, and its speed next to plain decoding, interleaved in one run. Because trees of different sizes are not
+comparable, every method with a knob for the number of nodes also runs with an equal number.
 """
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def model_of(loaded: zoo.Loaded, method: Method) -> str:
 
 
 def prompts(job: Job, numbers: dict) -> list[Item]:
-    """Return the first held-out prompts of each task that leave space for an answer."""
+    """Return the first held-out prompts of each task that leave room for an answer."""
     rows = data.load(job.data, "heldout", numbers["own_rows"])
     short = [row for row in rows if len(row.prompt) <= numbers["prompt_characters"]]
     return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:numbers["prompts_a_task"]]]
@@ -80,7 +80,7 @@ def prompts(job: Job, numbers: dict) -> list[Item]:
 
 def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, probs: Sampling,
          repeats: int) -> Cells:
-    """Return cells by (method, task). repeats: how often each prompt is also timed next to plain decoding; 0: counts alone."""
+    """Return cells by (method, task). repeats: number of timed runs of each prompt next to plain decoding; 0: counts only."""
     runners = {key: Ours(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
     length = numbers["run_tokens"]
     if repeats:
@@ -142,7 +142,7 @@ def models(job: Job) -> Iterator[Path]:
 
 
 def named(job: Job) -> str:
-    """Return the project's models.yaml with the embedded models read where this job reads them."""
+    """Return the project's models.yaml with the paths of embedded models set to this job's."""
     entries = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
     for name, entry in entries["models"].items():

@@ -1,10 +1,10 @@
-"""EAGLE's head, trained on the features of the target along its own answers (Li et al. 2401.15077).
+"""Train EAGLE's head on the target's hidden states along its own answers (Li et al. 2401.15077).
 
-Two losses at every place of an answer: the distance of the guessed feature from the target's (smooth L1), and the divergence of
-what the target's head makes of the guess from the target's distribution. The features that are read get a little uniform noise,
-because guesses, on which the head will stand when it drafts, are never quite right. Beyond the paper, and known from those that
-followed (HASS, 2408.15766; EAGLE-3, 2503.01840): it is also trained on its own guesses, a few steps ahead, so that deeper tokens
-are accepted nearly as often as the first. The target, its embedding and its head stay as they are.
+Two losses at every answer position: smooth L1 between predicted and true hidden state, and the divergence of the distribution
+that the target's head gives for the prediction from the target's. Input states get uniform noise, because predictions, which the
+head reads when drafting, are inexact. As in later work (HASS, 2408.15766; EAGLE-3, 2503.01840) it is also trained on its own
+predictions a few steps ahead, so that deeper tokens are accepted nearly as often as the first. The target, its embedding and its
+head are frozen.
 """
 
 from pathlib import Path
@@ -38,12 +38,13 @@ def run(job: Job) -> Path:
 
 
 def ahead(model: eagle.Eagle, features: Features) -> chains.Guesses:
-    """Return the function that gives the replay the guessed states of each step."""
+    """Return a function that gives the replay the predicted states of each step."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 
 def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
-    """Guessed features [rows * width, hidden], one tensor a step of the rollout; row ``place`` is the guess of place + 1."""
+    """Return predicted features [rows * width, hidden], one tensor per rollout step; row ``place`` predicts the feature at place
+    + 1."""
     states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]

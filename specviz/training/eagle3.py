@@ -1,9 +1,8 @@
-"""EAGLE-3's head, trained on states of the target along its own answers (Li et al. 2503.01840).
+"""Train EAGLE-3's head on the target's states along its own answers (Li et al. 2503.01840).
 
-Nothing holds its states near the target's: the only loss is what it says of the next token, on true states and then some steps on
-its own (the paper's training-time test). The target's distribution is renormalised over those of its stored leaders that the
-draft vocabulary has, and places whose most probable token it lacks teach nothing. The vocabulary is the tokens most frequent in
-the answers.
+There is no loss on hidden states: only the divergence of the predicted next-token distribution, on true states and on a few steps
+of its own (the paper's training-time test). The target's distribution is renormalised over its stored top tokens that are in the
+draft vocabulary; positions whose top-1 token is not are skipped. The draft vocabulary is the most frequent tokens of the answers.
 """
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from .runner import Runner
 
 
 class ReducedVocabFeatures(AuxStateFeatures):
-    """Batches with the states that the head reads; guesses are heard through the head's own output matrix."""
+    """Batches with the states that the head reads; logits go through the head's own output matrix."""
 
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers, eagle3.build)
@@ -55,7 +54,7 @@ def run(job: Job) -> Path:
 
 
 def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
-    """The ids most frequent in the answers; of equals the smaller ones."""
+    """Return the most frequent ids of the answers; ties to the smaller id."""
     counts = torch.zeros(features.body.vocab, dtype=torch.long)
     for answer in features.own.answers:
         counts += torch.bincount(answer.ids[answer.start:].long(), minlength=len(counts))
@@ -64,25 +63,26 @@ def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
 
 @torch.no_grad()
 def start(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
-    """The output matrix begins as the target's rows of the draft vocabulary."""
+    """Initialise the output matrix with the target's rows of the draft vocabulary."""
     head = features.head.detach().cpu()
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
 def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesses:
-    """Return the function that gives the replay the guessed states of each step."""
+    """Return a function that gives the replay the predicted states of each step."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 
 def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
-    """States [rows * width, hidden], one tensor a step of the rollout; row ``place`` predicts the token at place + 2."""
+    """Return states [rows * width, hidden], one tensor per rollout step; row ``place`` predicts the token at place + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     states = batch.layer.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
 def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, numbers: dict) -> Tensor:
-    """Cross-entropy to the target's distribution, a step of the rollout after the other, each ``fading`` times the one before."""
+    """Return the cross-entropy to the target's distribution, averaged over rollout steps; each weighs ``fading`` times the one
+    before."""
     total = weights = 0.0
     borrowed = model.lm_head is None  # the target's output matrix, which speaks every token
     probs, at, fine = (None, None, None) if borrowed else reduced(model, batch)
@@ -107,9 +107,8 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, num
 
 
 def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return
-    (distribution [n, top], at [n, top], fine [n]): the target's leaders as the draft vocabulary has them, their places in it,
-    and whether the most probable is one of them."""
+    """Return (distribution [n, top], index [n, top], fine [n]): the target's top tokens restricted to the draft vocabulary, their
+    indices in it, and whether it contains the top-1 token."""
     p = batch.top_logp.float().exp()
     if model.tokens is None:
         return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)

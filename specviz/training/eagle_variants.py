@@ -1,9 +1,9 @@
 """Variants of EAGLE's head on the target's own answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
 
-All learn as EAGLE does: the distance of a guessed feature from the target's, the divergence of what the target's head makes of it
-from the target's distribution, noise on the features that are read. FSPAD parts the two losses between its two states. Jakiro's
-second guess learns the same one token further, for half the weight. Falcon guesses a block at once: it first tries, and a share
-of its mistakes is answered before it learns, by the truth in place of what the first row of a block reads (glancing).
+All use EAGLE's losses: smooth L1 on the predicted hidden state, the divergence from the target's distribution, and noise on input
+states. FSPAD assigns one loss to each of its two states. Jakiro's second prediction has the same losses one token later, with
+half the weight. Falcon predicts a block at once: after a first try, a share of its mistakes is replaced by the true state at the
+input of the block's first row before the loss is taken (glancing).
 """
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, spoken: Tensor) -> Tensor:
-    """Of guesses [n, hidden] of the state at the places ``kept`` (indices into ``batch.where``): what is like a feature, and what
-    predicts the token there."""
+    """Return both losses of predictions [n, hidden] at the positions ``kept`` (indices into ``batch.where``): on the hidden state
+    and on the token."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
     probs = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
                           negatives=numbers.get("negatives", 0))
@@ -54,7 +54,7 @@ def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, featur
 
 
 def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
-    """FSPAD: one state is a feature, the other speaks."""
+    """FSPAD: one state has the loss on hidden states, the other the loss on tokens."""
     total = weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)
@@ -65,7 +65,7 @@ def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, 
 
 
 def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
-    """Jakiro: the guess of the next feature, and for ``later`` of the weight that of the one after it."""
+    """Jakiro: losses of the next feature's prediction plus ``later`` times those of the feature after it."""
     total = weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         weight = numbers["fading"] ** step
@@ -77,7 +77,7 @@ def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tenso
 
 
 def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
-    """Falcon: rows k places back guess; ``glance``: (rng, share of the mistakes of a first try that are answered)."""
+    """Falcon: rows k positions back predict; ``glance``: (rng, share of the first try's mistakes that are corrected)."""
     rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
     offset = rng.randrange(k)
@@ -96,7 +96,7 @@ def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tenso
 
 
 def ahead(model, features: Features) -> chains.Guesses:
-    """Return the function that gives the replay the guessed states of each step."""
+    """Return a function that gives the replay the predicted states of each step."""
     if isinstance(model, falcon.Falcon):
         return lambda batch, steps: of_blocks(model, features, batch, steps)
     if isinstance(model, jakiro.Jakiro):
@@ -105,14 +105,14 @@ def ahead(model, features: Features) -> chains.Guesses:
 
 
 def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """A chain whose last token comes from the row before: the guess made there one token further."""
+    """Return a chain whose last token comes from the row before, by its prediction one token further."""
     out = eagle.guesses(model, features, batch, max(1, steps - 1))
     return [model.predict(rows) for rows in out] + [model.further(out[-1]).roll(1, 0)] * (steps > 1)
 
 
 def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """The tokens of one pass, the nearest first. The guess i tokens ahead stands in the row k places back, in a block that ends i
-    places before it. Raises ValueError for more tokens than a pass has."""
+    """Return the tokens of one pass, nearest first. The prediction i tokens ahead is in the row k positions back, in a block that
+    ends i positions before it. Raises ValueError for more tokens than a pass has."""
     if steps > model.size:
         raise ValueError(f"a pass has {model.size} tokens, not {steps}")
     rows, width = batch.ids.shape

@@ -1,8 +1,8 @@
-"""The run of a recipe whose head speaks at an early exit of the target, from what enters the exit layer along the target's own
+"""Shared by the recipes of heads at an early exit of the target; their input is what enters the exit layer along the target's own
 answers.
 
-The loss is the divergence of what the target's output matrix makes of the head's states from the target's distribution. A recipe
-adds its network, what it says along a batch, and its card.
+The loss is the divergence of the distribution that the target's output matrix gives for the head's states from the target's. A
+recipe adds its network, its states along a batch, and its card.
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> s
 
 
 def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
-    """Train a head of this kind and return its folder. reads: features with what enters the layer of the recipe's
-    ``exit_layer``."""
+    """Train a head of this kind and return its folder. reads: features with the input of the layer ``exit_layer`` of the recipe.
+    """
     numbers = job.numbers(kind)
     features = reads(job, numbers, layer=numbers["exit_layer"])
     if not 0 < numbers["exit_layer"] < features.body.layers:
@@ -46,5 +46,5 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
 
 
 def ahead(predict: Predict, model: nn.Module, features: Features) -> chains.Guesses:
-    """Return the function that gives the replay the guessed states of each step. Drafts stand on true states at any distance."""
+    """Return a function that gives the replay the predicted states of each step. Drafts depend on true states at any distance."""
     return lambda batch, steps: [predict(model, features, batch).roll(-1, 0)] * steps

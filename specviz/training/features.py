@@ -1,10 +1,9 @@
-"""Training material of a head: the frozen target's states along answers the target itself wrote.
+"""Training data of a head: the frozen target's hidden states along its own answers.
 
-A head (Medusa, Hydra, EAGLE, Kangaroo) reads states of the target, so its material is the target's own text with those states.
-The last states are computed once and kept on disk, some gigabytes beside the answers, because for a target of fifty million
-parameters they cost as much as a head's losses; those that enter an inner layer are computed with every batch. Labels and the
-target's distribution are those that `generate` stored. Batch number `step` is a function of the seed and the step alone, so a
-killed run resumes to the same losses.
+A head (Medusa, Hydra, EAGLE, Kangaroo) reads hidden states of the target, so it trains on the target's own text with those
+states. Final states are computed once and kept on disk, some gigabytes next to the answers, because for a target of fifty million
+parameters they cost as much as a head's losses; states of inner layers are computed with every batch. Labels and the target's
+distribution come from `generate`. Batch number `step` is a function of seed and step, so a killed run resumes to the same losses.
 """
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ from .state_cache import StateCache
 class Batch:
     """Rows of text right-padded to one width. Places are flat: row * width + position.
 
-    ids [rows, width]; states [rows * width, hidden] after the target's last norm; layer: the same, as they enter the layer that
-    was asked for, or None; where [n]: places whose next token is a token of the answer; labels [n]: that token;
-    top_ids, top_logp [n, top]: the target's distribution of it, its leaders.
+    ids [rows, width]; states [rows * width, hidden] after the target's last norm; layer: the same at the input of the requested
+    layer, or None; where [n]: positions whose next token belongs to the answer; labels [n]: that token; top_ids, top_logp [n,
+    top]: the target's top tokens for it and their log-probabilities.
     """
 
     ids: Tensor
@@ -41,7 +40,8 @@ class Batch:
     top_logp: Tensor
 
     def back(self, steps: int) -> tuple[Tensor, Tensor]:
-        """Return (kept, places): which of ``where`` have a place ``steps`` tokens before them in their row, and those places."""
+        """Return (kept, positions): indices into ``where`` that have a position ``steps`` tokens before them in their row, and
+        those positions."""
         kept = (self.where % self.ids.shape[1] >= steps).nonzero()[:, 0]
         return kept, self.where[kept] - steps
 
@@ -50,11 +50,10 @@ class Features:
     """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
     ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
 
-    ``keeps``: the one thing that batches hold of the target, which is then kept on disk: "states", "layer" (each choice of layers
-    in a folder of its own), or None where that would be too much.
+    ``keeps``: what is cached on disk: "states", "layer" (a folder per choice of layers), or None if that would be too large.
 
-    numbers needs batch_tokens, length and decay; layer: also keep what enters that layer.
-    Raises TrainingError when there are no generations, or when a shipped head would follow a target that is not shipped.
+    numbers needs batch_tokens, length and decay; layer: also keep what enters that layer. Raises TrainingError when there are no
+    generations, or when a shipped head would follow a target that is not shipped.
     """
 
     keeps: str | None = "states"
@@ -88,12 +87,12 @@ class Features:
         return self.target.lm_head(states.to(self.head.dtype)).float()
 
     def place(self, name: str) -> Path:
-        """Return the folder of a recipe's checkpoint: a new target begins a new one."""
+        """Return the folder of a recipe's checkpoint; a new target starts a new one."""
         return self.job.folder(name, self.mark)
 
     def batch(self, step: int, done: float) -> Batch:
-        """Return the batch of a step. ``done``: share of the budget spent; breadth while the rates are high, the target's own
-        text while they fall."""
+        """Return the batch of a step. ``done``: share of the budget spent; breadth data while the learning rate is high, the
+        target's own text while it falls."""
         batches = self.own if done > 1 - self.numbers["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
@@ -117,6 +116,6 @@ def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
 
 
 def body_of(path: Path) -> Body:
-    """Return the facts of a target that is not loaded."""
+    """Return the facts of a target without loading it."""
     config = open_config(path)
     return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

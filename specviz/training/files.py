@@ -1,7 +1,7 @@
 """Write files so that neither a full disk nor a kill loses the old ones.
 
-Everything is written beside its place, flushed to the disk, then renamed over it: whoever reads
-sees the old file or the new one, never half of one.
+Everything is written next to its destination, flushed to disk, then renamed over it, so that readers see the old or the new file,
+never a partial one.
 """
 
 import copy
@@ -32,7 +32,7 @@ language: [en]
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file in the program's one way (trace.file_writer), or leave the old one. Raises TrainingError."""
+    """Write a whole file atomically (trace.file_writer), or leave the old one. Raises TrainingError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
@@ -87,13 +87,13 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
 
 
 def relinked(card: str, job: Job, place: Path) -> str:
-    """Return a card whose links to the folders of models hold from ``place``, which may lie inside its target's folder."""
+    """Return a card whose links to model folders are valid from ``place``, which may lie inside its target's folder."""
     return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
 
 
 def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
-    """Write the finished model as bf16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind: the kind that its
-    config.json states, where a method asks for it by kind."""
+    """Write the finished model as bf16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind: written to its
+    config.json, for methods that ask for it by kind."""
     places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""The target's own answers to training prompts, with its leading log-probabilities.
+"""Generate the target's own answers to training prompts, with its top log-probabilities.
 
-A draft model is judged by how often it agrees with the target on text that the target writes, so it trains on that text
-(sequence-level distillation: Kim and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or drawn at one of the
-recipe's temperatures. A second pile, `read`, holds the target's distribution along answers from the data: no decoding, so cheaper
-per token, good for breadth and not enough alone. The leading log-probabilities are stored, because a second forward pass of the
+A draft model is measured by its agreement with the target on text that the target generates, so it trains on that text
+(sequence-level distillation: Kim and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or sampled at one of
+the recipe's temperatures. A second set, `read`, holds the target's distribution along answers from the data: no decoding, so
+cheaper per token, useful for breadth but not enough alone. Top log-probabilities are stored, because a second forward pass of the
 target would cost more than all of the draft's training.
 """
 
@@ -32,8 +32,8 @@ PREFILL = 32  # prompts in one pass: more at once only push one another out of t
 
 @dataclass
 class Answer:
-    """One generation. `top_logp[j]`: log-probabilities of the leaders for answer token j at temperature 1, whatever it was drawn
-    at."""
+    """One generation. `top_logp[j]`: log-probabilities of the top tokens at answer token j, at temperature 1, whatever
+    temperature it was sampled at."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -83,13 +83,13 @@ def spent_seconds(root: Path) -> float:
 
 
 def folder(job: Job) -> Path:
-    """Generations belong to one target: a new target gets a new folder."""
+    """Return the folder of generations; a new target gets a new one."""
     return job.folder("generations", fingerprint(job.model(job.target)))
 
 
 class Maker:
-    """Decode (row, temperature) pairs into shards; a shard that is already there is not made again. Temperature None: read the
-    row's own answer instead of writing one."""
+    """Decode (row, temperature) pairs into shards; existing shards are kept. Temperature None: read the row's own answer instead
+    of generating one."""
 
     def __init__(self, model, tokenizer, numbers: dict, job: Job):
         self.model, self.tokenizer, self.numbers, self.job = model, tokenizer, numbers, job
@@ -111,7 +111,7 @@ class Maker:
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
-        """Rows with prompts of like length go together: what is padded is multiplied all the same."""
+        """Generate answers, with prompts of similar length together to limit padding."""
         rows = [(*data.chat_row(self.tokenizer, row), row.task, temperature) for row, temperature in pairs]
         rows = sorted((row for row in rows if row[1] <= self.numbers["prompt_tokens"]), key=lambda row: row[1])
         made = []
@@ -126,7 +126,7 @@ class Maker:
 
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
-        """The target's distribution along answers that others wrote: one pass, no decoding."""
+        """Compute the target's distribution along existing answers: one pass, no decoding."""
         device, kept = self.model.device, self.numbers["new_tokens"]
         rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
         width = max(len(ids) for ids, _, _ in rows)
@@ -141,8 +141,8 @@ class Maker:
 
     @torch.inference_mode()
     def decode(self, batch: list) -> list[Answer]:
-        """One left-padded batch with a cache; finished rows leave it once they are an eighth of it. batch:
-        (prompt ids, task, temperature)."""
+        """Decode one left-padded batch with a KV cache; finished rows are removed once they are an eighth of it. batch: (prompt
+        ids, task, temperature)."""
         prompts, tasks, temperatures = zip(*batch)
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
@@ -170,8 +170,8 @@ class Maker:
 
 
     def prefill(self, prompts: list[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
-        """The distribution after each prompt, [rows, vocab]; the cache; and what of it is a prompt's, [rows, width]. A few rows
-        at a time, each padded to the longest of its own."""
+        """Return the distribution after each prompt, [rows, vocab]; the KV cache; and the mask of prompt positions, [rows,
+        width]. A few rows at a time, each padded to their longest."""
         device, end = self.model.device, self.tokenizer.eos_token_id
         width, parts = max(map(len, prompts)), []
         for first in range(0, len(prompts), PREFILL):
@@ -189,7 +189,7 @@ class Maker:
 
 
 class RoomyLayer(DynamicLayer):
-    """A cache layer that grows 64 places at a time: copying all keys every step was 40 % of a step."""
+    """A cache layer that grows 64 positions at a time: copying all keys every step took 40 % of a step."""
 
     def update(self, keys, values, *args, **kwargs):
         used = self.keys.shape[-2] if self.is_initialized else 0
@@ -208,8 +208,8 @@ class RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
     def extend(self, others: list["RoomyLayer"], width: int) -> None:
-        """The rows of `others` below its own, all padded on the left to `width` places. Zeros, because a weight of nothing times
-        what was left in memory may be no number."""
+        """Append the rows of `others`, all left-padded to `width` positions with zeros, because a weight of zero times
+        uninitialised memory may be NaN."""
         parts = [torch.stack((layer.keys, layer.values)) for layer in (self, *others)]
         pads = [torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 64)) for part in parts]
         self.store = torch.cat(pads, 1)
@@ -227,11 +227,10 @@ def roomy_cache(config) -> DynamicCache:
 
 
 def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draw a token per row, [rows] at temperatures [rows], 0 for the most probable one.
+    """Sample a token per row, [rows], at temperatures [rows]; 0 is argmax.
 
-    Return (tokens [rows], ids of the leaders [rows, top], their log-probabilities at temperature 1). The inverse of the
-    cumulative distribution is taken over the leaders; only a draw beyond them looks at the whole vocabulary, so the sampler stays
-    exact.
+    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1). The inverse CDF is taken over the top
+    tokens; only a draw beyond them looks at the whole vocabulary, so the sampler is exact.
     """
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
     total = z.logsumexp(-1, keepdim=True)
@@ -251,7 +250,7 @@ def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
-    """A shard is flat: no padding on disk."""
+    """Return a shard as flat arrays, without padding."""
     if not answers:
         raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.", "generate.no_prompt")
     return {
@@ -266,7 +265,7 @@ def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
 
 
 def read(place: Path) -> list[Answer]:
-    """All answers of a split; a shard that cannot be read is named."""
+    """Return all answers of a split. Raises an error that names an unreadable shard."""
     answers = []
     for path in sorted(place.glob("shard-*.safetensors")):
         try:

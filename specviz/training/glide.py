@@ -1,7 +1,7 @@
-"""GliDe's drafter on the target's keys and values along its own answers (Du et al. 2402.02082).
+"""Train GliDe's drafter on the target's KV cache along its own answers (Du et al. 2402.02082).
 
-A row sees the target's keys before its block of tokens, since a drafted token has none: that is how it will draft. The paper
-trains with cross-entropy on text; here the target's distribution is the label, with a little of that.
+A row sees the target's keys before its block of tokens, as when drafting, because drafted tokens have none. The paper trains with
+cross-entropy on text; here the label is the target's distribution, plus a little cross-entropy.
 """
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from .runner import Runner
 
 
 class KeyValueFeatures(Features):
-    """Batches whose ``layer`` holds keys and values of the layers that are read, side by side: [rows * width, layers * 2 *
-    keys]."""
+    """Batches whose ``layer`` holds keys and values of the layers used, concatenated: [rows * width, layers * 2 * keys]."""
 
     keeps = None
 
@@ -60,8 +59,9 @@ def run(job: Job) -> Path:
 
 
 def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: int | None = None) -> Tensor:
-    """States [rows, width, hidden] that predict the token after each place. lag: how many tokens before its own a row sees
-    the target's keys, as drafting so many tokens ahead does; None: in the blocks of training."""
+    """Return states [rows, width, hidden] that predict the token after each position. lag: number of tokens before its own
+    position from which a row no longer sees the target's keys, as when drafting that far ahead; None: in the blocks of training.
+    """
     rows, width = batch.ids.shape
     parts = batch.layer.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     places = range(width)
@@ -70,9 +70,9 @@ def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: i
 
 
 def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
-    """Return the function that gives the replay the guessed states of each step.
+    """Return a function that gives the replay the predicted states of each step.
 
-    Row p - 1 predicts the token after place p. Rows of the text before are taken as drafted as far ahead.
+    Row p - 1 predicts the token after position p. Earlier rows of the text are computed as if drafted equally far ahead.
     """
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 

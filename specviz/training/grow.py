@@ -1,11 +1,10 @@
-"""A larger network that computes what a smaller one computes, to go on learning from where the small one stands.
+"""Grow a network without changing its function, to continue training from there.
 
-Width (after bert2BERT, Chen et al. 2110.07143, and LEMON, Wang et al. 2310.07999; for Llama blocks our own reasoning): the
-residual stream gets new channels that begin at zero, because the embedding and everything that writes into the stream
-(``o_proj``, ``down_proj``) has zero rows there; what reads the stream may then have any columns there. The mean square over
-more channels is smaller, so each norm's weight and epsilon shrink with it. New heads and new inner neurons compute
-something, and their columns in ``o_proj`` and ``down_proj`` are zero until training fills them. Depth: a new block whose
-``o_proj`` and ``down_proj`` are zero adds nothing.
+Width (after bert2BERT, Chen et al. 2110.07143, and LEMON, Wang et al. 2310.07999; the derivation for Llama blocks is this
+project's): the residual stream gets new channels that are zero, because the embedding and everything that writes into the stream
+(``o_proj``, ``down_proj``) has zero rows there; matrices that read the stream may have any values there. The mean square over
+more channels is smaller, so each norm's weight and epsilon are scaled. New heads and neurons compute something, but their columns
+in ``o_proj`` and ``down_proj`` start at zero. Depth: a new block with zero ``o_proj`` and ``down_proj`` adds nothing.
 """
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 @torch.no_grad()
 def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaForCausalLM:
-    """A model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the old one's logits, up to rounding.
+    """Return a model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the old one's logits, up to rounding.
 
-    Raises ValueError when the shape is smaller somewhere, or when the heads of the old one would lose the keys they look at.
+    Raises ValueError if the shape is smaller somewhere, or if the old one's heads would lose their keys.
     """
     config = old.config
     mine = dict(hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads,
@@ -59,5 +58,5 @@ def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaF
 
 
 def _like(weight: Tensor, old: Tensor) -> None:
-    """Random numbers of the old matrix's size, which a wider sum makes no louder."""
+    """Return random numbers at the scale of the old matrix, corrected for the wider sum."""
     nn.init.normal_(weight, std=float(old.std()) * (old.shape[1] / weight.shape[1]) ** 0.5)

@@ -1,8 +1,8 @@
-"""Hydra's heads, trained on the frozen target's states along its own answers (Ankner et al. 2402.05109).
+"""Train Hydra's heads on the frozen target's states along its own answers (Ankner et al. 2402.05109).
 
-Head i reads the state and the embeddings of the i + 1 tokens after it and learns the next one; the tokens are the text's own,
-as they are on every path that is accepted. Loss and tree as for Medusa (training/medusa.py): Hydra++ too learns the target's
-distribution and not the text. With a prefix layer the heads read the whole text's states.
+Head i reads the hidden state and the embeddings of the i + 1 tokens after it and learns the next one; these are the text's
+tokens, as on every accepted path. Loss and tree as for Medusa (training/medusa.py): Hydra++ also learns the target's distribution
+instead of the text. With a prefix layer the heads read the whole text's states.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(job: Job) -> Path:
 
 
 def begin(model: heads_hydra.Hydra, features: Features) -> None:
-    """Output matrices of its own begin as the target's."""
+    """Initialise own output matrices with the target's."""
     for matrix in model.hydra_lm_head:
         matrix.weight.data.copy_(features.head)
 
@@ -33,14 +33,14 @@ def about(model: heads_hydra.Hydra, numbers: dict) -> str:
 
 
 class Reader:
-    """The heads' states along a batch; the prefix layer is run once a batch."""
+    """The heads' states along a batch; the prefix layer runs once per batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features
         self._of, self._states = None, None
 
     def guess(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``."""
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
         if self._of is not batch:
             states = batch.states.float()
             if self.model.prefix:

@@ -1,8 +1,8 @@
-"""What guesses inside the frozen target (models/in_target.py): embeddings, matrices or vectors, trained through its layers.
+"""Train the extra rows inside the frozen target (models/in_target.py): embeddings, matrices or vectors.
 
-Places of the answers become owners. After each hang the rows of all steps, in the same pass as the text and seen by none of it;
-step j learns the target's distribution of the token j + 1 places after the next. The gradient passes through the target's layers
-and stops at what makes the rows. Measured are all places of an answer, as heads that fill a tree are (ranks.py).
+Some answer positions are owners. The rows of all steps follow each owner in the same pass as the text, which cannot see them;
+step j learns the target's distribution of the token j + 1 positions after the next. Gradients flow through the frozen layers to
+the parameters of the rows. Measurements cover all positions of an answer, as for heads that fill a tree (ranks.py).
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def every(batch: Batch, steps: int) -> Tensor:
-    """All owners whose rows guess a token of an answer, as flat places [rows, n]; rows with fewer repeat one."""
+    """Return all owners whose rows predict an answer token, as flat positions [rows, n]; rows with fewer repeat one."""
     width, found = batch.ids.shape[1], []
     for row in range(len(batch.ids)):
         where = batch.where[batch.where // width == row]
@@ -57,14 +57,15 @@ def every(batch: Batch, steps: int) -> Tensor:
 
 
 class Reader:
-    """One pass of the target over a batch and the rows after its owners, flat places [rows, n]."""
+    """One pass of the target over a batch and the rows after its owners, flat positions [rows, n]."""
 
     def __init__(self, model: in_target.LookAhead, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
         self._states: Tensor | None = None
 
     def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
-        """Return (which of batch.where step ``index`` answers, its states [m, hidden])."""
+        """Return (kept, states [m, hidden]): the indices into ``batch.where`` that step ``index`` predicts, and its states for
+        them."""
         if self._states is None:
             self._states = self._run(batch)
         width = batch.ids.shape[1]
@@ -75,7 +76,8 @@ class Reader:
         return kept[kept >= 0], self._states[:, :, index][kept >= 0]
 
     def _run(self, batch: Batch) -> Tensor:
-        """States [rows, owners, steps, hidden] after the last norm; the chains of an owner are averaged, as their logits are."""
+        """Return states [rows, owners, steps, hidden] after the last norm, averaged over an owner's chains, as their logits are.
+        """
         rows, width = batch.ids.shape
         each, steps, chains_each = self.owners.shape[1], len(self.model), self.model.chains
         at = self.owners % width
@@ -93,7 +95,7 @@ class Reader:
         return out[:, width:].unflatten(1, (each, chains_each, steps)).float().mean(2)
 
     def _enters(self, layer: int, at: Tensor, width: int) -> Callable:
-        """A hook on what enters a layer: the rows of its steps take the place of the states there."""
+        """Return a hook on a layer's input that replaces states by the rows of its steps."""
         model = self.model
 
         def hook(module, args, kwargs):
@@ -110,7 +112,7 @@ class Reader:
 
 
 class Everywhere:
-    """Guesses after every place, for measuring; a batch is run once for all steps."""
+    """Predictions after every position, for measuring; a batch is run once for all steps."""
 
     def __init__(self, model: in_target.LookAhead, features: Features):
         self.model, self.features = model, features
@@ -123,8 +125,8 @@ class Everywhere:
 
 
 def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
-    """Attention mask, [rows, all, all]: text causally, and each row after an owner at [rows, n] the text up to it and its own
-    chain."""
+    """Return the attention mask, [rows, all, all]: text causally; each row after an owner at [rows, n] sees the text up to it and
+    its own chain."""
     rows, each = at.shape
     size = each * chains_each * steps
     sees = torch.zeros(rows, width + size, width + size, dtype=torch.bool, device=at.device)
@@ -137,7 +139,7 @@ def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
 
 
 def below(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
-    """Return the loss of what the layers below the streams learn about the next token."""
+    """Return the loss of the layers below the streams on the next token."""
     with torch.no_grad():
         entering = features.target.model(batch.ids, output_hidden_states=True).hidden_states[model.layers[0]].flatten(0, 1)
     states = model.early(entering[batch.where].float())

@@ -1,8 +1,7 @@
-"""What every recipe is given: where things lie, how long it may run, and its numbers.
+"""Context of a recipe: paths, time budget and numbers.
 
-No output of a run goes into the checkout: generations, checkpoints, curves and the
-log live in the work folder. Finished models are written to `<work>/models`; `--ship` also puts
-them where the app looks for them.
+No output of a run goes into the checkout: generations, checkpoints, curves and the log are in the work folder. Finished models
+are written to `<work>/models`; `--ship` also writes them where the app looks for them.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ TARGET = "Llama-specviz-16M"  # the first target; what drafts for it is named wi
 
 
 class TrainingError(CodedError, RuntimeError):
-    """A run cannot go on; the message is one sentence for a person."""
+    """A run cannot continue; the message is one sentence."""
 
 
 def default_work() -> Path:
@@ -51,8 +50,8 @@ class Job:
     only: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
 
     def numbers(self, recipe: str) -> dict:
-        """Return the recipe's numbers: its `default` section, overlaid by the chosen size. `like`: the recipe whose numbers stand
-        below them."""
+        """Return the recipe's numbers: its `default` section, overridden by the chosen size. `like`: a recipe whose numbers are
+        the defaults."""
         sections = self.sections(recipe)
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size")
@@ -64,7 +63,7 @@ class Job:
 
     @property
     def options(self) -> str:
-        """Return the command-line options of this job's target and size where they are not the defaults; for the cards."""
+        """Return the job's command-line options for target and size that differ from the defaults; for the cards."""
         return ("" if self.target == TARGET else f" --target {self.target}") + ("" if self.size == "default" else f" --size {self.size}")
 
     def folder(self, *parts: str) -> Path:
@@ -90,12 +89,11 @@ class Job:
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.", "training.missing")
 
     def named(self, kind: str) -> str:
-        """The name of what a recipe makes for this job's target: "draft", "medusa", ..."""
+        """Return the name of a recipe's output for this job's target: "draft", "medusa", ..."""
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
     def shipped_place(self, name: str) -> Path:
-        """Return where a model is shipped: what methods train, in the target's folder unless a folder beside it has it
-        already."""
+        """Return where a model is shipped: trained parts in the target's folder, unless an older folder next to it exists."""
         kind, beside = name.removeprefix(self.named("")), self.shipped / name
         return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
 
@@ -111,7 +109,7 @@ class Job:
             log.write(json.dumps(line) + "\n")
 
     def last_log(self, recipe: str) -> dict | None:
-        """The last line of a recipe's runs for this job's target; lines that name none are the first one's."""
+        """Return the last log line of a recipe for this job's target; lines without a target belong to the first one."""
         path = self.work / "log.jsonl"
         if not path.is_file():
             return None
@@ -120,7 +118,7 @@ class Job:
 
 
 def fingerprint(model: Path) -> str:
-    """Eight hex digits that change with the weights, so that nothing stale is taken for fresh."""
+    """Return eight hex digits that change with the weights, to detect stale data."""
     digest = hashlib.sha256()
     for part in sorted(whole(model).glob("*.safetensors")):
         digest.update(part.read_bytes())

@@ -1,4 +1,4 @@
-"""Kangaroo's adapter, trained on the states that enter the target's exit layer along its own answers (Liu et al. 2404.18911).
+"""Train Kangaroo's adapter on the states that enter the target's exit layer along its own answers (Liu et al. 2404.18911).
 
 Only the adapter is trained: one attention layer and two norms.
 """
@@ -20,7 +20,7 @@ def run(job: Job) -> Path:
 
 
 def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
-    """States for the target's head, [rows * width, hidden]."""
+    """Return states for the target's head, [rows * width, hidden]."""
     return model(batch.layer.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 

@@ -1,12 +1,11 @@
-"""The losses: cross-entropy on the tokens that count, and distillation from the leading few.
+"""Losses: cross-entropy on the labelled tokens, and distillation from the target's stored top tokens.
 
-Distillation is a divergence between the target's distribution and the draft's, as a rule the forward
-Kullback-Leibler one (Hinton et al., 1503.02531), with everything outside the stored leaders lumped
-into one outcome: a lower bound that needs 32 numbers a position instead of the whole vocabulary.
+Distillation is a divergence between the target's and the draft's distribution, by default forward KL (Hinton et al., 1503.02531),
+with everything outside the top tokens merged into one outcome: a lower bound that needs 32 numbers per position instead of the
+whole vocabulary.
 
-At these sizes the vocabulary is most of the work. So head, loss and gradient are one function that
-walks over the positions in chunks: the logits never exist as a whole and stay in the processor's
-cache, which is four times faster on a CPU than the same written with plain operations.
+At these sizes the vocabulary dominates the cost. So output matrix, loss and gradient are one function over chunks of positions:
+logits are never stored as a whole and stay in the processor's cache, four times faster on a CPU than separate operations.
 """
 
 import math
@@ -23,16 +22,14 @@ FLOOR = 1e-6  # half-precision leaders may add up to a hair over one; it also bo
 
 
 def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy of `hidden` [n, d] through `head` [vocab, d]."""
+    """Return the mean cross-entropy of `hidden` [n, d] through `head` [vocab, d]."""
     return HeadLoss.apply(hidden, head, labels, 1.0, None, None)
 
 
 def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard: float = 0.0,
            divergence: str = "forward_kl", rng: torch.Generator | None = None, negatives: int = 0) -> Tensor:
-    """Mean divergence of the draft from the target over `top` leaders and one outcome for the rest, plus `hard` cross-entropies.
-    divergence: one of divergences.NAMED; rng: of one that draws. negatives: 0 for the whole vocabulary; else so many tokens are
-    drawn from it and stand for all that no place of the batch names (sampled softmax, 1412.2007): a fifth of the time where the
-    vocabulary is large."""
+    """Return the mean divergence of the draft from the target over the `top` tokens and one outcome for the rest, plus `hard`
+    times the cross-entropy. divergence: one of divergences.NAMED; rng: for one that samples."""
     log_weights = None
     if negatives:
         rows, log_weights = sampled_rows(len(head), torch.cat([top_ids.flatten(), labels]), negatives)
@@ -56,8 +53,9 @@ def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Ten
 
 
 class HeadLoss(torch.autograd.Function):
-    """With q the draft's distribution and s the divergence's slope by log q on the leaders, r on the rest, whose mass is m:
-    dL/dz = (hard + r / m - sum(s) - r) q + (s - q r / m on the leaders, 0 elsewhere) - hard [label]."""
+    """Output matrix, loss and gradient as one autograd function. With q the draft's distribution and s the divergence's gradient
+    with respect to log q on the top tokens, r on the rest with mass m: dL/dz = (hard + r / m - sum(s) - r) q + (s - q r / m on
+    the top tokens, 0 elsewhere) - hard [label]."""
 
     @staticmethod
     def forward(ctx, hidden, head, labels, hard, top_ids, top_logp, divergence=None, log_weights=None):
@@ -90,7 +88,7 @@ class HeadLoss(torch.autograd.Function):
 
 
 def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Tensor, Callable] | None) -> tuple[Tensor, Tensor]:
-    """Return (summed loss, its slope by the logits) of one chunk; the logits [n, vocab] are used up."""
+    """Return (summed loss, its gradient with respect to the logits) of one chunk; the logits [n, vocab] are overwritten."""
     z = logits.float()
     z = z.sub_(z.amax(-1, keepdim=True))
     at_label = z.gather(1, labels[:, None])
@@ -114,5 +112,5 @@ def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Te
 
 
 def with_rest(logs: Tensor) -> Tensor:
-    """Logarithms of the leaders' probabilities [n, top] and, as one more column, of what is left."""
+    """Return log-probabilities of the top tokens [n, top] with a further column for the rest."""
     return torch.cat([logs, (1 - logs.exp().sum(-1, keepdim=True)).clamp(min=FLOOR).log()], 1)

@@ -1,6 +1,7 @@
-"""M2R2's adapters, trained on what the target's first layers hold along its own answers (Bhendawade et al. 2502.02040).
+"""Train M2R2's adapters on states, keys and values of the target's first layers along its own answers (Bhendawade et al.
+2502.02040).
 
-What speaks at the exit is the slow residual plus the fast one. Only the adapters are trained.
+Predictions at the exit use the slow plus the fast residual. Only the adapters are trained.
 """
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from .job import Job
 
 
 class Shared(Features):
-    """Batches whose ``layer`` holds what enters the exit layer, and after it keys and values of each layer below the exit, side
-    by side: [rows * width, hidden + exit * 2 * keys]."""
+    """Batches whose ``layer`` holds the input of the exit layer, followed by keys and values of each layer below the exit,
+    concatenated: [rows * width, hidden + exit * 2 * keys]."""
 
     @torch.no_grad()
     def states(self, material) -> Batch:
@@ -38,7 +39,7 @@ def run(job: Job) -> Path:
 
 
 def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
-    """States for the target's head, [rows * width, hidden]."""
+    """Return states for the target's head, [rows * width, hidden]."""
     rows, width = batch.ids.shape
     slow, lent = batch.layer.float().split([features.body.hidden, batch.layer.shape[-1] - features.body.hidden], -1)
     parts = lent.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)

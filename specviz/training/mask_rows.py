@@ -1,9 +1,9 @@
-"""Rows of mask tokens after places of a text, fewer the further ahead they stand: the conditional drop-token of PARD
-(2504.18583), which P-EAGLE trains with, too.
+"""Rows of mask tokens after positions of a text, fewer the further ahead: the conditional drop-token of PARD (2504.18583), which
+P-EAGLE also uses.
 
-A mask ``depth`` places after its anchor stands for a token that is not known yet. It sees the text up to the anchor, and the
-masks between; it is to say what follows there. A mask is only kept where the one before it is. Where a row reads pairs of a token
-and the state before it, the row of a place lies one earlier: ``back`` is 1.
+A mask ``depth`` positions after its anchor stands for an unknown token. It sees the text up to the anchor and the masks between,
+and predicts the token after its position. A mask is kept only if the one before it is. If a row reads pairs of a token and the
+state before it, the row of a position is one earlier: ``back`` is 1.
 """
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from .masked_block import drawn
 
 @dataclass(frozen=True)
 class Masks:
-    """Where the mask tokens of a batch stand and what they see.
+    """Positions and attention mask of a batch's mask tokens.
 
-    depth [masks] from 1 on, of every row of text alike; place [rows, masks] in the text; index [rows, masks] into
-    ``batch.where``, -1 where the row's answer has ended; mask [rows, 1, width + masks, width + masks], True where a row may
-    look."""
+    depth [masks], from 1, the same for every row of text; place [rows, masks] in the text; index [rows, masks] into
+    ``batch.where``, -1 after the end of the row's answer; mask [rows, 1, width + masks, width + masks], True where a row may
+    attend.
+    """
 
     depth: Tensor
     place: Tensor
@@ -39,7 +40,8 @@ class Masks:
 def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
     """Return the masks that follow anchors in the text.
 
-    anchors [rows, n]: indices into ``batch.where``; kept: how many of them, the first ones, have a mask at depth 1, 2, ..."""
+    anchors [rows, n]: indices into ``batch.where``; kept: number of anchors, the first ones, with a mask at depth 1, 2, ...
+    """
     (rows, width), device = batch.ids.shape, batch.ids.device
     own = torch.cat([torch.arange(count) for count in kept] or [torch.arange(0)]).to(device)
     depth = torch.cat([torch.full((count,), i) for i, count in enumerate(kept, 1)] or [torch.arange(0)]).to(device)
@@ -56,14 +58,14 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
 
 
 def dropped(batch: Batch, numbers: dict, rng: random.Random, back: int) -> Masks:
-    """Those of a training step. numbers: block (tokens a pass drafts), anchors (a row of text), keep (share of the masks of one
-    depth that have one after them), keep_least."""
+    """Return the masks of a training step. numbers: block (tokens per pass), anchors (per row of text), keep (share of the masks
+    of one depth that are followed by another), keep_least."""
     shares = (max(numbers["keep"] ** depth, numbers["keep_least"]) for depth in range(1, numbers["block"]))
     kept = [max(1, int(numbers["anchors"] * share)) for share in shares]
     return masks(batch, drawn(batch, numbers["anchors"], rng), kept, back)
 
 
 def every(batch: Batch, block: int, back: int) -> Masks:
-    """All masks after every place of an answer, for a batch of one row."""
+    """Return all masks after every position of an answer, for a batch of one row."""
     anchors = torch.arange(len(batch.where), device=batch.ids.device)[None]
     return masks(batch, anchors, [anchors.shape[1]] * (block - 1), back)

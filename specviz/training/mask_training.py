@@ -1,7 +1,7 @@
-"""Shared by the recipes of drafters with mask tokens (PARD, P-EAGLE): their loss, and replayed acceptance of one-pass drafts.
+"""Shared by the recipes of drafters with mask tokens (PARD, P-EAGLE): their loss, and the replayed acceptance of one-pass drafts.
 
-The text's own rows say what a draft's first token is, the masks after them the others. All rows weigh alike, as in the papers:
-what is further ahead has fewer of them, since masks were dropped.
+The text's own rows predict a draft's first token, the masks after them the others. All rows have equal weight, as in the papers:
+positions further ahead have fewer rows, since masks were dropped.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .generate import Answer
 @dataclass(frozen=True)
 class MaskTrainer:
     """A drafter in training. states(batch, masks): [rows * (width + masks), hidden], text rows and then masks of each row of
-    text; speak: their logits; back: how many places before the token that it reads last a row of the text lies."""
+    text; speak: states to logits; back: distance of a text row from the token it reads last."""
 
     features: Features
     states: Callable[[Batch, mask_rows.Masks], Tensor]

@@ -1,9 +1,8 @@
-"""Medusa's heads, trained on the frozen target's last states along its own answers (Cai et al. 2401.10774: Medusa-1).
+"""Train Medusa's heads on the frozen target's last hidden states along its own answers (Cai et al. 2401.10774: Medusa-1).
 
-Head i learns the token i + 2 places after the state it reads. The paper takes cross-entropy on the text; here, where the text is
-the target's own and its distribution is known, the divergence from that distribution, plus a little cross-entropy.
-Later heads count for less. Afterwards the ranks of each head are counted, and the best tree for this machine is kept with the
-weights.
+Head i learns the token i + 2 positions after the state it reads. The paper uses cross-entropy on the text; here the text is the
+target's own and its distribution is known, so the loss is the divergence from it plus a little cross-entropy. Later heads weigh
+less. Afterwards the accuracy of each head's ranks is counted, and the best tree for this machine is stored with the weights.
 """
 from __future__ import annotations
 
@@ -20,13 +19,13 @@ def run(job: Job) -> Path:
 
 
 def begin(model: heads_medusa.Medusa, features: Features) -> None:
-    """Output matrices of its own begin as the target's."""
+    """Initialise own output matrices with the target's."""
     for matrix in model.lm_heads:
         matrix.weight.data.copy_(features.head)
 
 
 def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.Guess:
-    """Return the function that gives the states of each head along a batch."""
+    """Return a function that gives the states of each head along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.blocks[index](batch.states[places].to(model.blocks[index].layers[0].weight.dtype))

@@ -1,8 +1,8 @@
-"""MLPSpeculator's levels, trained on the frozen target's last states along its own answers (Wertheimer et al. 2404.19124).
+"""Train MLPSpeculator's levels on the frozen target's last hidden states along its own answers (Wertheimer et al. 2404.19124).
 
-Level i reads the state i + 1 places back and the true tokens after it, as on every path that is accepted, and learns the next
-one. The paper's two stages are cross-entropy on long texts, then on text of the target; here it is one stage, which begins with
-all texts that the target has read and ends with its own, and learns the target's distribution.
+Level i reads the hidden state i + 1 positions back and the true tokens after it, as on every accepted path, and learns the next
+one. The paper has two stages: cross-entropy on long texts, then on text of the target; here one stage starts with all texts and
+ends with the target's own, and learns the target's distribution.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def about(model: mlp_speculator.MLPSpeculator, numbers: dict) -> str:
 
 
 def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.Guess:
-    """Return the function that gives the states of each level along a batch."""
+    """Return a function that gives the states of each level along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         states, ids = batch.states[places].float(), batch.ids.flatten()

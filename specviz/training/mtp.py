@@ -1,8 +1,9 @@
-"""An MTP module on the target's own answers (DeepSeek-V3, 2412.19437, trains it with the target; here the target is done and
-stays).
+"""Train an MTP module on the target's own answers (DeepSeek-V3, 2412.19437, trains it jointly with the target; here the target is
+frozen).
 
-The loss is the divergence of what the target's head makes of the module's states from the target's distribution, at the first
-step and, which the report does not do, at some more on its own states: drafting re-feeds one module, and so does this training.
+The loss is the divergence from the target's distribution of the next-token distribution that the target's head gives for the
+module's states, at the first step and, unlike in the report, at some more on its own states, because drafting applies one module
+repeatedly.
 """
 from __future__ import annotations
 

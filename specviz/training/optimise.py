@@ -15,7 +15,7 @@ from .job import TrainingError
 
 
 class Optimisers:
-    """Both optimisers as one; their state travels as flat tensors, so no pickle is ever read."""
+    """Both optimisers as one; their state is stored as flat tensors, so no pickle is ever read."""
 
     def __init__(self, model: nn.Module, numbers: dict):
         if not hasattr(torch.optim, "Muon"):
@@ -39,7 +39,7 @@ class Optimisers:
         self.clip = numbers["clip"]
 
     def step(self, share: float) -> None:
-        """One update at `share` of the peak learning rates; the gradients are used up."""
+        """Do one update at `share` of the peak learning rates; the gradients are consumed."""
         nn.utils.clip_grad_norm_(self.weights, self.clip)
         for optimiser, peak in self.peaks:
             for group in optimiser.param_groups:
@@ -65,8 +65,8 @@ class Optimisers:
 
 
 class BlockMuon(torch.optim.Optimizer):
-    """Muon in float32, each matrix cut along its shorter side into blocks of at most ``block``; the size of an update is
-    Muon's."""
+    """Muon in float32, with each matrix cut along its shorter side into blocks of at most ``block``; the update has Muon's size.
+    """
 
     def __init__(self, weights, lr: float, momentum: float, weight_decay: float, ns_steps: int, block: int):
         super().__init__(weights, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps, block=block))
@@ -89,7 +89,8 @@ class BlockMuon(torch.optim.Optimizer):
 
 
 def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Tensor:
-    """Each block of rows (of columns where there are fewer) with all its singular values near one, by Newton and Schulz."""
+    """Orthogonalise each block of rows (of columns if there are fewer) by Newton-Schulz iteration: all singular values near one.
+    """
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
     size = max(n for n in range(1, min(block, len(x)) + 1) if len(x) % n == 0)
@@ -103,6 +104,6 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
 
 
 def rate(done: float, step: int, numbers: dict) -> float:
-    """Share of the peak learning rate, `done` of the budget being spent."""
+    """Return the share of the peak learning rate when ``done`` of the budget is spent."""
     warm = min(1.0, (step + 1) / numbers["warmup_steps"])
     return warm * min(1.0, max(0.0, 1.0 - done) / numbers["decay"])

@@ -1,8 +1,8 @@
-"""A draft of half a million to a million parameters with a tokenizer of its own, for drafting across vocabularies.
+"""Train a draft of half a million to a million parameters with its own tokenizer, for drafting across vocabularies.
 
-The tokenizer is a smaller byte-level BPE that keeps digits together, learnt on the same rows as the target's; the model learns
-the target's own answers (as the draft of the same vocabulary does), spelled in its tokens. The target's distribution over its
-tokens says little about tokens of another vocabulary, so the loss is plain cross-entropy on what the target wrote.
+The tokenizer is a smaller byte-level BPE that keeps digits together, trained on the same rows as the target's; the model trains
+on the target's own answers (as the draft of the same vocabulary does), re-encoded in its tokens. The target's distribution over
+its tokens says little about another vocabulary's, so the loss is cross-entropy on the text.
 """
 
 import copy
@@ -53,7 +53,7 @@ def run(job: Job) -> Path:
 
 
 def learn(job: Job, numbers: dict, place: Path):
-    """The tokenizer; learnt once for a target."""
+    """Train the tokenizer, once per target."""
     if not (place / "tokenizer.json").is_file():
         rows = data.load(job.data, "train", numbers["own_rows"])
         words = tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), numbers["rows"]), numbers["vocabulary"],
@@ -63,7 +63,7 @@ def learn(job: Job, numbers: dict, place: Path):
 
 
 def shape(target: LlamaConfig, words) -> LlamaConfig:
-    """The target's configuration with the tokens of the other vocabulary."""
+    """Return the target's configuration with the other vocabulary."""
     config = copy.deepcopy(target)
     config.vocab_size = len(words)
     config.bos_token_id, config.eos_token_id, config.pad_token_id = words.bos_token_id, words.eos_token_id, words.pad_token_id
@@ -71,7 +71,7 @@ def shape(target: LlamaConfig, words) -> LlamaConfig:
 
 
 def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
-    """An answer in the other tokens. The target's distribution has no place in it."""
+    """Return an answer in the other vocabulary, without the target's distribution."""
     ids = answer.ids.tolist()
     start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))
     nothing = torch.zeros(len(whole) - start, 1)
@@ -79,7 +79,8 @@ def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
 
 
 def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
-    """On held-out answers of the target: nats a byte, and how often its greedy token is the draft's first choice."""
+    """Return, on held-out answers of the target, nats per byte and the share of its greedy tokens that are the draft's top-1
+    token."""
     nats = size = right = tried = 0
     for answer in heldout:
         ids = answer.ids[: numbers["length"]]

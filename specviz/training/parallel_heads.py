@@ -1,6 +1,5 @@
-"""The run of a recipe whose heads each guess a token further ahead, from the target's states along its own answers: features,
-loss, runner, measures and what is kept are the same for all; a recipe adds its network, what it says along a batch, and its card.
-"""
+"""Shared by the recipes of heads that each predict one token further ahead from the target's states along its own answers:
+features, loss, runner, measurements and stored files. A recipe adds its network, its states along a batch, and its card."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,9 +27,9 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], nn.Module], guesses: C
         begin: Callable[[nn.Module, Features], None] | None = None, most: float = 9.5e6) -> Path:
     """Train a head of this kind and return its folder.
 
-    chain: the tree by which it is measured; without one it is measured by the tree of the recipe's ``nodes``, and the ranks at
-    which its heads are right are counted and kept with the weights. look: runs its attention, where it has any, whose
-    entropy is then measured. begin: sets weights before the first step. most: bytes it may take.
+    chain: the tree it is measured with; without one, the tree of the recipe's ``nodes``, and the accuracy of each head's ranks is
+    counted and stored with the weights. look: runs the attention, if any, whose entropy is measured. begin: initialises weights
+    before the first step. most: maximum bytes.
     """
     numbers = job.numbers(kind)
     features = Features(job, numbers)

@@ -1,8 +1,7 @@
-"""PARD: a draft model learns to read mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
+"""PARD: train a draft model to read mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
 
-It begins as the draft model that was trained before, which guesses one token already. The paper trains on the words of a text,
-and its draft model serves every target of a family; this one serves one target and learns that target's distribution along its
-own answers.
+Initialised with the target's draft model. The paper trains on text, and its draft model serves every target of a family; this one
+serves one target and learns that target's distribution along its own answers.
 """
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def run(job: Job) -> Path:
 
 
 def begin(job: Job, features: Features, numbers: dict) -> models.MaskedModel:
-    """The draft model that was trained before, as it is."""
+    """Initialise with the target's draft model."""
     folder = job.model(job.named("draft"))
     config = config_of(folder) | {"pard_token": numbers["mask_token"], "spd_type": "pard"}
     return models.read(folder, config, features.body).requires_grad_()

@@ -1,8 +1,6 @@
-"""P-EAGLE's head: EAGLE-3's layers learn to draft a block in one pass, with mask states after places of the target's own
-answers.
+"""Train P-EAGLE's head: EAGLE-3's layers draft a block in one pass, with mask states after positions of the target's own answers.
 
-The loss is the divergence from the target's distribution at every row, as in the public code; which masks are kept is PARD's
-rule.
+The loss is the divergence from the target's distribution at every row, as in the public code; masks are dropped by PARD's rule.
 """
 from __future__ import annotations
 

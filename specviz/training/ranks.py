@@ -1,9 +1,9 @@
 """Train and calibrate heads that fill a fixed tree (Medusa, Hydra): loss, replayed acceptance, and the best tree for this
 machine.
 
-Everything follows from ranks: at which place of its own list each head has the token that the target wrote. A round's tree is
-accepted down to the first token whose rank the tree does not hold, and up to there the heads have read the target's own text, so
-a replay over its answers has the distribution of the real run, greedy and at temperature 1.
+The data are ranks: the rank of the target's token in each head's prediction. A tree is accepted down to the first token whose
+rank it does not contain, and up to there the heads' context is the target's own text, so a replay over its answers has the
+distribution of the real run, greedy and at temperature 1.
 """
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ranks(model: nn.Module, guess: Guess, features: Features, answers: list[Answ
 
 
 def accuracy(found: list[Tensor], count: int) -> list[list[float]]:
-    """Return [heads][ranks]: how often the token of that rank of that head is the one the target wrote."""
+    """Return [heads][ranks]: the share of tokens that have this rank in this head's prediction."""
     together = torch.cat(found, 1)
     asked = (together < NEVER).sum(1).clamp(min=1)
     return [[round(float((row == rank).sum() / all), 5) for rank in range(count)] for row, all in zip(together, asked)]
@@ -114,14 +114,15 @@ def calibrate(model: nn.Module, guess: Guess, features: Features, numbers: dict)
 
 
 def pays(table: list[list[float]], seconds: dict[int, float]) -> int:
-    """Nodes of the largest tree that promises nearly the most tokens a second, when a pass with so many nodes takes so long. The
-    larger of near equals, because drafting and judging, which are not counted here, cost a round and not a node."""
+    """Return the nodes of the largest tree with nearly the most expected tokens per second, given the measured seconds of a pass
+    per number of nodes. The larger of near equals is taken, because drafting and verification, not counted here, cost a round and
+    not a node."""
     speed = {nodes: expected_length(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
     return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 
 def costs(path: Path, repeats: int = 7) -> dict[int, float]:
-    """Return the seconds of a forward pass of the target with a tree of each size on this machine, the best of some tries."""
+    """Return the seconds of a target pass with a tree of each size on this machine, the best of several runs."""
     target = FastModel(path).open()
     target.sync([i % target.vocab for i in range(64)])
     best = dict.fromkeys(SIZES, float("inf"))

@@ -1,7 +1,7 @@
-"""ReDrafter's head, trained on the frozen target's last states along its own answers (Zhang et al. 2403.09919).
+"""Train ReDrafter's head on the frozen target's last states along its own answers (Zhang et al. 2403.09919).
 
-The recurrence runs over the true tokens after a state, as on every path that is accepted, and each step learns the next one. The
-authors learn the text; here it is the target's own, and what is learned is its distribution, as the paper does when it distils.
+The recurrence runs over the true tokens after a state, as on every accepted path, and each step learns the next one. The authors
+train on text; here the text is the target's own and the label its distribution, as in the paper's distillation.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(job: Job) -> Path:
 
 
 def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
-    """Return the function that gives the states of each step along a batch."""
+    """Return a function that gives the states of each step along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         last, ids = batch.states[places].float(), batch.ids.flatten()

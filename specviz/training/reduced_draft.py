@@ -1,7 +1,7 @@
-"""Draft models that write part of the target's vocabulary and read the target's embedding through a learned projection.
+"""Draft models with a reduced output vocabulary and the target's embedding through a learned projection.
 
-Over a vocabulary of 49,152 tokens the tables of a small draft would be most of its weights and most of its time. Few tokens make
-up most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's table knows all of them.
+With a vocabulary of 49,152 tokens, embedding and output matrix would be most of a small draft's weights and time. Few tokens make
+up most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's embedding covers all of them.
 models/reduced_vocabulary.py reads what ``export`` writes.
 """
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ProjectedEmbedding(nn.Module):
 
 
 class ReducedHead(nn.Linear):
-    """An output matrix over ``tokens`` [count] of a vocabulary; its logits cover the whole vocabulary, and the others are out of
-    reach."""
+    """An output matrix over ``tokens`` [count] of a vocabulary; logits cover the whole vocabulary, the other tokens get minus
+    infinity."""
 
     def __init__(self, weight: Tensor, tokens: Tensor, vocab: int):
         super().__init__(weight.shape[1], len(tokens), bias=False)
@@ -53,11 +53,11 @@ class ReducedHead(nn.Linear):
         return spread(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
 
     def material(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return a batch of ``draft.collate`` with rows of this matrix in place of token ids, without the places whose label has
-        none.
+        """Return a batch of ``draft.collate`` with row indices of this matrix in place of token ids, without positions whose
+        label has none.
 
-        Leaders that have no row leave the target's distribution, which is renormalised; a rare row that is no leader takes each
-        one's place, with probability exp(ABSENT).
+        Top tokens without a row are dropped and the target's distribution is renormalised; each is replaced by a rare row outside
+        the top tokens, with probability exp(ABSENT).
         """
         ids, where, top_ids, top_logp, labels = batch
         kept = (self.places[labels] >= 0).nonzero()[:, 0]
@@ -75,7 +75,8 @@ class ReducedHead(nn.Linear):
 
 
 def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[int]) -> Tensor:
-    """Return the ``count`` tokens that answers use most, of equals the smaller ids, in descending order; end tokens always."""
+    """Return the ``count`` most frequent tokens of answers in descending order, ties to the smaller id, always with the end
+    tokens."""
     counts = torch.zeros(vocab, dtype=torch.long)
     for answer in answers:
         counts += torch.bincount(answer.ids[answer.start:].long(), minlength=vocab)
@@ -84,8 +85,8 @@ def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[in
 
 
 def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
-    """Replace a draft's tables. The projection begins as the leading directions of the tokens' embeddings; ``table``: the
-    target's."""
+    """Replace a draft's embedding and output matrix. The projection is initialised with the principal directions of the tokens'
+    embeddings; ``table``: the target's."""
     hidden, table = model.config.hidden_size, table.detach().float()
     if hidden > min(table.shape[1], len(tokens)):
         raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.",
@@ -99,7 +100,7 @@ def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCa
 
 
 def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
-    """Write the draft where finished models go, as models/reduced_vocabulary.py reads it. kind: as of files.export."""
+    """Write the draft where finished models go, as models/reduced_vocabulary.py reads it. kind: as in files.export."""
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",
                "vocab_size": model.lm_head.vocab, "draft_vocab_size": len(model.lm_head.tokens), "embedding_from": job.target}

@@ -1,6 +1,6 @@
-"""Rows that say a span again: what a model has to meet to learn to copy.
+"""Training rows with repeated spans, from which a model learns to copy.
 
-Copying needs induction heads, which form late unless they are asked for (Olsson et al., 2209.11895).
+Copying needs induction heads, which form late without such data (Olsson et al., 2209.11895).
 """
 
 import random
@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 
 def random_span(rng: random.Random, size: int, vocabulary: int) -> list[int]:
-    """Tokens drawn evenly; the first eight of the vocabulary are special and stay out."""
+    """Return uniformly random tokens, except the first eight of the vocabulary, which are special."""
     return [rng.randrange(8, vocabulary) for _ in range(size)]
 
 
 def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
-    """`size` tokens drawn evenly, a scrambled piece of text, or a piece of text; `text()` has more tokens than that."""
+    """Return `size` random tokens, a shuffled piece of text, or a piece of text; `text()` has more tokens than that."""
     kind = rng.random()
     if kind < 0.4:
         return random_span(rng, size, vocabulary)
@@ -23,9 +23,8 @@ def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], l
 
 
 def repeated(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
-    """Return
-    (ids, which of them carry loss), at least `length` of them: `span(size)` said again and again, often with noise before it.
-    The first saying is free, and so is the first token of every other: nothing tells that it is about to come."""
+    """Return (ids, loss mask) of at least `length` tokens: `span(size)` repeated, often with noise before it. The first
+    occurrence and the first token of each repetition have no loss, because they are unpredictable."""
     words = span(rng.randint(4, length // 3))
     row, counts, repeats = [], [], False
     while len(row) < length:

@@ -1,9 +1,8 @@
-"""Measure the trained models: print the figures, keep them as JSON, and write them into the models' cards.
+"""Measure the trained models: print the figures, store them as JSON, and write them into the model cards.
 
-The target: loss on held-out answers by task, the copying figure, and thirty answers as they came.
-The draft model: acceptance by position and block efficiency (tokens committed a target pass, bonus
-included), greedy and at temperature 1, replayed on the target's own held-out answers. Every drafter,
-that one included: the same on the real engine, and speed beside plain decoding (drafters.py).
+Target: loss on held-out answers by task, the copying loss, and thirty unedited answers. Draft model: acceptance by position and
+block efficiency (tokens committed per target pass, bonus included), greedy and at temperature 1, replayed on the target's
+held-out answers. Every drafter: the same on the real engine, and speed next to plain decoding (drafters.py).
 """
 
 import dataclasses
@@ -82,7 +81,7 @@ def of_target(job: Job, numbers: dict) -> dict:
 
 
 def older(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
-    """Return the same share for the target that this one grew from, for comparison."""
+    """Return the same share for the target that this one was grown from, for comparison."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
@@ -146,7 +145,7 @@ def training(job: Job, name: str) -> str:
 
 
 def _card_text(card: Path) -> str:
-    """Return what a card already states about the training: the log may be another machine's."""
+    """Return the card's existing text about the training, because the log may be another machine's."""
     found = LAST_RUN.search(card.read_text(encoding="utf-8")) if card.is_file() else None
     return f"\n{found[0]}" if found else ""
 
@@ -156,7 +155,7 @@ def _quoted(text: str) -> str:
 
 
 def into_card(path: Path, name: str, text: str) -> None:
-    """Write text between the card's two marks; a card without them gets them at its end."""
+    """Write text between the card's two marks; a card without marks gets them at its end."""
     card = path.read_text(encoding="utf-8") if path.is_file() else f"# {name}\n"
     if BEGIN not in card or END not in card:
         card = f"{card.rstrip()}\n\n{BEGIN}\n{END}\n"

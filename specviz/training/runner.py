@@ -1,8 +1,7 @@
 """The training loop of all recipes: budget, schedule, checkpoint, resume, progress, log and curve.
 
-A recipe gives it a model and a function from the step's number to a loss. Since every random
-choice of a recipe is a function of (seed, step), the step number is the whole position in the
-data, and a killed run goes on to the same losses as one that was never killed.
+A recipe supplies a model and a function from the step number to a loss. Every random choice of a recipe is a function of (seed,
+step), so the step number is the whole position in the data, and a killed run resumes to the same losses.
 """
 
 import json
@@ -55,14 +54,14 @@ class Runner:
             begin(job, model, numbers["begin"], numbers.get("begin_names"))
 
     def done(self) -> float:
-        """The share of the budget that is spent."""
+        """Return the share of the budget that is spent."""
         return self.share(self.progress.step, self.progress.seconds)
 
     def share(self, step: int, seconds: float) -> float:
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
     def marked(self) -> bool:
-        """Return whether a share of ``measure_at`` was passed since the last figures."""
+        """Return whether a share of ``measure_at`` was passed since the last measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
         return any(last < mark <= self.done() < 1 for mark in self.numbers.get("measure_at", ()))
 
@@ -177,15 +176,15 @@ class Runner:
 
 
 def half_is_faster(device: torch.device) -> bool:
-    """Whether bfloat16 multiplies faster here than float32: on an accelerator, and on a processor that has instructions for it
-    (4.6 times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/2026-11/models.md). Asked of the hardware and not of a
-    clock, so that a resumed run goes on alike."""
+    """Return whether bfloat16 multiplies faster than float32 here: on an accelerator, and on a processor with instructions for it
+    (4.6 times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/2026-11/models.md). Decided by the hardware, not
+    by timing, so that a resumed run continues identically."""
     asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)
 
 
 def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the state without tied duplicates, which safetensors refuses and loading ties again."""
+    """Return the state without tied duplicates, which safetensors refuses; loading ties them again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:

@@ -1,5 +1,4 @@
-"""S2D (Kavehzadeh et al. 2407.01955): one draft that speaks after half, three quarters and all of its layers, each exit trained
-alike."""
+"""S2D (Kavehzadeh et al. 2407.01955): one draft with exits after half, three quarters and all of its layers, trained together."""
 from pathlib import Path
 
 from . import draft

@@ -1,4 +1,4 @@
-"""`python -m specviz.training scaling`: what the drafts of a target reached while they trained, and scaling fits through it."""
+"""`python -m specviz.training scaling`: acceptance of a target's drafts during training, and scaling fits."""
 from __future__ import annotations
 
 import json
@@ -9,7 +9,7 @@ from .job import Job, TrainingError
 
 
 def answer(job: Job, plain: bool) -> str:
-    """The report as text, or as JSON where ``plain`` is not asked for. Raises TrainingError."""
+    """Return the report as text, or as JSON unless ``plain``. Raises TrainingError."""
     try:
         found = report(job.target, drafts_in(job.work / "models", job.shipped))
     except ScalingError as error:

@@ -1,4 +1,4 @@
-"""A cache on disk of the target's last hidden states along its own answers, shared by all heads that train on them."""
+"""Disk cache of the target's last hidden states along its own answers, shared by all heads that train on them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,11 +12,10 @@ from .generate import Answer
 
 
 class StateCache:
-    """Return states [tokens of all answers, hidden] as 16-bit numbers in a file that fills as they are asked for; where nothing
-    was written yet it takes no room. A row once written is never computed again, so that what a run sees does not depend on how
-    often it was killed.
+    """Cached states [tokens of all answers, hidden] as 16-bit numbers in a sparse file, filled on demand. A row once written is
+    never computed again, so that the data do not depend on how often the run was killed.
 
-    folder: of these answers alone; others, or a target of another width, begin anew there, and what was there goes.
+    folder: of these answers only; other answers, or a target of another width, replace its content.
     """
 
     def __init__(self, folder: Path, answers: list[Answer], hidden: int):
@@ -31,7 +30,7 @@ class StateCache:
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
-        """Return [rows, width, hidden] of these answers, right-padded with zeros; ``compute`` is called where a row is missing.
+        """Return states [rows, width, hidden] of these answers, right-padded with zeros; ``compute`` is called for missing rows.
         Longer answers are cut and not cached."""
         at = [self.index[id(answer)] for answer in answers]
         missing = [row for row, i in enumerate(at) if not self.done[i]]

@@ -1,11 +1,10 @@
-"""The target: a small chat model, continued from the shipped one or trained anew.
+"""Train the target: a small chat model, continued from the shipped one or from scratch.
 
-Copying from the prompt needs induction heads, which form late unless they are asked for (Olsson et
-al., 2209.11895). So the first steps are short rows of nothing but spans said again, with a little
-noise between them: there the heads form within minutes. Long rows alone did not bring them in 7 M tokens.
-After that, rows of the tasks are packed to a fixed length, answers alone carry loss once the first
-stage is over, and a share of the rows still repeats a span. Two figures are watched: held-out loss
-by task, and the loss on the second saying of random spans.
+Copying from the prompt needs induction heads, which form late without dedicated data (Olsson et al., 2209.11895). So the first
+steps are short rows of repeated spans with a little noise between them: there the heads form within minutes. Long rows alone did
+not form them in 7 M tokens. After that, rows of the tasks are packed to a fixed length, only answers have a loss once the first
+stage is over, and a share of the rows still repeats a span. Two figures are monitored: held-out loss by task, and the loss on the
+second occurrence of random spans.
 """
 
 import copy
@@ -55,7 +54,8 @@ def run(job: Job) -> Path:
 
 
 def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dict) -> None:
-    """The shipped weights at ``path`` stay until the new ones win in every task; by bytes, as vocabularies may differ."""
+    """Refuse to replace the shipped weights at ``path`` unless the new ones are better in every task; compared per byte, because
+    vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
     before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, numbers, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
@@ -67,7 +67,7 @@ def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dic
 
 
 def start(job: Job, numbers: dict):
-    """Return (tokenizer, model) to begin with; a checkpoint, if there is one, overwrites the weights."""
+    """Return (tokenizer, model) to start from; a checkpoint, if there is one, overwrites the weights."""
     if numbers["start"] in ("shipped", "grown"):
         path = job.shipped / (numbers["name"] if numbers["start"] == "shipped" else numbers["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
@@ -93,7 +93,7 @@ def start(job: Job, numbers: dict):
 
 
 def material(job: Job, numbers: dict) -> tuple[dict, dict]:
-    """Rows by task: the folder's, without the sources left out, and the project's own."""
+    """Return rows by task: the folder's, without excluded sources, and the project's own."""
     own = corpus.make_rows(numbers["own_rows"], seed=job.seed + 3)
     given = own if job.data is None else data.load(job.data, "train")
     pools = []
@@ -107,14 +107,14 @@ def material(job: Job, numbers: dict) -> tuple[dict, dict]:
 
 
 class Batches:
-    """Packed batch number `step`, a function of the seed and the step alone."""
+    """Packed batch number `step`, a function of seed and step."""
 
     def __init__(self, pools, words, numbers: dict, seed: int, device):
         self.given, self.own = pools
         self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
 
     def make(self, step: int, prompts: bool = False):
-        """Return (ids [rows, length], where, labels): the flat predicting positions and what follows them."""
+        """Return (ids [rows, length], where, labels): flat predicting positions and the tokens after them."""
         rng, numbers = random.Random(f"{self.seed} {step}"), self.numbers
         first = step < numbers["copy_steps"]
         length = numbers["copy_length"] if first else numbers["length"]
@@ -129,7 +129,7 @@ class Batches:
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def packed(self, rng: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
-        """Exchanges one after another; a cut-off one still teaches as far as it goes."""
+        """Return exchanges one after another; a truncated one is used as far as it goes."""
         row, counts = [], []
         while len(row) < self.numbers["length"]:
             ids, start = data.chat_row(self.words, self.draw(rng))
@@ -149,7 +149,7 @@ class Batches:
 
 
 def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:
-    """Mean loss an answer token (or byte), by task, on the first held-out rows of each."""
+    """Return the mean loss per answer token (or byte), by task, on the first held-out rows of each."""
     found = {}
     for task in data.TASKS:
         total = count = 0.0
@@ -165,7 +165,7 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
 
 
 def induction(model, words, numbers: dict, spans: int = 8) -> float:
-    """Loss on the second saying of random spans of a quarter of the length: near zero once it copies."""
+    """Return the loss on the second occurrence of random spans of a quarter of the length: near zero once the model copies."""
     rng, size = random.Random(7), numbers.get("heldout_length", numbers["length"]) // 4
     each = [random_span(rng, size, len(words)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)

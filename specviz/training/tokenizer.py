@@ -1,6 +1,6 @@
-"""A byte-level BPE with single digits: any text fits, and sums are spelt the way they are worked.
+"""Train a byte-level BPE with single digits: it encodes any text, and numbers digit by digit.
 
-Runs only for a target that starts anew; a target that goes on keeps the tokenizer it has learnt.
+Only for a target trained from scratch; a continued target keeps its tokenizer.
 """
 
 import itertools
@@ -21,7 +21,7 @@ TEMPLATE = (
 
 
 def run(job: Job) -> Path:
-    """The folder of the tokenizer; made once a work folder and size."""
+    """Train the tokenizer and return its folder, once per work folder and size."""
     place = job.folder("tokenizer", job.size)
     if (place / "tokenizer.json").is_file():
         return place
@@ -34,7 +34,7 @@ def run(job: Job) -> Path:
 
 
 def learn(rows, size: int, digits: bool = True, quiet: bool = True) -> PreTrainedTokenizerFast:
-    """A tokenizer of ``size`` tokens from rows of prompt and response; digits: every digit is a token of its own."""
+    """Train a tokenizer of ``size`` tokens on rows of prompt and response; digits: every digit is a token of its own."""
     bpe = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level]) if digits else byte_level

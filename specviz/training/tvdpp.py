@@ -1,5 +1,5 @@
-"""Direct alignment with TVD++ (Goel et al. 2403.00858): pre-trained on text, then taught by rewards for tokens the target likes
-more."""
+"""Direct alignment with TVD++ (Goel et al. 2403.00858): pre-train on text, then reward tokens that are more probable under the
+target."""
 from pathlib import Path
 
 from . import draft

@@ -1,7 +1,7 @@
-"""Weights that a head begins with: those of another head of the same target, where a name and a shape agree.
+"""Initialise a head with weights of another head of the same target, where names and shapes agree.
 
-Related heads differ in a matrix or two, and a layer that has learned to read the target's states need not learn it again. Two
-processor cores train some hundred tokens a second, so that is most of what such a head will ever have learned.
+Related heads differ in a matrix or two, and the layer that reads the target's states need not be trained again. Two processor
+cores train some hundred tokens per second, so the initial weights are most of what such a head will have learned.
 """
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .job import Job, TrainingError
 
 
 def begin(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = None) -> float:
-    """Copies into ``model`` what the target's head of this kind has; the share of the model's weights that was copied.
+    """Copy weights of the target's head of this kind into ``model``; return the copied share of the model's weights.
 
-    names: {name there: name here} where they are called otherwise, for whole names or what they begin with.
-    Raises TrainingError when there is no such head, or when nothing of it fits.
+    names: {name there: name here} for renamed parameters, whole names or prefixes. Raises TrainingError if there is no such head,
+    or if nothing fits.
     """
     own, copied, found = dict(model.named_parameters()), 0, {}
     for path in sorted(job.model(job.named(kind)).glob("*.safetensors")):
