@@ -1,4 +1,5 @@
-"""A draft tree that grows on a device: tokens, parents and attention mask stay there; the host knows only the size of each level."""
+"""A draft tree that grows on a device: tokens, parents and attention mask stay there; the host knows only the size of each level.
+"""
 from __future__ import annotations
 
 import torch
@@ -8,8 +9,8 @@ from ..core import DeviceTopology, DraftTree, Target, numbers
 
 
 class DeviceTree:
-    """The part of such a tree that the draft model has scored, level by level. rows: logits after the root; most: maximum number of
-    rows, the root's included."""
+    """The part of a device tree that the draft model has scored, level by level. rows: logits after the root; most: maximum
+    number of rows, including the root's."""
 
     def __init__(self, rows: Tensor, most: int):
         device = rows.device

@@ -1,6 +1,6 @@
 """Tree shapes fixed before any token is known: each node is its parent and its rank among the siblings (0 = first drawn).
 
-A shape never looks at tokens, so a tree drawn on it keeps its distributions (R1 of the reference: a cut by place is free).
+A shape does not depend on tokens, so a tree sampled on it keeps its distributions.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 class Shape:
     """A fixed tree shape.
 
-    parents[i]: index of the parent, -1 = root; ranks[i]: place among its siblings. Level by level, siblings in a row.
+    parents[i]: index of the parent, -1 = root; ranks[i]: rank among its siblings. Nodes are sorted by level, siblings adjacent.
     """
 
     parents: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Shape:
 
     @cached_property
     def fanout(self) -> dict[int, int]:
-        """Children of each node that has any; -1 is the root."""
+        """Return the number of children of each inner node; -1 is the root."""
         out: dict[int, int] = {}
         for parent in self.parents:
             out[parent] = out.get(parent, 0) + 1
@@ -49,7 +49,7 @@ class Shape:
 
     @lru_cache(maxsize=64)  # noqa: B019 - shapes live as long as the process
     def within(self, depth: int, width: int) -> Shape:
-        """The part of at most this depth and this many children a node."""
+        """Return the part of at most this depth and this many children per node."""
         keep, at = [], {-1: -1}
         for i, (parent, rank) in enumerate(zip(self.parents, self.ranks)):
             if rank < width and self.depths[i] <= depth and parent in at:
@@ -59,14 +59,15 @@ class Shape:
 
     @classmethod
     def of_paths(cls, paths) -> Shape:
-        """From rank paths such as (0, 1): the second child of the root's first child. Every prefix must be there too."""
+        """Build a shape from rank paths such as (0, 1): the second child of the root's first child. Every prefix must be listed
+        too."""
         paths = sorted((tuple(p) for p in paths), key=lambda p: (len(p), p))
         at = {(): -1} | {p: i for i, p in enumerate(paths)}
         return cls(tuple(at[p[:-1]] for p in paths), tuple(p[-1] for p in paths))
 
 
 def product(widths) -> Shape:
-    """Every node of depth i has widths[i] children (SpecInfer's expansion, MCSD's k-configuration)."""
+    """Return the shape in which every node of depth i has widths[i] children (SpecInfer's expansion, MCSD's k-configuration)."""
     level, paths = [()], []
     for width in widths:
         level = [path + (rank,) for path in level for rank in range(width)]
@@ -76,9 +77,10 @@ def product(widths) -> Shape:
 
 @lru_cache(maxsize=256)
 def sparse(width: int, depth: int, nodes: int, first: float = 0.6, shrink: float = 0.4) -> Shape:
-    """The ``nodes`` best places of the full width-ary tree when the sibling of rank r is right with probability first*shrink**r.
+    """Return the ``nodes`` most probable nodes of the full width-ary tree when the sibling of rank r is correct with probability
+    first*shrink**r.
 
-    Wide near the root and along first children, thin elsewhere; the shape Medusa and Sequoia arrive at by measuring.
+    Wide near the root and along first children, narrow elsewhere, like Medusa's and Sequoia's measured shapes.
     """
     heap: list[tuple[float, tuple[int, ...]]] = [(-first, (0,))] if depth and width and nodes else []
     paths = []
@@ -93,7 +95,7 @@ def sparse(width: int, depth: int, nodes: int, first: float = 0.6, shrink: float
 
 
 def _spread(*groups: tuple[str, int]) -> list[tuple[int, ...]]:
-    """("01", 3) stands for the first three children of path 0-1."""
+    """Expand ("01", 3) to the first three children of path 0-1."""
     return [tuple(int(c) for c in path) + (rank,) for path, count in groups for rank in range(count)]
 
 
