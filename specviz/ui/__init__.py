@@ -1,4 +1,4 @@
-"""The web page. Gradio is imported when the first of these names is used."""
+"""The web page. Gradio is imported on first use of these names."""
 from .. import lazy_names
 
 _WHERE = {"Engine": "engine", "build_app": "page", "launch": "page"}

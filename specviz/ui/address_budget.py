@@ -1,5 +1,5 @@
-"""What one client address may hold of this server at a time, over all endpoints: requests a minute, events whose answers are not
-fetched yet, bytes of such answers. Answers that nobody fetches are dropped after ``PATIENCE`` seconds."""
+"""Limits of one client address over all endpoints: requests per minute, open events, and bytes of unread answers. Unread answers
+are dropped after ``PATIENCE`` seconds. (Limits of a single run: limits.py; of the queue: run_queue.py.)"""
 from __future__ import annotations
 
 import time
@@ -25,10 +25,11 @@ class _Account:
 
 
 class AddressBudget:
-    """Limits on what one network address may ask for.
+    """Limits on what one network address may request.
 
     ``queue``: Gradio's event queue, which keeps the unread messages of each session; ``states``: its component states by session.
-    None until the app has them."""
+    None until the app has them.
+    """
 
     def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):
         self.queue: Any = None
@@ -40,7 +41,7 @@ class AddressBudget:
         self._single: set[str] = set()  # sessions that a call for programs made for itself
 
     def request(self, address: str) -> None:
-        """Count a request. Raises Refused where the address has sent too many."""
+        """Count a request. Raises Refused if the address has sent too many."""
         account, now = self._account(address), time.monotonic()
         account.allowance = min(self.requests, account.allowance + (now - account.at) * self.requests / 60)
         account.at = now
@@ -49,13 +50,13 @@ class AddressBudget:
         account.allowance -= 1
 
     def event(self, address: str) -> None:
-        """Check before an event is queued. Raises Refused where too many are open, or too much lies unread."""
+        """Check before an event is queued. Raises Refused if too many are open, or too many bytes are unread."""
         events = self._open_events(self._account(address))
         if len(events) >= self.events or sum(map(self._bytes, {*events.values()})) > self.kept_bytes:
             raise Refused("budget.events", most=self.events)
 
     def opened(self, address: str, event: str, session: str | None) -> None:
-        """Note an event that was queued."""
+        """Record an event that was queued."""
         self._account(address).events[event] = session or event
         if session is None:
             self._single.add(event)
@@ -85,7 +86,7 @@ class AddressBudget:
                 self._forget(session)
 
     def _forget(self, session: str) -> None:
-        """Drop an idle session's queue, and its component states where it was made for one call."""
+        """Drop an idle session's queue, and its component states if it was created for one call."""
         self.queue.pending_messages_per_session.pop(session, None)
         self.queue.pending_event_ids_session.pop(session, None)
         if session in self._single:
@@ -95,7 +96,7 @@ class AddressBudget:
                 self.states.time_last_used.pop(session, None)
 
     def _answering(self, session: str) -> bool:
-        """Whether an event of this session is queued or still being answered."""
+        """Return whether an event of this session is queued or still being answered."""
         events = self.queue.event_ids_to_events
         return any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
 
@@ -107,7 +108,7 @@ class AddressBudget:
         return account
 
     def _open_events(self, account: _Account) -> dict[str, str]:
-        """The events of an address that are unanswered, or whose answer is not fetched."""
+        """Return the events of an address that are unanswered, or whose answer is not fetched."""
         pending = self.queue.pending_event_ids_session if self.queue is not None else {}
         account.events = {event: session for event, session in account.events.items() if event in pending.get(session, ())}
         return account.events
@@ -118,7 +119,7 @@ class AddressBudget:
 
 
 def _size(value: Any) -> int:
-    """About the bytes of an answer: those of its texts, and eight for each other value."""
+    """Return the approximate bytes of an answer: those of its texts, and eight for each other value."""
     total, todo = 0, [value]
     while todo:
         one = todo.pop()

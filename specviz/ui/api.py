@@ -97,17 +97,17 @@ class Api:
         return {**found, "text": answers[-1].text if answers else "", "same_text": same_text(answers)}
 
     def methods(self) -> list[dict]:
-        """Every method: key, title, family, summary, exactness, knobs, and the rest of its card."""
+        """Return every method: key, title, family, summary, exactness, knobs, and the rest of its card."""
         return [card_data(card) for card in self._backend.cards.values()]
 
 
 def _error(sentence: str) -> gr.Error:
-    """A refusal is an answer, not a fault of the server: no traceback in its log."""
+    """Return a refusal as an answer, so that the server logs no traceback."""
     return gr.Error(sentence, print_exception=False)
 
 
 def _figures(totals: dict[str, Any]) -> dict[str, float | None]:
-    """Metrics as trace.metrics defines them, from a trace's totals."""
+    """Return metrics as trace.metrics defines them, from a trace's totals."""
     def ratio(a: str, b: str) -> float | None:
         return totals[a] / totals[b] if totals.get(b) else None
 

@@ -1,4 +1,4 @@
-"""Requests of the OpenAI-compatible endpoint that come together, answered in one batch by one thread."""
+"""Answer concurrent requests of the OpenAI-compatible endpoint in one batch, in one thread."""
 from __future__ import annotations
 
 import queue
@@ -23,7 +23,8 @@ class _Job:
 
 
 class BatchedGeneration:
-    """The requests for one loaded model. largest: most requests that shared a forward pass so far; caches: KV caches of conversations."""
+    """The requests for one loaded model. largest: most requests that have shared a forward pass so far; caches: KV caches of
+    conversations."""
 
     def __init__(self, loaded: Any, caches: Any = None):
         self.loaded, self.caches, self.largest = loaded, caches, 0
@@ -81,7 +82,7 @@ class BatchedGeneration:
 
     @staticmethod
     def _guarded(job: _Job, work: Callable[[], None]) -> bool:
-        """Do some work for a request; return whether it goes on. Its failure is its own."""
+        """Do some work for a request; return whether it continues. A failure ends this request only."""
         try:
             work()
         except BaseException as error:  # it is raised in the request's own thread

@@ -1,4 +1,4 @@
-"""The page's own components: each a ``gr.HTML`` with a constant template whose value is one short string of JSON.
+"""The page's own components: each a ``gr.HTML`` with a constant template whose value is one short JSON string.
 
 Text of a model or a person never enters a template, where it would be executed: scripts write it with textContent.
 """
@@ -21,19 +21,20 @@ from .theme import PANELS, STATIC
 
 
 def script(name: str) -> str:
-    """A file of the page's own JavaScript."""
+    """Return a file of the page's own JavaScript."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
 def board(value: str) -> gr.HTML:
-    """All lanes, the inspector, the ribbon and the figures. The value is a window of live frames (docs/TRACE.md)."""
+    """Return the board: all lanes, the inspector, the ribbon and the figures. Its value is a window of live frames
+    (docs/TRACE.md)."""
     parts = gradio_parts()
     return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
                    js_on_load=parts["js_on_load"] + script("report_paint_rate.js"))
 
 
 def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
-    """The lanes as chips, and the page of all methods. The value is a JSON list of lanes: a method's key, or
+    """Return the picker: the lanes as chips, and the page of all methods. Its value is a JSON list of lanes: a method's key, or
     {"method": key, "knobs": {...}}; ``off``: a JSON object key -> why it cannot run; ``timed``: whether the speeds were measured
     with the chosen models."""
     script_ = "\n".join(script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
@@ -44,20 +45,21 @@ def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
 
 
 def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
-    """A choice among a few. The value is the choice; ``off``: a JSON object choice -> why it cannot be taken (Gradio's own widgets can
-    be disabled only as a whole)."""
+    """Return a choice among a few. Its value is the choice; ``off``: a JSON object choice -> why it is disabled (Gradio's own
+    widgets can be disabled only as a whole)."""
     return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
                    elem_id=elem_id, key=elem_id, choices=list(choices), names=VALUE_NAMES, title=label, help=info, about=elem_id, off=off)
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
-    """One line of text that the server may change: a status, or the reason of a refusal."""
+    """Return one line of text that the server may change: a status, or the reason of a refusal."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
                    js_on_load=script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
 
 def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
-    """A warning where the prompt is in a script that the chosen model was not trained on. ``targets``: as a backend has them."""
+    """Return a warning for a prompt in a script that the chosen model was not trained on. ``targets``: as a backend returns them.
+    """
     scripts = {target["title"]: target.get("scripts", "") for target in targets}
     return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>',
                    js_on_load=script("script_warning.js"),
@@ -65,39 +67,40 @@ def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
 
 
 def summary() -> gr.HTML:
-    """The settings of a run as one line; a press opens the fields below it."""
+    """Return the settings of a run as one line; pressing it opens the fields below."""
     return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',
                    js_on_load=script("summary.js"), apply_default_css=False, elem_id="summary")
 
 
 def own_model() -> gr.HTML:
-    """The commands that open the page on one's own folder, GGUF file or server."""
+    """Return the commands that open the page on a local folder, GGUF file or server."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="Your own model or server"></section>',
                    js_on_load=script("own_model.js"), apply_default_css=False, elem_id="own-model")
 
 
 def doctor() -> gr.HTML:
-    """A button that measures this machine and shows the report of ``specviz doctor``."""
+    """Return a button that measures this machine and shows the report of ``specviz doctor``."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="This machine"></section>',
                    js_on_load=script("doctor.js"), apply_default_css=False, elem_id="doctor")
 
 
 def conversation() -> gr.HTML:
-    """Earlier turns above the board. The value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open."""
+    """Return the earlier turns above the board. Its value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open.
+    """
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),
                    apply_default_css=False, elem_id="conversation")
 
 
 def plotly_file() -> Path:
-    """The plotly.js of the plotly package, so that no other host is asked for it."""
+    """Return the plotly.js of the plotly package, so that no other host is contacted."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def tabs(targets: list[dict[str, str]]) -> gr.HTML:
-    """The switch between the five tabs. ``targets``: as a backend has them. The value stays empty; a panel or a link asks for
-    something by its events."""
+    """Return the switch between the five tabs. ``targets``: as a backend returns them. The value stays empty; panels and links
+    send requests by its events."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
                    models={target["model"]: target["name"] for target in targets},
@@ -106,17 +109,17 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
 
 
 def host(name: str) -> gr.HTML:
-    """An empty place for a panel of assets/panels, filled when its tab is first opened."""
+    """Return an empty container for a panel of assets/panels, filled when its tab is first opened."""
     return gr.HTML("", html_template='<div class="pg-host"></div>', js_on_load=None, apply_default_css=False, elem_id=f"host-{name}")
 
 
 def panel_files() -> list[str]:
-    """The panels' scripts by name, each after those that it uses."""
+    """Return the panels' scripts by name, in dependency order."""
     return folder(PANELS, "P|SpecVizPanels")
 
 
 def own_files() -> dict[str, Path]:
-    """The files that the page fetches while it is open, by name: no others are served, and no path is shown."""
+    """Return the files that the page fetches while it is open, by name; no others are served, and no path is exposed."""
     return {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
@@ -130,8 +133,8 @@ CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="descri
 
 
 def head() -> str:
-    """The page's own script; plotly.js is fetched at the first touch or when the page has been idle for a while, never before the
-    first paint."""
+    """Return the page's own script; plotly.js is fetched at the first touch or when the page has been idle for a while, never
+    before the first paint."""
     names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "availability.js",
              "remember.js", "links.js", "tabs.js", "page_details.js")
     own = "\n".join(script(name) for name in names)

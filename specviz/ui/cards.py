@@ -1,4 +1,4 @@
-"""The methods as the page and the API show them. Reading the catalogue imports no torch, so the page is up in a second."""
+"""The methods as the page and the API show them. Reading the catalogue imports no torch, so the page starts within a second."""
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +21,7 @@ def families() -> dict[str, str]:
 
 
 def card_data(card: Method) -> dict[str, Any]:
-    """Return what a method says of itself as plain data."""
+    """Return a method's card as plain data."""
     knobs = [{"name": k.name, "default": k.default, "low": k.low, "high": k.high, "choices": list(k.choices), "help": k.help}
              for k in card.knobs]
     return {**{name: getattr(card, name) for name in FIELDS}, "knobs": knobs, "needs": sorted(card.needs)}

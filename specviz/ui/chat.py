@@ -1,6 +1,6 @@
-"""The conversation: earlier turns with their colours, and the lane that each continues from.
+"""The conversation: earlier turns with coloured tokens, and the lane that each continues from.
 
-A view of the records: text comes from token ids and byte spans, a colour from the round's commit.
+Derived from the trace: text comes from token ids and byte spans, a colour from the round's commit.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 @dataclass(frozen=True)
 class LaneAnswer:
-    """The answer of one lane: ``pieces`` [[text, verdict], ...], neighbours of one verdict joined."""
+    """The answer of one lane: ``pieces`` [[text, verdict], ...]; adjacent pieces of one verdict are joined."""
 
     lane: int
     key: str
@@ -44,19 +44,19 @@ class Turn:
 
     @property
     def agree(self) -> bool:
-        """Whether every lane wrote the same text, as exact greedy methods do."""
+        """Return whether every lane wrote the same text, as exact greedy methods do."""
         return same_text(self.answers)
 
 
 def same_text(answers: list[LaneAnswer]) -> bool:
-    """Whether all answers are one text, as far as each goes: one that was cut agrees when it is a prefix of the others."""
+    """Return whether all answers are the same text; a truncated one agrees if it is a prefix of the others."""
     whole = max((answer.text for answer in answers), key=len, default="")
     return all(answer.text == whole or (answer.cut and whole.startswith(answer.text.rstrip("\ufffd"))) for answer in answers)
 
 
 @dataclass
 class Chat:
-    """A conversation of one visitor. ``frame``: number of the next frame that this visitor's board is given."""
+    """The conversation of one visitor. ``frame``: number of the next frame for this visitor's board."""
 
     turns: list[Turn] = field(default_factory=list)
     frame: int = 1
@@ -67,7 +67,7 @@ class Chat:
         return [message for pair in pairs for message in pair]
 
     def add(self, question: str, records: list[Record]) -> Turn | None:
-        """Make a finished run a turn; None where no lane wrote anything."""
+        """Make a finished run a turn; return None if no lane wrote anything."""
         answers = lane_answers(records)
         if not any(answer.text for answer in answers):
             return None
@@ -78,7 +78,7 @@ class Chat:
         return self.turns[-1]
 
     def put(self, earlier: list[Turn], question: str, records: list[Record]) -> Turn | None:
-        """Add a turn: ``add`` after these turns, idempotent; None, and nothing is changed, where no lane wrote anything."""
+        """Add a turn: ``add`` after these turns, idempotent; return None and change nothing if no lane wrote anything."""
         fresh = Chat(list(earlier))
         turn = fresh.add(question, records)
         if turn:
@@ -86,7 +86,7 @@ class Chat:
         return turn
 
     def number(self) -> int:
-        """Take the next frame's number."""
+        """Return the next frame's number and advance it."""
         self.frame += 1
         return self.frame - 1
 

@@ -1,4 +1,4 @@
-"""Models that fit together, and how much of one is fetched already: from files alone, without torch."""
+"""Models that fit together, and download progress: from files alone, without torch."""
 from __future__ import annotations
 
 import os
@@ -37,7 +37,7 @@ def target_choice(entry: Any, own: str) -> dict[str, str]:
 
 
 def _expected(entry: Any) -> str:
-    """Return what can be expected of a model of the hub on this machine, in a few words; empty where it is not known."""
+    """Return the expected speed or size of a hub model on this machine, in a few words; empty if unknown."""
     from ..zoo import expected_speed
 
     if not entry.hub or zero_gpu_requested():
@@ -47,7 +47,7 @@ def _expected(entry: Any) -> str:
 
 
 def zero_gpu_requested() -> bool:
-    """Whether the accelerator is lent by the call (a ZeroGPU Space), so that its memory is not known here."""
+    """Return whether the accelerator is attached per call (a ZeroGPU Space), so that its memory is unknown here."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
 
 
@@ -62,7 +62,7 @@ def fetched_together(book: Any, target: str | None, draft: str | None) -> list[A
 
 
 def _same_tokenizer(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same tokenizer file; zoo.pair compares more when they are loaded."""
+    """Return whether two folders hold the same tokenizer file; zoo.pair compares more when they are loaded."""
     try:
         return (one / "tokenizer.json").read_bytes() == (other / "tokenizer.json").read_bytes()
     except OSError:
@@ -70,7 +70,8 @@ def _same_tokenizer(one: Path, other: Path) -> bool:
 
 
 def _embeds_with(draft: Path, target: Path) -> bool:
-    """Whether a draft has no tokenizer and no embedding of its own but projects this target's (models/reduced_vocabulary.py)."""
+    """Return whether a draft has no tokenizer and embedding of its own but projects this target's (models/reduced_vocabulary.py).
+    """
     from ..zoo.tokenizer import ZooError, read
 
     try:

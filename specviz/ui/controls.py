@@ -1,4 +1,4 @@
-"""A method's knobs as widgets, made from its card: a new method's settings appear without code of their own."""
+"""A method's knobs as widgets, made from its card, so that a new method needs no code here."""
 from __future__ import annotations
 
 from html import escape
@@ -15,8 +15,8 @@ LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name tha
 
 
 def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> gr.components.Component:
-    """The widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as board.choice has it; ``most``: the
-    highest value that the models allow, where they limit it."""
+    """Return the widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as in board.choice;
+    ``most``: the highest value that the models allow, if they limit it."""
     label = LABELS.get(knob.name) or knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
     if knob.choices:
@@ -30,7 +30,7 @@ def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | N
 
 
 def _step(reach: float) -> float:
-    """About a hundred steps, on a round number."""
+    """Return a slider step of about a hundredth of the range, rounded."""
     step = 1.0
     while step * 50 > reach:
         step /= 10
@@ -49,8 +49,8 @@ def widget_value(knob: Any, given: Any) -> Any:
 
 
 def incompatible_choices(knobs: Any, values: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the choices that do not go with the other knobs' values: knob -> choice -> a sentence that names both, and what would
-    do."""
+    """Return the choices that are invalid with the other knobs' values: knob -> choice -> a sentence that names both and a valid
+    alternative."""
     rules = [(knob.name, *rule) for knob in knobs for rule in knob.only_with]
     return {knob.name: {choice: why for choice in knob.choices if (why := _why_not(knob.name, rules, values | {knob.name: choice}))}
             for knob in knobs if knob.choices}
@@ -67,7 +67,7 @@ def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], hel
 
 
 def sampling() -> tuple[gr.Number, ...]:
-    """The fields of a run. They have no limits of their own: limits.py refuses in one place."""
+    """Return the fields of a run. They have no limits of their own, because limits.py checks all of them."""
     return (
         gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
         gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
@@ -92,13 +92,13 @@ def prompt() -> gr.Textbox:
 
 
 def target(choices: list[dict[str, str]]) -> gr.Dropdown:
-    """The model. Any text may be typed; the server refuses what is none."""
+    """Return the model field. Any text may be typed; the server refuses unknown models."""
     return gr.Dropdown([(c["title"], c["name"]) for c in choices], value="", label="Model", allow_custom_value=True,
                        info="Another one is loaded with the next run.", elem_id="target")
 
 
 def drafts(found: list[dict[str, str]]) -> list[tuple[str, str]]:
-    """The choices of a draft: the target's own, one of these, or none."""
+    """Return the draft field: the target's own, one of these, or none."""
     return [("The target's own", ""), *((d["title"], d["name"]) for d in found), ("None", NO_DRAFT)]
 
 

@@ -1,4 +1,4 @@
-"""The real engine behind the page. torch is imported here, inside functions, when somebody first wants a run."""
+"""The real engine behind the page. torch is imported here, inside functions, on the first run."""
 from __future__ import annotations
 
 import json
@@ -123,14 +123,14 @@ class Engine:
         return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and pinned(target))}
 
     def loaded(self, target: str | None) -> Any:
-        """Return loaded models. Raises Refused where they were unloaded meanwhile."""
+        """Return loaded models. Raises Refused if they were unloaded meanwhile."""
         found = self._loaded.get(target)
         if found is None:
             raise Refused("models.unloaded")
         return found
 
     def progress(self, target: str | None) -> str:
-        """Return how much of a hub model, its draft and its heads is on this machine already, of about how much."""
+        """Return the downloaded share of a hub model, its draft and its heads."""
         from ..zoo.registry import ZooError, register
 
         try:
@@ -152,7 +152,7 @@ class Engine:
         return {key: why for key, why in reasons.items() if why}
 
     def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
-        """Return the highest value of each knob of a method that the models limit; empty where they are not known."""
+        """Return the highest value of each knob of a method that the models limit; empty if unknown."""
         from specviz import ZooError, catalogue
 
         method = catalogue().get(key)
@@ -164,7 +164,7 @@ class Engine:
             return {}
 
     def _survey(self, target: str | None) -> Any:
-        """``why_not`` and ``knob_limits`` of models that are not loaded, from their configurations."""
+        """Return ``why_not`` and ``knob_limits`` of models that are not loaded, from their configurations."""
         from ..zoo import survey
 
         asked, _ = self._load_arguments(target)
@@ -177,8 +177,8 @@ class Engine:
 
     def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
              lease: int) -> Iterator[Any]:
-        """Run ``work(loaded, asked, seconds, cancel)`` on the models of a target: here, or on an accelerator lent for ``lease``
-        seconds."""
+        """Run ``work(loaded, asked, seconds, cancel)`` on the models of a target: here, or on an accelerator attached for
+        ``lease`` seconds."""
         if not on_zero_gpu():
             with engine_errors_refused():
                 yield from work(self.loaded(target), asked, seconds, cancel)
@@ -222,7 +222,7 @@ class Engine:
         return self._together.generate(asked, seconds, cancel)
 
     def _conversations(self) -> Any:
-        """The KV caches of recent conversations."""
+        """Return the KV caches of recent conversations."""
         from ..run.prefix_cache import PrefixPool
 
         self._caches = self._caches or PrefixPool(CONVERSATIONS)
@@ -242,14 +242,14 @@ class Engine:
             yield from self._use(question, target, (name, payload), limit, cancel, int(limit + SPARE))
 
     def _target_of(self, target: Any) -> str | None:
-        """Return a model by the name that a recording gives it; None for the default one."""
+        """Return a model by its name in a recording; None for the default one."""
         if not isinstance(target, str) or target == self.targets()[0]["model"]:
             return None
         return target or None
 
 
 def sharing(loaded: Any, method: str, knobs: dict[str, Any]) -> str:
-    """Return which requests of a method can share forward passes with others and still be answered as alone: "any", "greedy" ones
+    """Return which requests of a method can share forward passes with others without changing their answers: "any", "greedy" ones
     (a joint policy plans for the whole batch), or "none"."""
     from ..core import JointPolicy
     from ..loops.batched import why_not_batched
@@ -265,8 +265,8 @@ def sharing(loaded: Any, method: str, knobs: dict[str, Any]) -> str:
 
 def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
-    """Run all lanes; yield the records of one event at a time, and a status while lanes are measured once more. caches: a PrefixPool
-    that holds the KV caches of conversations; one that continues reuses its own, lane by lane."""
+    """Run all lanes; yield the records of one event at a time, and a status while lanes are repeated for timing. caches: a
+    PrefixPool with the KV caches of conversations; a continued one reuses its own, lane by lane."""
     from ..core import Sampling
     from ..indexes.earlier_answers import Memory
     from ..run import Session, race
@@ -319,13 +319,13 @@ def _with_pass_seconds(loaded: Any) -> Any:
 
 
 def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None) -> Iterator[Any]:
-    """Answer one question of the Lab; ends soon after the seconds are over."""
+    """Answer one question of the Lab; stop soon after the time limit."""
     until = time.monotonic() + seconds
     yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
 
 
 def any_model() -> bool:
-    """Whether a visitor may name any model of the hub: where the owner says so, and never on a Space."""
+    """Return whether a visitor may name any model of the hub: only if the owner allows it, and never on a Space."""
     return os.environ.get("SPECVIZ_ALLOW_ANY_MODEL") == "1" and not os.environ.get("SPACE_ID")
 
 
@@ -336,14 +336,14 @@ def models_kept() -> int:
 
 
 def on_zero_gpu() -> bool:
-    """Whether this machine lends its accelerator by the call (a ZeroGPU Space)."""
+    """Return whether this machine attaches its accelerator per call (a ZeroGPU Space)."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
 def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Iterator[Any]]:
-    """Return the work as one call on a lent accelerator. It runs in a forked process, which has the models that were loaded before
-    and receives plain data only; closing the generator ends it. A refusal is yielded last, because of an error only the name
-    would come back."""
+    """Run the work as one call on an attached accelerator, in a forked process that has the models loaded before and receives
+    plain data only; closing the generator ends it. A refusal is yielded last, because only the type name of an error would be
+    returned."""
     import spaces
     from gradio import Error
 
@@ -366,8 +366,8 @@ def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], le
 
 @contextmanager
 def engine_errors_refused(light: bool = False) -> Iterator[None]:
-    """Turn errors of the engine that are sentences for people into Refused. light: work that needs no model, for which nothing that
-    a model needs is imported."""
+    """Turn engine errors with one-sentence messages into Refused. light: work that needs no model, for which no model code is
+    imported."""
     if light:
         known: tuple[type[Exception], ...] = (lab.LabError, ServerError)
     else:

@@ -1,5 +1,5 @@
-"""One piece of work for the engine, a run or a question of the Lab: a place in the queue, a thread of its own, and a switch that
-stops it. It ends when its reader leaves."""
+"""One job for the engine, a run or a question of the Lab: a place in the queue, a thread, and a stop flag. It ends when its
+reader leaves."""
 from __future__ import annotations
 
 import asyncio
@@ -23,14 +23,15 @@ PATIENCE = 10.0  # seconds without a message read before the reader counts as go
 
 
 class ReaderGone(Refused):
-    """The reader is gone, or has stopped reading."""
+    """The reader has left, or has stopped reading."""
 
 
 class EngineJob:
     """Work in a thread, with its output as messages.
 
-    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
-    ``run_queue``: None for work that needs no engine. ``visitor``: who reads the output. ``batch``: as a Ticket has it."""
+    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set. ``run_queue``: None
+    for work that needs no engine. ``visitor``: the reader of the output. ``batch``: as in Ticket.
+    """
 
     def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor(),
                  batch: str = ""):
@@ -42,8 +43,8 @@ class EngineJob:
         self._why: Refused | None = None
 
     async def stream(self, beat: Callable[[], float] = lambda: BEAT) -> AsyncIterator[str | list[Any]]:
-        """While it waits, the number of runs before it, as text; then all output since the last beat, as a list. Raises Refused when
-        the queue is full, the work fails, the engine falls silent, or (ReaderGone) nobody reads."""
+        """Yield the number of runs before this one, as text, while it waits; then all output since the last beat, as a list.
+        Raises Refused if the queue is full, the work fails, the engine stops responding, or (ReaderGone) nobody reads."""
         ticket = self._run_queue.enter(self._visitor.address, self._batch) if self._run_queue else None
         started = False
         try:
@@ -74,7 +75,7 @@ class EngineJob:
         threading.Thread(target=context.run, args=(self._run, ticket), name="specviz-job", daemon=True).start()
 
     def _run(self, ticket: Ticket | None) -> None:
-        """In the thread: every way it can end passes through here, and gives the place in the queue back."""
+        """Run in the thread; every exit passes through here and gives the place in the queue back."""
         try:
             for output in self._work(self.stop):
                 self._output.put(output)
@@ -121,14 +122,15 @@ class EngineJob:
 
 
 class Reader:
-    """Whether somebody reads: the number of unread messages shrinks now and then."""
+    """Detects whether output is being read: the number of unread messages shrinks now and then."""
 
     def __init__(self, visitor: Visitor):
         self.visitor = visitor
         self._before, self._since = 0, time.monotonic()
 
     def behind(self) -> bool:
-        """Whether enough lies unread already. Raises ReaderGone when nothing was read for PATIENCE seconds; the rest is dropped."""
+        """Return whether enough is unread already. Raises ReaderGone when nothing was read for PATIENCE seconds; the rest is
+        dropped."""
         unread, now = self.visitor.unread(), time.monotonic()
         if unread == 0 or unread < self._before:
             self._since = now

@@ -13,7 +13,8 @@ TOP = 5  # best tokens of each distribution that are kept in the trace
 
 @dataclass(frozen=True)
 class Generation:
-    """A request. prompt: messages, or (raw) a text without chat template. fields: those of run.request.GenerationRequest."""
+    """A generation request. prompt: messages, or (raw) a text without chat template. fields: those of
+    run.request.GenerationRequest."""
 
     prompt: Any
     raw: bool
@@ -33,8 +34,8 @@ def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.E
 
 def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
             caches: Any) -> list[Iterator[list[Chunk]]]:
-    """Return the chunks of each of the request's ``n`` answers. Without a temperature it is 1, as OpenAI's protocol has it. Raises
-    SessionError before anything is run."""
+    """Return the chunks of each of the request's ``n`` answers. Missing fields take the model's defaults from its
+    generation_config.json. Raises SessionError before anything is run."""
     from ..run.request import GenerationRequest
     from ..run.session import Session
 
@@ -87,7 +88,7 @@ def _decoder() -> Any:
 
 
 def _logprobs(loaded: Any, event: Any) -> list[dict[str, Any]]:
-    """The log-probability of each token that a round wrote, and of its best alternatives."""
+    """Return the log-probability of each token of a round, and of its top alternatives."""
     def token(number: int, logprob: float) -> dict[str, Any]:
         data = loaded.token_bytes(number)
         return {"token": data.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}

@@ -42,7 +42,7 @@ class Handlers:
 
     async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft, predicted,
                     generation, lane, chat: Chat, request: gr.Request) -> dict:
-        """A press of Run: a first message, a follow-up, or (empty prompt) the last message once more."""
+        """Start a run on a press of Run: a first message, a follow-up, or (empty prompt) the last message again."""
         ui, session = self.ui, request.session_hash
         last = self.live.get(session)
         if last and last.watched and not last.over:  # a run that nobody watches yet may be replaced
@@ -72,7 +72,7 @@ class Handlers:
         }
 
     async def watch(self, request: gr.Request):
-        """The frames of the run that has begun."""
+        """Yield the frames of the run that has begun."""
         ui, session = self.ui, request.session_hash
         run = self.live.get(session)
         if run is None or run.watched or run.dropped:
@@ -92,8 +92,8 @@ class Handlers:
                 del self.live[session]
 
     def finish(self, chat: Chat, written: str, request: gr.Request) -> dict:
-        """After a run: keep its answers as a turn, offer the choice of a lane where they differ. Text written into the box meanwhile
-        stays; a prompt without an answer comes back into an empty box."""
+        """After a run, keep its answers as a turn and offer the choice of a lane if they differ. Text typed meanwhile stays; a
+        prompt without an answer is put back into an empty box."""
         ui, run = self.ui, self.live.get(request.session_hash)
         if run and not run.over:  # another one, which finishes later
             return {ui["run"]: gr.skip()}
@@ -121,7 +121,7 @@ class Handlers:
         return {self.ui["stop"]: gr.Button(interactive=False)}
 
     def _drop_run(self, chat: Chat, request: gr.Request) -> None:
-        """Stop this visitor's run and forget it: another conversation begins. The next frames are numbered after its own."""
+        """Stop and forget this visitor's run, because another conversation begins. The next frame numbers follow its own."""
         run = self.live.pop(request.session_hash, None)
         if run:
             run.dropped = True
@@ -129,13 +129,13 @@ class Handlers:
             chat.frame = max(chat.frame, run.live.frames.first + 1)
 
     def painted(self, request: gr.Request, event: gr.EventData) -> None:
-        """The browser reports the frame it painted last, and maybe how often it paints."""
+        """Receive the browser's report of the frame it painted last, and how often it paints."""
         run, report = self.live.get(request.session_hash), event._data
         if run and isinstance(report, dict) and isinstance(report.get("frame"), int):
             run.live.painted(report["frame"], report.get("every"))
 
     def leave(self, request: gr.Request) -> None:
-        """The tab was closed."""
+        """Handle a closed tab: stop the visitor's run."""
         self.shelves.pop(request.session_hash, None)
         run = self.live.pop(request.session_hash, None)
         if run:
@@ -146,7 +146,7 @@ class Handlers:
         return run is not None and not run.over
 
     def _keep_run(self, session: str, run: VisitorRun) -> None:
-        """Keep a run for its watcher; with too many of them, runs that nobody watches or finishes are dropped."""
+        """Keep a run for its watcher; with too many of them, drop runs that nobody watches or finishes."""
         self.live[session] = run
         idle = [name for name, one in self.live.items() if one is not run and (one.over or not one.watched)]
         for name in idle[: max(0, len(self.live) - VISITORS)]:
@@ -168,7 +168,7 @@ class Handlers:
             last.chosen = next((i for i, answer in enumerate(last.answers) if answer.title == title), 0)
 
     def new_chat(self, chat: Chat, request: gr.Request) -> dict:
-        """Start over: nothing of the old conversation reaches the next run. A run in flight is stopped and forgotten."""
+        """Start a new conversation: nothing of the old one reaches the next run. A run in flight is stopped and forgotten."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
@@ -183,7 +183,7 @@ class Handlers:
         return chat
 
     def opened(self, chat: Chat, request: gr.Request) -> dict:
-        """A recording was opened: it belongs to no conversation, and a run in flight would overwrite it."""
+        """Handle an opened recording: it belongs to no conversation, and a run in flight would overwrite it."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
@@ -200,13 +200,13 @@ class Handlers:
                 ui["conversation"]: pack({"turns": chat.view(len(chat.turns)), "shown": None})}
 
     def _no_choices(self, chat: Chat) -> dict:
-        """The row of choices, emptied."""
+        """Return the empty row of choices."""
         ui = self.ui
         return {ui["lane"]: gr.Radio(visible=False), ui["follow"]: gr.Button(visible=False),
                 ui["bar"]: gr.Row(visible=bool(chat.turns))}
 
     def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
-        """Show an earlier turn on the board; the latest one is listed, too, while another is shown."""
+        """Show an earlier turn on the board; while one is shown, the latest turn is listed, too."""
         index = event._data.get("turn") if isinstance(event._data, dict) else None
         if self._running(request.session_hash) or not isinstance(index, int) or not 0 <= index < len(chat.turns):
             return {self.ui["notice"]: _line("error", text("chat.turn_busy"))}
@@ -221,7 +221,7 @@ class Handlers:
     # Models and knobs
 
     async def preload(self, target: str | None, draft: str | None = None) -> AsyncIterator[dict]:
-        """A visitor touches the page: load the default models while they write. Other models may be large, and wait for a run."""
+        """Load the default models when a visitor first touches the page. Other models may be large, and are loaded by a run."""
         models = model_key(target, draft)
         if models or not self.warm or self.backend.ready(None):
             yield self._models_line(models)
@@ -235,12 +235,12 @@ class Handlers:
             yield {self.ui["models"]: _line("error", str(why))}
 
     def page_opened(self) -> dict:
-        """A page was opened: show which models are loaded."""
+        """Show which models are loaded when a page is opened."""
         return self._models_line(None)
 
     def models_chosen(self, target: str | None, draft: str | None) -> dict:
-        """Another target or draft was chosen: offer the drafts that fit. A draft that does not is replaced by the default, with a
-        notice."""
+        """After another target or draft was chosen, offer the drafts that fit. An incompatible draft is replaced by the default,
+        with a notice."""
         found = drafts(self.backend.drafts(target or None))
         kept = draft if draft in [name for _, name in found] else ""
         notice = text("models.wrong_draft", draft=shorten(draft, 60)) if draft and not kept else ""
@@ -259,7 +259,7 @@ class Handlers:
                 **self._picker({}, model_key(target, draft))}
 
     def _models_after(self, run: VisitorRun) -> dict:
-        """After a run: which models are loaded. Where its own could not be, say so: nothing is loading any longer."""
+        """After a run, show which models are loaded, or that its own could not be."""
         if self.backend.ready(run.asked.models) or not run.live.refused:
             return self._models_line(run.asked.models)
         return {self.ui["models"]: _line("error", text("models.not_loaded"))}
@@ -285,12 +285,12 @@ class Handlers:
         return rule
 
     def off(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
-        """Return the choices that a method's knobs exclude at these values: knob -> choice -> why."""
+        """Return the choices that other knobs exclude at these values: knob -> choice -> why."""
         knobs = self.backend.cards[key].knobs
         return incompatible_choices(knobs, {knob.name: value for knob, value in zip(knobs, values)})
 
     def clash(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
-        """Return a state and a sentence where two of a method's knobs do not go together; else both empty."""
+        """Return a state and a sentence if two of a method's knobs are incompatible; else both empty."""
         off, names = self.off(key, values), [knob.name for knob in self.backend.cards[key].knobs]
         refusal = next((off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), "")
         return ("error" if refusal else "", refusal)
@@ -309,7 +309,7 @@ def _keys(picked: Any) -> Any:
 
 
 def lanes_picked(picked: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the known methods of the picker's value, each once and no more than there are lanes."""
+    """Return the known methods of the picker's value, without duplicates and at most the maximum number of lanes."""
     keys = _keys(picked)
     names = [item.get("method") if isinstance(item, dict) else item for item in keys] if isinstance(keys, list) else ()
     known = dict.fromkeys(key for key in names if isinstance(key, str) and key in cards)

@@ -1,6 +1,6 @@
-"""A script that runs before Gradio's own in the page. Gradio's ``head`` comes when its client already runs, too late for functions
-that the client takes when it is read (static/limit_animation_frames.js). Beside it stands the picture of links to the page, which
-needs a whole address."""
+"""A script that runs before Gradio's own. Gradio inserts ``head`` when its client already runs, too late for functions that the
+client reads at load time (static/limit_animation_frames.js). Also adds the preview image of links to the page, which needs an
+absolute address."""
 from __future__ import annotations
 
 import os
@@ -14,8 +14,8 @@ HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?"
 
 
 class HeadScript:
-    """ASGI middleware. ``script``: put at the beginning of the page's head. A response that is not the page, is compressed, or has
-    no head is passed on unchanged."""
+    """ASGI middleware. ``script``: inserted at the beginning of the page's head. A response that is not the page, is compressed,
+    or has no head is passed on unchanged."""
 
     def __init__(self, app: Any, script: str):
         self._app, self._script = app, f"<script>{script}</script>".encode()
@@ -52,7 +52,7 @@ def _is_page(start: dict) -> bool:
 
 
 def link_card(scope: dict) -> bytes:
-    """Return the elements that name the picture of a link, at the address that the page was asked for; empty where that is unknown."""
+    """Return the elements that name a link's preview image, at the address of the request; empty if that is unknown."""
     host = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
     if not HOST.fullmatch(host):
         return b""

@@ -1,8 +1,8 @@
-"""HTTP in front of the page: which of Gradio's routes are open, under which names this server answers, how large a request may be,
-what one address may hold, and the headers of every response.
+"""HTTP layer in front of the page: open routes, host names, request sizes, limits per address (address_budget.py), and response
+headers.
 
-Gradio brings routes that this page does not use (uploads, a proxy, files, monitoring). All routes but OPEN_ROUTES are closed, so a
-route of a later Gradio is closed until somebody opens it.
+Gradio has routes that this page does not use (uploads, a proxy, files, monitoring). All routes but OPEN_ROUTES are closed, so a
+route of a later Gradio is closed until it is listed here.
 """
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class HttpGuard:
                 await (self._no_endpoint() if unknown else _error(400, "http.malformed"))(scope, receive, send_with_headers)
 
     def _answer_early(self, request: Request) -> Response | None:
-        """The answer to a request that goes no further. Raises Refused."""
+        """Return the answer to a request that is not passed on. Raises Refused."""
         path = _path(request)
         if not self._host_is_known(request.headers.get("host", "")):
             return _error(421, "http.host")
@@ -130,7 +130,7 @@ class HttpGuard:
         return None
 
     async def _check_body(self, request: Request, body: _BoundedBody, event: bool) -> Response | None:
-        """Read the body of a POST and check its size; the reason why an endpoint for programs cannot be called like this, if any."""
+        """Read the body of a POST and check its size; return why an endpoint for programs cannot be called with it, if so."""
         if request.method != "POST":
             return None
         if event:
@@ -175,7 +175,7 @@ class HttpGuard:
             self._sweeper = asyncio.get_running_loop().create_task(sweep())
 
     def _refused(self, request: Request, why: Refused) -> Response:
-        """The answer to a refused request, in the form that its client reads."""
+        """Return the answer to a refused request, in the form that its client reads."""
         if self._api and _path(request).startswith("/v1/"):
             from .openai_api import refusal
 
@@ -186,7 +186,8 @@ class HttpGuard:
         return _error(404, "http.endpoint", names=", ".join("/" + name for name in self._parameters))
 
     def _host_is_known(self, host: str) -> bool:
-        """A page of a foreign name that points here may not read this server; an address is nobody else's name."""
+        """Return whether the Host header is known: a page of a foreign name that points here may not read this server (DNS
+        rebinding). Bare addresses are allowed."""
         try:
             name = urlsplit("//" + host).hostname or ""
         except ValueError:
@@ -195,7 +196,7 @@ class HttpGuard:
 
 
 class _BoundedBody:
-    """``receive`` that counts bytes and seconds, and can give back what was read ahead. session: of the event that it queues."""
+    """``receive`` that limits bytes and seconds, and can replay what was read. session: of the event that it queues."""
 
     def __init__(self, receive: Callable):
         self._receive, self._count, self._ahead, self._whole = receive, 0, [], False
@@ -218,7 +219,7 @@ class _BoundedBody:
         return message
 
     async def whole(self) -> bytes:
-        """All of the body, which is given once more to the next receiver."""
+        """Return the whole body, which is replayed to the next receiver."""
         parts, ends = [], asyncio.get_running_loop().time() + BODY_SECONDS
         while not parts or parts[-1].get("more_body"):
             if asyncio.get_running_loop().time() > ends:
@@ -229,7 +230,7 @@ class _BoundedBody:
 
 
 def hosts() -> frozenset[str]:
-    """Return the names under which this server answers. A Space's own proxy has checked the name already."""
+    """Return the names under which this server answers. A Space's proxy has already checked the name."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     named = os.environ.get("SPECVIZ_HOSTS", "").replace(",", " ").lower().split()
@@ -238,14 +239,14 @@ def hosts() -> frozenset[str]:
 
 
 def proxies() -> frozenset[str]:
-    """Return the addresses whose X-Forwarded headers are believed: those that the owner names, and a Space's proxy ("*")."""
+    """Return the addresses whose X-Forwarded headers are trusted: those that the owner names, and a Space's proxy ("*")."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     return frozenset(os.environ.get("SPECVIZ_PROXY", "").replace(",", " ").split())
 
 
 def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
-    """The scope without X-Forwarded headers, or where its peer is a named proxy with the client that the proxy speaks for."""
+    """Return the scope without X-Forwarded headers or, if its peer is a trusted proxy, with the client named by the proxy."""
     peer = (scope.get("client") or ("", 0))[0]
     headers = scope["headers"]
     if "*" in named or peer in named:
@@ -256,7 +257,7 @@ def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
 
 
 def visitor(request: Any) -> Visitor:
-    """Return who sends a request to a listener, and the messages that lie unread for it."""
+    """Return the Visitor of a listener's request, with the number of unread messages for it."""
     app, client = getattr(request, "app", None), getattr(request, "client", None)
     if app is None or client is None:
         return Visitor()
@@ -282,7 +283,7 @@ def _is_address(name: str) -> bool:
 
 
 def _headers(request: Request) -> list[tuple[bytes, bytes]]:
-    """Headers of every response: the type is as declared, no referrer, no foreign frame."""
+    """Return the headers of every response: no content sniffing, no referrer, no foreign frame."""
     framed = bool(os.environ.get("SPACE_ID")) or parse_qs(request.url.query).get("embed") == ["1"]
     headers = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
                "content-security-policy": POLICY + ("*" if framed else "'self'"),

@@ -1,5 +1,5 @@
 """Time limits below HTTP: a connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An address has at most
-``HALF_OPEN`` such connections: with one more, its oldest is closed, so that a visitor of the same address is still served."""
+``HALF_OPEN`` incomplete ones; one more closes its oldest, so that other visitors of the same address are served."""
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ def with_timeouts(protocol: type) -> type:
 
 
 class _Timed:
-    """Mixed into uvicorn's protocol: ``cycle`` is the request that is answered, ``loop`` and ``transport`` are asyncio's."""
+    """Mixin of uvicorn's protocol: ``cycle`` is the request being answered, ``loop`` and ``transport`` are asyncio's."""
 
     _waiting: dict[str, OrderedDict[Any, None]]  # address -> its connections without a complete request, oldest first
     _timer: Any = None

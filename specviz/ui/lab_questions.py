@@ -1,8 +1,8 @@
-"""Questions of the page that are no run: the Lab's measurements and the library. Those that need the engine wait in the same queue as
-runs, one at a time; the others (``Backend.light``) are answered at once. What comes in is whatever a program sends.
+"""Questions of the page other than runs: the Lab's measurements and the library. Those that need the engine wait in the same
+queue as runs, one at a time; the others (``Backend.light``) are answered at once. Input is untrusted.
 
-An answer is a stream of lines of JSON: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state": "done", "answer"}
-or {"state": "error", "text", "code"}.
+An answer is a stream of lines of JSON: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state": "done", "answer"} or
+{"state": "error", "text", "code"}.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LabQuestions:
         self._backend, self._run_queue, self._loader = backend, run_queue, loader or Loader(backend)
 
     async def ask(self, name: str, payload: dict = {}, request: gr.Request = None) -> AsyncIterator[str]:  # noqa: B006
-        """The answer to one question, in lines; the last one is "done" or "error"."""
+        """Yield the answer to one question, in lines; the last one is "done" or "error"."""
         try:
             self._check(name, payload)
             who = visitor(request)

@@ -1,8 +1,9 @@
-"""What a run may ask for, checked on the server: programs never see the page's sliders.
+"""Limits of a visitor's run, checked on the server, because programs never see the page's sliders. (Limits per client address:
+address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and http_timeouts.py.)
 
-Everything arrives as whatever JSON can hold. Its size is checked first (``SIZES``), then its kind and range: ``read_request``
-returns a RunRequest with every value in range, or raises Refused. Numbers are refused, not clamped: a run that was changed without
-a word is not the run that was asked for.
+Input is any JSON. Its size is checked first (``SIZES``), then type and range: ``read_request`` returns a RunRequest with every
+value in range, or raises Refused. Out-of-range numbers are refused, not clamped, so that no run differs silently from the
+request.
 """
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ __all__ = ["OPEN_RUNS", "RUN_SECONDS", "SENTENCE", "WAITING", "Refused", "RunQue
 
 @dataclass(frozen=True)
 class Size:
-    """The largest size of a JSON value. what: its name in a sentence; characters: of each text and key; values: of lists and objects in
-    all, itself included; depth: levels of nesting."""
+    """The largest size of a JSON value. what: its name in a message; characters: of each text and key; values: number of values
+    in lists and objects, itself included; depth: levels of nesting."""
 
     what: str
     characters: int
@@ -94,9 +95,9 @@ def check_size(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run that may be run. ``lanes``: (method key, knobs) in screen order, the baseline last; ``turns``: earlier messages.
+    """A validated run. ``lanes``: (method key, knobs) in screen order, the baseline last; ``turns``: earlier messages.
 
-    shelf: where the engine keeps what this visitor's earlier runs left; the same dict run after run.
+    shelf: where the engine keeps data of this visitor's earlier runs; the same dict run after run.
     """
 
     prompt: str
@@ -118,7 +119,7 @@ class RunRequest:
 
     @property
     def models(self) -> str | None:
-        """Target, draft and how they are kept as one name, by which a backend loads and keeps them; see ``model_key``."""
+        """Target, draft and storage mode as one name, the key of loaded models; see ``model_key``."""
         return model_key(self.target, self.draft, self.deterministic)
 
     def fields(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def read_request(cards: dict[str, Any], *, prompt: Any, methods: Any = None, kno
 
 
 def _generation(given: Any) -> dict[str, Any]:
-    """Further fields of a request by name; None and empty values are left out. Raises Refused that names an unknown one."""
+    """Return further fields of a request by name, without None and empty values. Raises Refused that names an unknown one."""
     given = {} if given is None else given
     if not isinstance(given, dict):
         raise Refused("field.generation_form")
@@ -184,7 +185,7 @@ def _text(name: str, value: Any, needed: bool = False) -> str:
 
 
 def _encodable(text: str) -> str:
-    """The text with a question mark for each lone surrogate, which can be neither tokenised nor sent."""
+    """Return the text with lone surrogates, which cannot be encoded, replaced by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -210,7 +211,7 @@ def _shown(value: Any) -> str:
 
 
 def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """(method, knobs) of each lane: a method may come again with other knobs; the same lane twice is one lane."""
+    """Return (method, knobs) of each lane; a method may repeat with other knobs, and identical lanes are merged."""
     asked = [lane_of(item) for item in ([methods] if isinstance(methods, (str, dict)) else _list_of(methods))]
     if knobs is None:
         knobs = {}
@@ -245,7 +246,7 @@ def lane_of(item: Any) -> tuple[str, dict[str, Any]]:
 
 
 def titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
-    """The title of each lane: its method's, and where a method comes twice the knobs in which its lanes differ."""
+    """Return the title of each lane: its method's, plus the differing knobs if a method repeats."""
     out = []
     for key, knobs in lanes:
         others = [given for other, given in lanes if other == key]
@@ -256,7 +257,7 @@ def titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
 
 
 def read_knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The knobs of a method's lane, checked by the method. Raises Refused in the method's own words."""
+    """Return the knobs of a method's lane, checked by the method. Raises Refused with the method's message."""
     try:
         return card.read_knobs(given) if given else {}
     except ValueError as why:
@@ -275,7 +276,7 @@ def _turns(turns: Any) -> tuple[dict[str, str], ...]:
 
 
 def model_key(target: Any, draft: Any, fixed: bool = False) -> str | None:
-    """Target and draft as one name; None: the default of both. fixed: weights stored the same way in every process."""
+    """Return target and draft as one name; None: the defaults of both. fixed: weights stored identically in every process."""
     return f"{target or ''}|{draft or ''}{f'|{FIXED}' * fixed}" if draft or fixed else target or None
 
 
@@ -286,12 +287,12 @@ def split_model_key(models: str | None) -> tuple[str | None, str | None]:
 
 
 def is_fixed(models: str | None) -> bool:
-    """Whether a ``model_key`` is of models with fixed weight storage."""
+    """Return whether a ``model_key`` is of models with fixed weight storage."""
     return (models or "").split("|")[2:] == [FIXED]
 
 
 def model_name(name: Any) -> str | None:
-    """A model's name; None for none. Raises Refused."""
+    """Return a model's name; None if not given. Raises Refused."""
     if name in (None, ""):
         return None
     if not isinstance(name, str) or len(name) > SIZES["target"].characters:

@@ -1,6 +1,6 @@
-"""Models are loaded outside the queue: one at a time, in a thread of their own, while runs on loaded models go on.
+"""Load models outside the queue: one at a time, in a separate thread, while runs on loaded models continue.
 
-A visitor who waits for a model waits here, holds no place in the queue and no thread, and gets messages on progress.
+A visitor who waits for a model occupies no place in the queue and no thread, and gets progress messages.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Loader:
         self._began = 0.0
 
     async def wait(self, target: str | None) -> AsyncIterator[str]:
-        """Yield messages on progress until the target's models are loaded. Raises Refused where they cannot be."""
+        """Yield progress messages until the target's models are loaded. Raises Refused if they cannot be."""
         reported = -REPORT
         while not self._backend.ready(target):
             mine = self._join(target)
@@ -43,7 +43,7 @@ class Loader:
                 return
 
     def _join(self, target: str | None) -> Future[None] | None:
-        """The loading of this target, started where nothing else is loading; None while something else is."""
+        """Return the loading task of this target, started if nothing else is loading; None otherwise."""
         with self._lock:
             if self._loading is None or self._loading.done():
                 self._target, self._loading, self._began = target, Future(), time.monotonic()

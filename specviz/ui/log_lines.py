@@ -1,4 +1,4 @@
-"""Log lines of bounded length. An exception is one line: whatever a visitor sent may be in its message, so no traceback is kept
+"""Log lines of bounded length. An exception is one line: its message may contain a visitor's input, so no traceback is logged
 unless the owner sets SPECVIZ_DEBUG."""
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every sentence that the page and its endpoints say to people, by identifier. Tests name the identifier; a wording is changed here.
+"""All messages of the page and its endpoints, by identifier. Tests name the identifier; a wording is changed here.
 
-``Refused`` carries the identifier (``code``) and the values of its sentence.
+``Refused`` has the identifier (``code``) and the values of its message.
 """
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ TEXTS = {
 
 
 def text(code: str, /, **values: Any) -> str:
-    """The sentence of an identifier with its values filled in."""
+    """Return the message of an identifier with its values filled in."""
     return TEXTS[code].format(**values)
 
 
 def shorten(words: Any, most: int = SENTENCE) -> str:
-    """At most ``most`` characters of something that came from outside, on one line and without control or direction characters."""
+    """Return at most ``most`` characters of external text, on one line, without control or direction characters."""
     return one_line(words, most)
 
 
 class Refused(ValueError):
-    """A request that is not carried out, or a run that ended early: one sentence for people, and its identifier as ``code``."""
+    """A request that is not carried out, or a run that ended early: one sentence, and its identifier as ``code``."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(text(code, **values))
@@ -129,7 +129,7 @@ class Refused(ValueError):
 
     @classmethod
     def of(cls, error: BaseException) -> Refused:
-        """A refusal of the engine in its own words, with its own identifier where it has one."""
+        """Return an engine error as a refusal, with its message and its identifier if it has one."""
         refused = cls("run.engine", why=shorten(str(error), 2 * SENTENCE))
         refused.code = getattr(error, "code", None) or refused.code
         return refused

@@ -47,8 +47,8 @@ TYPES = {401: "authentication_error", 404: "not_found_error", 413: "invalid_requ
 
 
 class OpenAIApi:
-    """An ASGI app. keys: those that a request must carry one of; none needed where there are none. page: the page is served beside it,
-    and opens the traces of answers."""
+    """An ASGI app. keys: a request must carry one of them; no check without keys. page: the page is served next to it, and opens
+    the traces of answers."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = (), page: bool = False):
         self._page = page
@@ -80,7 +80,7 @@ class OpenAIApi:
         return JSONResponse(_model_object(name)) if name in self._names().values() else refusal(self._no_model(name))
 
     async def _trace(self, request: Request) -> Response:
-        """The recorded run: its name cannot be guessed, so that the link needs no key."""
+        """Return the recorded run; its name cannot be guessed, so that the link needs no key."""
         found = self._traces.get(request.path_params["name"].removesuffix(".jsonl"))
         return refusal(Refused("openai.trace")) if found is None else PlainTextResponse(found, media_type="application/jsonl")
 
@@ -150,7 +150,7 @@ class OpenAIApi:
         return key, read_knobs(cards[key], asked.get("knobs", {}))
 
     async def _chunks(self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of an answer, after its place in the queue. Raises Refused."""
+        """Yield the chunks of an answer, after its place in the queue. Raises Refused."""
         with self._run_queue.open_run(visitor.address):
             async with aclosing(self._loader.wait(target)) as progress:
                 async for _ in progress:
@@ -175,7 +175,7 @@ class OpenAIApi:
             self._traces.popitem(last=False)
 
     def _names(self) -> dict[str | None, str]:
-        """The models that may be asked for: the name that a backend loads -> the name in an answer."""
+        """Return the models that may be requested: the name that a backend loads -> the name in an answer."""
         return {one["name"] or None: one["model"] for one in self._backend.targets() if not one.get("large")}
 
     def _no_model(self, name: Any) -> Refused:
@@ -188,7 +188,7 @@ class OpenAIApi:
 
 
 class Shape:
-    """The form of an answer, whole or streamed."""
+    """The format of an answer, whole or streamed."""
 
     raw, prefix, name = False, "", ""
 
@@ -219,7 +219,7 @@ class Shape:
         return self._head | {"choices": choices, "usage": self._usage, "speculative": self._speculative}
 
     async def events(self, first: dict[str, Any], chunks: AsyncIterator[dict[str, Any]], usage: bool) -> AsyncIterator[str]:
-        """Server-sent events of a streamed answer; usage: a last one without choices that holds the usage."""
+        """Yield the server-sent events of a streamed answer; usage: add a last one without choices that holds the usage."""
         async with aclosing(chunks):
             try:
                 yield self._event(first)
@@ -254,7 +254,7 @@ class ChatShape(Shape):
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[dict[str, str]]:
-        """The conversation; text parts of a content are joined. Raises Refused."""
+        """Return the conversation; text parts of a content are joined. Raises Refused."""
         given = body.get("messages")
         messages = []
         for one in given if isinstance(given, list) and 0 < len(given) <= TURNS + 1 else ():
@@ -323,12 +323,12 @@ class CompletionShape(Shape):
 
 
 def owner_of(address: str, authorization: str) -> str:
-    """Return whose conversation a request belongs to: KV caches are reused for one address with one key only."""
+    """Return the owner of a request's conversation: KV caches are reused only for the same address and key."""
     return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
 
 
 def _template_fields(given: Any) -> dict[str, Any]:
-    """Read vLLM's chat_template_kwargs: enable_thinking alone. Raises Refused that names another one."""
+    """Read vLLM's chat_template_kwargs: only enable_thinking. Raises Refused that names any other."""
     given = {} if given is None else given
     if not isinstance(given, dict) or set(given) - {"enable_thinking"}:
         raise Refused("openai.value", field="chat_template_kwargs", form='an object {"enable_thinking": true or false}')

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Page(gr.Blocks):
-    """Blocks whose log keeps one line of an error, whatever a visitor sent, where Gradio prints a traceback with the whole message."""
+    """Blocks that log one line per error: Gradio logs a traceback with the whole message, which may contain a visitor's input."""
 
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
         try:
@@ -48,7 +48,8 @@ class Page(gr.Blocks):
 
 
 def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> gr.Blocks:
-    """The page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run."""
+    """Return the page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run.
+    """
     start = start_content(backend.cards, examples)
     hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in start.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
@@ -100,7 +101,7 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
 
 
 def serves_openai() -> bool:
-    """Whether the owner switched the OpenAI-compatible endpoint on."""
+    """Return whether the owner enabled the OpenAI-compatible endpoint."""
     return os.environ.get("SPECVIZ_OPENAI_API") == "1"
 
 
@@ -121,7 +122,7 @@ def _top(ui: dict[str, Any], backend: Backend) -> None:
 
 
 def _dock(ui: dict[str, Any], backend: Backend, start: StartContent) -> list[gr.Button]:
-    """At the bottom of the screen: the prompt, Run and Stop, the lanes, the settings as one line that opens. The examples."""
+    """Build the dock at the bottom of the screen: prompt, Run and Stop, lanes, the settings line, examples."""
     with gr.Column(elem_id="dock"):
         _next(ui)
         tries = _ask(ui, start, backend.targets())
@@ -135,14 +136,14 @@ def _dock(ui: dict[str, Any], backend: Backend, start: StartContent) -> list[gr.
 
 
 def _next(ui: dict[str, Any]) -> None:
-    """Choices after an answer; shown only where there is something to choose."""
+    """Build the choices after an answer; shown only if there is something to choose."""
     with gr.Row(elem_id="next"):
         ui["lane"] = gr.Radio(choices=[], label="The lanes differ: continue from", visible=False, elem_id="lane")
         ui["follow"] = gr.Button(visible=False, size="sm", elem_id="follow")
 
 
 def _chatbar(ui: dict[str, Any]) -> None:
-    """Actions on the conversation, in the prompt's row in place of the examples."""
+    """Build the actions on the conversation, in the prompt's row in place of the examples."""
     with gr.Row(visible=False, elem_id="chatbar") as ui["bar"]:
         ui["save"] = gr.Button("Save trace", size="sm", elem_id="save")
         ui["edit"] = gr.Button("Edit last", size="sm", elem_id="edit")
@@ -180,7 +181,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
 
 
 def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
-    """The knobs of the chosen methods, in the sidebar; values stay when a method is removed and chosen again."""
+    """Build the knobs of the chosen methods, in the sidebar; values persist when a method is removed and chosen again."""
     cards = hands.backend.cards
 
     with ui["knob_place"]:
@@ -243,19 +244,20 @@ FINISH_OUTPUTS = (*(name for name in BEGIN_OUTPUTS if name not in ("notice", "co
 
 
 def _begin(ui: dict[str, Any]) -> tuple[list, list]:
-    """Inputs and outputs of the listener that begins a run."""
+    """Connect inputs and outputs of the listener that begins a run."""
     return [ui[name] for name in BEGIN_INPUTS], [ui[name] for name in BEGIN_OUTPUTS]
 
 
 def _watch(begun: Any, ui: dict[str, Any], hands: Handlers) -> None:
-    """After a run has begun: its frames, then its end."""
+    """After a run has begun: connect its frames, then its end."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
     begun.then(hands.watch, None, [ui["board"], ui["stop"]], **quiet).then(
         hands.finish, [ui["chat"], ui["prompt"]], [ui[name] for name in FINISH_OUTPUTS], **quiet)
 
 
 def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
-    """Requests of links and panels: they fill the controls, and maybe press Run. The browser fills them without the server."""
+    """Connect requests of links and panels: they fill the controls, and may press Run. The browser fills them without the server.
+    """
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     choice = [ui[name] for name in CHOICE]
     take = "(...values) => SpecVizPage.take(...values)"
@@ -276,7 +278,7 @@ def _steer(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
 
 
 def _try(ui: dict[str, Any], tries: list[gr.Button], start: StartContent, cards: dict[str, Any]) -> None:
-    """An example fills the prompt, chooses its methods and shows a hint; the browser does it without the server."""
+    """Connect an example: it fills the prompt, chooses its methods and shows a hint, in the browser without the server."""
     for button, example in zip(tries, start.examples):
         methods = list(example["methods"] or start.chosen)
         shown = {"prompt": example["prompt"], "look": example.get("look", ""), "methods": methods,

@@ -28,8 +28,8 @@ CARD_FIELDS = {"key", "title", "summary", "family", "paper", "exactness", "wins"
 
 @cache
 def measured(path: Path = BENCH) -> dict[str, Any]:
-    """Return {where, model, speedups}. ``where``: the sentence on the machine; ``model``: the target, where its own draft was
-    measured; ``speedups``: method key -> [greedy, at temperature 1], None where not measured. Empty without such a file."""
+    """Return {where, model, speedups}. ``where``: the sentence on the machine; ``model``: the target, if its own draft was
+    measured; ``speedups``: method key -> [greedy, at temperature 1], None if not measured. Empty without such a file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         speedups = {key: [row.get("0"), row.get("1")] for key, row in found["speedups"].items() if "0" in row and found["schema"] == SCHEMA}
@@ -39,7 +39,7 @@ def measured(path: Path = BENCH) -> dict[str, Any]:
 
 
 def timed(targets: list[dict[str, str]], models: str | None) -> bool:
-    """Whether the speeds were measured with these models (limits.model_key), among the targets that may be chosen."""
+    """Return whether the speeds were measured with these models (limits.model_key), among the available targets."""
     target, draft = split_model_key(models)
     name = next((one["model"] for one in targets if one["name"] == (target or "")), "")
     return not draft and bool(name) and name == measured()["model"]
@@ -74,7 +74,7 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
 
 
 def _place(family: str) -> tuple[int, str]:
-    """Return the place of a family in teaching order; one that no folder declares comes last."""
+    """Return the position of a family in teaching order; undeclared ones come last."""
     return (all_families()[family].place if family in all_families() else Family("", "").place, family)
 
 

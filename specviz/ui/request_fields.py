@@ -1,7 +1,7 @@
-"""The fields of a request beyond those of the dock: penalties, filters, stop texts and structured output, in a group of Settings.
+"""Fields of a request beyond the dock: penalties, filters, stop strings and structured output, in a group of Settings.
 
-They fill one hidden component with the fields that differ from their defaults (static/request_fields.js), which a run, a link and a
-reload take as one value.
+They fill one hidden component with the fields that differ from their defaults (static/request_fields.js), which a run, a link and
+a reload use as one value.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 def fields() -> list[gr.components.Component]:
-    """The widgets, in the order of static/request_fields.js."""
+    """Return the widgets, in the order of static/request_fields.js."""
     with gr.Group(elem_id="request", elem_classes="knobgroup"):
         gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
         with gr.Row():
@@ -48,7 +48,7 @@ def fields() -> list[gr.components.Component]:
 
 
 def connect(widgets: list[gr.components.Component], generation: gr.JSON) -> None:
-    """Keep the hidden component at what the widgets hold."""
+    """Keep the hidden component equal to the widgets' values."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     changed = [widget.input for widget in widgets] + [widgets[-1].change]
     gr.on(changed, None, widgets, generation, js="(...values) => SpecVizPage.generation(...values)", **quiet)

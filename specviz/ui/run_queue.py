@@ -1,4 +1,4 @@
-"""The queue of the engine: one run at a time, with a fair share for every address, and a place given back by a run that hangs."""
+"""The queue of the engine: one run at a time, fair between client addresses; a run that stops responding loses its place."""
 from __future__ import annotations
 
 import threading
@@ -20,7 +20,7 @@ BUSY_SHARE = 2  # places of an address while more than half of the queue is take
 
 @dataclass(frozen=True)
 class Visitor:
-    """The sender of a request. address: the client's; unread: messages that lie ready for it; forget: throws those away."""
+    """The sender of a request. address: the client's; unread: number of unread messages; forget: drops them."""
 
     address: str = ""
     unread: Callable[[], int] = lambda: 0
@@ -29,8 +29,8 @@ class Visitor:
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue. active: when the run that holds it last gave a sign of life; None while it waits. batch: runs of the same
-    batch may be active together."""
+    """A place in the queue. active: time of the last activity of the run that holds it; None while it waits. batch: runs of the
+    same batch may be active together."""
 
     address: str
     number: int
@@ -40,10 +40,10 @@ class Ticket:
 
 @dataclass
 class RunQueue:
-    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first of every other
-    one. ``waiting``: places after the run that is active; an address that has none gets one even where all are taken (up to twice as
-    many). Runs of one batch share the accelerator, ``together`` of them, unless another run waits before them. A run that is silent
-    for ``silence`` seconds loses its place."""
+    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first of every
+    other one. ``waiting``: places after the active run; an address without a place gets one even if all are taken (up to twice as
+    many). Runs of one batch share the accelerator, ``together`` of them, unless another run waits before them. A run without
+    activity for ``silence`` seconds loses its place."""
 
     waiting: int = WAITING
     open_runs: int = OPEN_RUNS
@@ -55,7 +55,7 @@ class RunQueue:
     _lock: Any = field(default_factory=threading.Lock)
 
     def enter(self, address: str = "", batch: str = "") -> Ticket:
-        """Take a place. Raises Refused where the queue is full, or this address has its share of it."""
+        """Take a place. Raises Refused if the queue is full, or this address has its share of it."""
         with self._lock:
             self._drop_silent()
             mine = sum(ticket.address == address for ticket in self._tickets) if address else 0
@@ -84,17 +84,17 @@ class RunQueue:
         return place
 
     def alive(self, ticket: Ticket) -> None:
-        """Note a sign of life of the active run."""
+        """Record activity of the active run."""
         ticket.active = time.monotonic()
 
     def leave(self, ticket: Ticket) -> None:
-        """Give the place back; twice does nothing."""
+        """Give the place back; idempotent."""
         with self._lock:
             if ticket in self._tickets:
                 self._tickets.remove(ticket)
 
     def _order(self) -> list[Ticket]:
-        """The active run first, then round by round over the addresses, within a round in order of arrival."""
+        """Return the tickets in order: the active run, then round-robin over the addresses, within a round by arrival."""
         seen: Counter[str] = Counter()
         ranks: dict[Ticket, int] = {}
         for ticket in sorted(self._tickets, key=lambda t: (t.active is None, t.number)):
@@ -108,7 +108,7 @@ class RunQueue:
 
     @contextmanager
     def open_run(self, address: str) -> Iterator[None]:
-        """An open run of this address, waiting, loading or active. Raises Refused when it has as many as it may."""
+        """Context manager: count an open run of this address, waiting, loading or active. Raises Refused beyond the limit."""
         with self._lock:
             if address and self._open[address] >= self.open_runs:
                 raise Refused("queue.open_runs", most=self.open_runs)

@@ -1,4 +1,4 @@
-"""Servers as methods of the page: a card for each server that the owner named, and their lanes in a run with local ones."""
+"""Servers as methods of the page: a card for each server that the owner configured, and their lanes in a run with local ones."""
 from __future__ import annotations
 
 import threading
@@ -17,10 +17,10 @@ ABOUT = "Engines of other servers, seen from outside: reported figures are obser
 
 
 class ServerCard(Method):
-    """A server's card: it is in no catalogue and has no knobs."""
+    """A server's card: not in the catalogue, without knobs."""
 
     def __post_init__(self):
-        """Skip Method's checks: how exact a server is, it alone knows."""
+        """Skip Method's checks, because a server's exactness is unknown."""
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
         if given:
@@ -29,8 +29,8 @@ class ServerCard(Method):
 
 
 def served_cards() -> dict[str, Method]:
-    """Return the cards by key; none where the file that names them is broken (the first run says why). A malformed address ends the
-    program."""
+    """Return the cards by key; none if the file that names them is broken (the first run reports it). A malformed address ends
+    the program."""
     try:
         named = servers()
     except ZooError:

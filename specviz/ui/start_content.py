@@ -1,5 +1,4 @@
-"""The page's content before anybody has chosen anything: example prompts, the methods in sight, the recorded run. All of it is read
-from files."""
+"""The page's initial content, read from files: example prompts, listed methods, the recorded run."""
 from __future__ import annotations
 
 import json
@@ -20,11 +19,12 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 
 @dataclass(frozen=True)
 class StartContent:
-    """What the page shows at first: examples, chosen methods and presets.
+    """The page's initial content.
 
-    ``examples``: name, prompt, and maybe look, methods, follow; ``first``: methods in sight beside the chosen ones;
-    ``chosen``: at first; ``presets``: name, methods, and maybe temperature and about; or name, ``among`` (the keys that the list is
-    narrowed to) and about."""
+    ``examples``: name, prompt, and optionally look, methods, follow; ``first``: methods listed besides the chosen ones;
+    ``chosen``: initially chosen; ``presets``: name, methods, and optionally temperature and about; or name, ``among`` (the keys
+    that the list is filtered to) and about.
+    """
 
     examples: tuple[dict[str, Any], ...] = ()
     first: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class StartContent:
 
 
 def start_content(cards: dict[str, Any], path: Path = EXAMPLES) -> StartContent:
-    """Read the file; what it leaves out, or names that do not exist, comes from the catalogue: one method of each family."""
+    """Read the file; missing or unknown names are filled from the catalogue: one method of each family."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
@@ -64,7 +64,7 @@ def _is_example(row: Any) -> bool:
 
 
 def recorded_board(path: Path = RECORDED) -> str:
-    """Return the recorded run that is on the board at first, as a board's value; an empty board where there is none."""
+    """Return the recorded run that the board shows at first, as a board's value; an empty board without one."""
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         return stream.finished_board(0, records)

@@ -1,9 +1,9 @@
-"""From an engine's records to the frames that a page or a program receives: one run, at a steady beat.
+"""Convert an engine's records to the frames that a page or a program receives: one run, at a steady rate.
 
-The engine runs in a thread of its own (engine_job.py) and never waits for a reader. Twenty times a second all records since the
-last beat become one frame (docs/TRACE.md, "Live frames"); three times where cores are few and the engine needs them. A reader that
-falls behind gets fewer and larger frames; a reader that stops reading ends the run. Models are loaded before the run enters the
-queue (loading.py).
+The engine runs in its own thread (engine_job.py) and never waits for a reader. Twenty times per second all records since the last
+beat become one frame (docs/TRACE.md, "Live frames"); three times on machines with few cores, which the engine needs. A slow
+reader gets fewer and larger frames; a reader that stops reading ends the run. Models are loaded before the run enters the queue
+(loading.py).
 """
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Frame = dict[str, Any]
 
 
 def pack(value: Any) -> str:
-    """JSON on one line that is safe inside a page: no ``<``, no line separator."""
+    """Return JSON on one line that is safe inside a page: no ``<``, no line separator."""
     packed = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return packed.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 @dataclass
 class Frames:
-    """Numbers the frames of one run, and keeps the few last ones as the text that the board is given."""
+    """Numbers the frames of one run, and keeps the last few as the text for the board."""
 
     first: int
     records: list[Record] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Frames:
     _lines: deque[str] = field(default_factory=deque)
 
     def add(self, records: list[Record], status: dict[str, str] | None = None) -> Frame:
-        """The next frame. The first one that carries records clears the board; until then the last trace stays on it."""
+        """Return the next frame. The first one with records clears the board; until then the last trace stays on it."""
         frame: Frame = {"s": self.first, "e": records}
         if records and not self._begun:
             frame |= {"new": True, "run": self.run}
@@ -59,7 +59,7 @@ class Frames:
         return self._keep(frame, records)
 
     def close(self, status: dict[str, str]) -> Frame:
-        """The last frame: everything once more, so that whatever was missed is mended."""
+        """Return the last frame with all records again, so that missed frames are repaired."""
         frame: Frame = {"s": self.first, "e": self.records, "status": status}
         if self._begun:
             frame["snap"] = True
@@ -83,12 +83,12 @@ class Frames:
 
 
 def finished_board(number: int, records: list[Record]) -> str:
-    """A whole finished run as a board's value."""
+    """Return a finished run as a board's value."""
     return _single_frame(number, {"snap": True, "e": records, "status": status_of("done", "")})
 
 
 def empty_board(number: int, code: str) -> str:
-    """A cleared board with a message of messages.py."""
+    """Return a cleared board with a message of messages.py."""
     return _single_frame(number, {"e": [], "status": status_of("idle", text(code))})
 
 
@@ -97,7 +97,7 @@ def _single_frame(number: int, rest: Frame) -> str:
 
 
 class LiveRun:
-    """One run in flight, as frames. gone: it ended because nobody read them; refused: why it could not be run."""
+    """One run in flight, as frames. gone: it ended because nobody read them; refused: why it could not run."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, asked: RunRequest, first: int = 0, visitor: Visitor = Visitor(),
                  loader: Loader | None = None):
@@ -112,8 +112,8 @@ class LiveRun:
         self.stop = self._job.stop
 
     def painted(self, number: int, every: Any = None) -> None:
-        """Take a reader's report: the frame it painted last, and the milliseconds between its paintings. One that falls behind, or
-        paints rarely, gets fewer and larger frames."""
+        """Receive a reader's report: the frame it painted last, and the milliseconds between paints. A slow reader gets fewer and
+        larger frames."""
         self._painted = min(number, self.frames.first)
         if isinstance(every, (int, float)) and every >= 0:
             self._paint_seconds = min(every / 1000, LONGEST_BEAT)
@@ -126,7 +126,7 @@ class LiveRun:
         return max(self._paint_seconds, BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4))
 
     async def stream(self) -> AsyncIterator[Frame]:
-        """Frames until the run is over; the last one holds how it ended. Leaving early stops the engine."""
+        """Yield frames until the run is over; the last one holds how it ended. Closing early stops the engine."""
         try:
             with self._run_queue.open_run(self._visitor.address):
                 async with aclosing(self._parts()) as parts:
@@ -142,7 +142,7 @@ class LiveRun:
             yield self.frames.close(status_of("error", str(why), why.code))
 
     async def _parts(self) -> AsyncIterator[tuple[list[Record], dict[str, str]]]:
-        """The content of each frame: first the loading, then the queue, then the run."""
+        """Yield the content of each frame: first the loading, then the queue, then the run."""
         try:
             async with aclosing(self._loader.wait(self._asked.models)) as progress:
                 async for words in progress:
@@ -165,7 +165,7 @@ class LiveRun:
 
 
 async def caught_up(visitor: Visitor) -> None:
-    """Wait until a reader has read all frames: only then does it get everything once more. Raises ReaderGone where nobody reads."""
+    """Wait until a reader has read all frames before the last frame is sent. Raises ReaderGone if nobody reads."""
     reader = Reader(visitor)
     while visitor.unread():
         reader.behind()
@@ -173,7 +173,7 @@ async def caught_up(visitor: Visitor) -> None:
 
 
 def _split(part: str | list[Any]) -> tuple[list[Record], dict[str, str] | None]:
-    """The records in a part of the output, and its last status."""
+    """Return the records in a part of the output, and its last status."""
     if isinstance(part, str):
         return [], status_of("queued", part)
     statuses = [one for one in part if not isinstance(one, list)]

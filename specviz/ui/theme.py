@@ -1,4 +1,4 @@
-"""How Gradio's own widgets look beside the board: ink on paper, one radius, one primary button. Colour is left to verdicts."""
+"""Styles of Gradio's own widgets: black on white, one radius, one primary button. Colour is reserved for verdicts."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -61,7 +61,7 @@ PLAIN = {
 
 
 def theme() -> gr.themes.Base:
-    """Neutral greys, radius 8, system fonts: nothing is fetched from anywhere."""
+    """Return the theme: neutral greys, radius 8, system fonts; nothing is fetched."""
     base = gr.themes.Base(primary_hue=GREY, secondary_hue=GREY, neutral_hue=GREY, radius_size=sizes.radius_md,
                           text_size=sizes.text_md, font=SANS, font_mono=MONO)
     both = {name: light for name, (light, _) in ROLES.items()} | {f"{name}_dark": dark for name, (_, dark) in ROLES.items()}
@@ -69,7 +69,7 @@ def theme() -> gr.themes.Base:
 
 
 def css() -> str:
-    """The viewer's sheet, the panels' and the page's own, in one: Gradio puts a prefix before each rule, which gives all the same
-    weight."""
+    """Return the style sheets of viewer, panels and page as one: Gradio prefixes each rule, which gives all the same specificity.
+    """
     panels = [path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.css"))]
     return gradio_parts()["css"] + "".join(panels) + (STATIC / "page.css").read_text(encoding="utf-8")

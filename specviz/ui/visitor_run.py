@@ -11,7 +11,7 @@ from .stream import LiveRun
 @dataclass
 class VisitorRun:
     """A visitor's run from the press of Run until its answer is kept. watched: its frames are being sent; over: all were;
-    dropped: the conversation was left meanwhile, so nothing of the run is shown or kept."""
+    dropped: the visitor left the conversation, so nothing of the run is shown or kept."""
 
     live: LiveRun
     asked: RunRequest
@@ -21,6 +21,6 @@ class VisitorRun:
     dropped: bool = False
 
     def keep(self, chat: Chat) -> Turn | None:
-        """Make its answer a turn. The next run's frames are numbered after its own, since a page takes a lower number for an old one."""
+        """Make its answer a turn. The next run's frame numbers follow its own, because the page ignores lower numbers."""
         chat.frame = max(chat.frame, self.live.frames.first)
         return chat.put(self.earlier, self.asked.prompt, self.live.frames.records)
