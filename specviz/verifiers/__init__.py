@@ -1,4 +1,4 @@
-"""Verifiers: accept a path of the draft tree and draw the token after it."""
+"""Verifiers: accept a path of the draft tree and sample the token after it."""
 from .block_verification import BlockVerification
 from .judge import JudgeDecoding
 from .kseq import KSeq

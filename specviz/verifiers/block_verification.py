@@ -1,8 +1,8 @@
-"""Block verification: a drafted chain is judged as a whole (Sun et al. 2403.10444).
+"""Block verification: a drafted chain is verified as a whole (Sun et al. 2403.10444).
 
-The longest prefix whose joint ratio passes is kept, even past a token that would have failed alone. The mean accepted length is at
-least that of token rejection, the output distribution the same. It is traversal verification on a chain; a chosen token counts as
-drawn from a one-hot distribution, where the rule equals token rejection.
+The longest prefix whose joint ratio passes is kept, even past a token that would have failed alone. The mean accepted length is
+at least that of token rejection, the output distribution the same. It is traversal verification on a chain; a chosen token counts
+as drawn from a one-hot distribution, where the rule equals token rejection.
 """
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Deferred acceptance (FLy, Li et al. 2511.22972): a rejected token where the target is unsure is kept when the next tokens all pass.
+"""Deferred acceptance (FLy, Li et al. 2511.22972): a rejected token at a high-entropy position is kept if the next tokens all
+pass.
 
-The rule is lossy; what it gives up is noted as drift.
+The rule is lossy; its deviation is noted as drift.
 """
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ BEST = 3  # top tokens over which the target's entropy is summed
 
 
 class DeferredAcceptance(TokenRejection):
-    """Keep a rejected token of a chain when the target's top three tokens contribute at least ``unsure`` nats to its entropy, the token
-    is not impossible, and each of the next ``window`` tokens is drafted and accepted. A window of 0 is ordinary rejection sampling.
+    """Keep a rejected token of a chain if the target's top three tokens contribute at least ``unsure`` nats to its entropy, the
+    token has a positive probability, and each of the next ``window`` tokens is drafted and accepted. A window of 0 is ordinary
+    rejection sampling.
 
-    Drift: the log-probability given up at each such token against the best one, in nats.
+    Drift: the log-probability of the best token minus that of the kept one, in nats, at each such token.
     """
 
     title = "deferred acceptance (lossy)"
@@ -52,7 +54,7 @@ class DeferredAcceptance(TokenRejection):
         return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(shown), probs)
 
     def judged(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
-        """Test one token by rejection sampling, whatever the result for those before it."""
+        """Test one token by rejection sampling, regardless of the results before it."""
         if not state.sampling.greedy:
             return self.test(tree, node, probs, state)
         right = float(tree.tokens[node] == int(row.argmax()))
@@ -66,7 +68,7 @@ class DeferredAcceptance(TokenRejection):
 
 
 def doubt(row: Tensor) -> float:
-    """Return the share of the top three tokens in the entropy of a row of logits [vocab], in nats: at most log 3, and small where many
-    tokens share the mass, because the target then does not choose between a few wordings."""
+    """Return the contribution of the top three tokens to the entropy of a row of logits [vocab], in nats: at most log 3. It is
+    small where many tokens share the mass: then the target is not choosing between a few wordings."""
     p = row.float().softmax(-1).topk(min(BEST, len(row))).values
     return -float(torch.special.xlogy(p, p).sum())

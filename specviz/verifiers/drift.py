@@ -1,4 +1,4 @@
-"""How far a lossy rule strays from the target's distribution, in nats."""
+"""Deviation of a lossy rule from the target's distribution, in nats."""
 from __future__ import annotations
 
 import torch

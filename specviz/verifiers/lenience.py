@@ -1,6 +1,7 @@
-"""Lenience: a drafted token passes as if the target gave it 1/l times its probability (Leviathan et al. 2211.17192, appendix).
+"""Lenience: a drafted token is tested as if its target probability were 1/l times as large (Leviathan et al. 2211.17192,
+appendix).
 
-The rule is lossy; what it gives up is measured and noted as drift.
+The rule is lossy; its deviation is measured and noted as drift.
 """
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from .token_rejection import TokenRejection
 class Lenient(TokenRejection):
     """Token rejection that accepts with probability min(1, p / (lenience q)).
 
-    lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each place a token was tried; at
-    temperature 0, where a token passes when its probability is at least l times the best one's, the log-probability given up.
+    lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each position where a token was tried;
+    at temperature 0, where a token passes if its probability is at least l times the best one's, the difference in
+    log-probability.
     """
 
     title = "lenience (lossy)"

@@ -1,8 +1,8 @@
-"""PEARL's verification of a chain whose last token the target has not read yet (Liu et al. 2408.11850).
+"""PEARL's verification of a chain whose last token the target has not processed yet (Liu et al. 2408.11850).
 
-The target scores the root and all tokens but the last while the draft model goes on drafting. A row judges the token after it, so the
-rows judge every token of the chain. When all pass, the last token ends the round, because no row is left to draw a bonus token from.
-Each token is judged by ordinary rejection sampling, so the output follows the target's distribution.
+The target scores the root and all tokens but the last while the draft model continues drafting. A row verifies the token after
+it, so the rows verify every token of the chain. If all pass, the last token ends the round, because no row is left to sample a
+bonus token from. Each token is verified by ordinary rejection sampling, so the output follows the target's distribution.
 """
 from __future__ import annotations
 

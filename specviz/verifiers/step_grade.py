@@ -1,8 +1,8 @@
 """Accept or reject a drafted reasoning step as a whole, by a grade from the target (SpecReason, Pan et al. 2504.07891).
 
-The paper asks the target, in a turn of its own, for a digit from 0 to 9, which takes a model that can judge. Here the grade comes
-from the pass that scores the step: nine times the geometric mean of the probabilities that the target gives its tokens.
-Reward-guided decoding (Liao et al. 2501.19324) asks a reward model instead, and can accept with the reward as probability.
+The paper prompts the target for a digit from 0 to 9, which needs a capable model. Here the grade comes from the pass that scores
+the step: nine times the geometric mean of its tokens' target probabilities. Reward-guided decoding (Liao et al. 2501.19324) uses
+a reward model instead, and can accept with the reward as probability.
 """
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .token_rejection import TokenRejection
 
 
 class StepGrade(TokenRejection):
-    """Accept a reasoning step if the target grades it high enough (SpecReason).
+    """Accept a reasoning step if its grade is high enough (SpecReason).
 
-    least: grade from 0 to 9 from which on a step passes. Steps are chains.
+    least: smallest grade, 0 to 9, that passes. Steps are chains.
 
-    Drift: at each token kept, the log-probability it gives up against the target's best one, in nats.
+    Drift: the log-probability of the best token minus that of each kept token, in nats.
     """
 
     def __init__(self, least: float = 7.0):
@@ -59,10 +59,11 @@ class StepGrade(TokenRejection):
 
 
 class RewardGrade(StepGrade):
-    """Accept a reasoning step by the reward of a head.
+    """Accept a reasoning step by a reward head's score.
 
-    reward: hidden states [tokens, hidden] of a step -> its reward []. coin: accept with the reward as probability instead of from
-    ``least`` on."""
+    reward: hidden states [tokens, hidden] of a step -> its reward []. coin: accept with the reward as probability instead of
+    above ``least``.
+    """
 
     hidden_states = frozenset({"final"})
 

@@ -1,6 +1,7 @@
-"""Typical acceptance: a token passes when its probability is above a threshold that falls with entropy (Medusa, Cai et al. 2401.10774).
+"""Typical acceptance: a token passes if its probability is above a threshold that falls with entropy (Medusa, Cai et al.
+2401.10774).
 
-The rule is lossy above temperature 0; what it gives up is noted as drift.
+The rule is lossy above temperature 0; its deviation is noted as drift.
 """
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from .token_rejection import TokenRejection, follow_best
 class Typical(TokenRejection):
     """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
 
-    last: the token after the path, "argmax", as the authors' fast mode has it; "typical", drawn from the tokens that would pass, as
-    their other mode; or "distribution", drawn from the target's distribution.
+    last: how the token after the path is chosen: "argmax" (the authors' fast mode); "typical", sampled from the tokens that would
+    pass (their other mode); or "distribution", sampled from the target's distribution.
 
-    In a tree the longest path that passes is kept, and of several the one with the highest target probability. Drift: the
-    log-probability each kept token gives up against the best one, in nats.
+    In a tree the longest passing path is kept, ties to the highest target probability. Drift: the log-probability of the best
+    token minus that of each kept token, in nats.
     """
 
     title = "typical acceptance (lossy)"
