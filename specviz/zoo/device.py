@@ -1,4 +1,4 @@
-"""The machine: device names, the number of threads, and the facts that belong next to a measurement."""
+"""The machine: device names, the number of threads, and the facts reported with a measurement."""
 from __future__ import annotations
 
 import os
@@ -30,10 +30,11 @@ def read_device(device: str) -> torch.device:
 
 
 def use_cores(ignore_load: bool = False) -> None:
-    """Set one thread per physical core of this process, unless OMP_NUM_THREADS is set; one thread where other work keeps the cores busy.
+    """Set one thread per physical core of this process, unless OMP_NUM_THREADS is set; one thread if other work keeps the cores
+    busy.
 
-    Threads wait for the slowest of them: on busy cores a forward pass of 5 ms can take 500. ignore_load: do not look at the load, for
-    deterministic runs, since the sums of two threads round differently from those of one.
+    Threads wait for the slowest of them: on busy cores a forward pass of 5 ms can take 500. ignore_load: for deterministic runs,
+    because sums of two threads round differently from those of one.
     """
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
@@ -42,10 +43,11 @@ def use_cores(ignore_load: bool = False) -> None:
 
 
 def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
-    """Set the number of threads, one or one per core, with which ``measure()`` (seconds of a forward pass) is smaller; return both.
+    """Set the number of threads, one or one per core, for which ``measure()`` (seconds of a forward pass) is smaller; return
+    both.
 
-    A browser that paints on the same cores can make two threads slower than one. Nothing is tried where OMP_NUM_THREADS is set, where
-    there is an accelerator, or after a pass of more than ``long`` seconds.
+    A browser that paints on the same cores can make two threads slower than one. Nothing is tried if OMP_NUM_THREADS is set, with
+    an accelerator, or after a pass of more than ``long`` seconds.
     """
     now, cores = torch.get_num_threads(), physical_cores()
     took = {now: measure()}
@@ -76,7 +78,7 @@ def physical_cores() -> int:
 
 
 def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any]:
-    """The machine and the versions of a measurement; dtype: the number type the target multiplies in."""
+    """Return machine and versions of a measurement; dtype: the number type the target multiplies in."""
     cuda = device.type == "cuda"
     return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
             "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,

@@ -33,14 +33,14 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
 
 
 def _config_folder(entry: Entry, network: bool) -> Path | None:
-    """The folder with the entry's config.json; None where it would have to be fetched and there is no network. Raises ZooError."""
+    """Return the folder with the entry's config.json; None if it would have to be fetched without network. Raises ZooError."""
     if entry.path is not None and entry.path.suffix != GGUF:
         return entry.path
     return entry.config_folder() if network or entry.path else None
 
 
 def _fields(entry: Entry, book: Register) -> Iterator[str]:
-    """Problems of the entry's own fields; names and commits are checked when models.yaml is read."""
+    """Return problems of the entry's own fields; names and commits are checked when models.yaml is read."""
     if not entry.licence:
         yield "it names no licence"
     if not entry.about:
@@ -51,14 +51,15 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
 
 
 def _names(entry: Entry, book: Register) -> Iterator[str]:
-    """Problems of its draft's size; roles, kinds and forwards are checked when models.yaml is read."""
+    """Return problems of its draft's size; roles, kinds and forwards are checked when models.yaml is read."""
     if (entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory)
             and float(book.entries[entry.draft].memory) >= float(entry.memory)):
         yield f"its draft {entry.draft} is no smaller than itself"
 
 
 def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterator[str]:
-    """Problems of its configuration: no forward that runs it, a size unlike the stated one, a draft of another vocabulary."""
+    """Return problems of its configuration: no forward pass that runs it, a size unlike the stated one, a draft of another
+    vocabulary."""
     if entry.role == "head":
         return
     config = read(folder, "config.json")

@@ -1,4 +1,4 @@
-"""How fast a model of models.yaml can be expected to decode on a processor, before it is fetched or loaded: without torch."""
+"""Expected decoding speed of a model of models.yaml on a CPU, before it is fetched or loaded: without torch."""
 from __future__ import annotations
 
 import time
@@ -13,7 +13,7 @@ COPIES = 3
 
 @lru_cache(maxsize=1)
 def memory_bandwidth() -> float:
-    """Bytes per second that one core moves: the best of a few copies, reading and writing counted."""
+    """Return the bytes per second that one core moves: the best of a few copies, reads plus writes."""
     source, into = memoryview(bytearray(BLOCK)), memoryview(bytearray(BLOCK))
     best = float("inf")
     for _ in range(COPIES):
@@ -24,17 +24,17 @@ def memory_bandwidth() -> float:
 
 
 def tokens_per_second(entry: Entry) -> float | None:
-    """Plain decoding's expected speed without a GPU: each token reads every weight once. None with a GPU, or where models.yaml gives
-    no size."""
+    """Return plain decoding's expected speed without a GPU: each token reads every weight once. None with a GPU, or if
+    models.yaml gives no size."""
     need = bytes_needed(entry, card=False)
     return None if need is None or card_memory() else memory_bandwidth() / (need / OVERHEAD)
 
 
 def rounded(rate: float) -> str:
-    """Return a rate with one digit below 10, else in steps of five: it is no measurement."""
+    """Round an estimate: one digit below 10, else in steps of five."""
     return f"{rate:.1g}" if rate < 10 else str(5 * round(rate / 5))
 
 
 def card() -> str:
-    """Return the memory of the largest GPU as words; empty without one."""
+    """Return the memory of the largest GPU as text; empty without one."""
     return f"GPU of {max(card_memory()) / GB:.0f} GB" if card_memory() else ""

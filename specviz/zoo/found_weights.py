@@ -1,6 +1,6 @@
 """Weights that recipes made for a target, found by their config.json instead of by rows of models.yaml.
 
-A head or draft trained for a target lies in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Its config.json
+A head or draft trained for a target is in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Its config.json
 holds ``{"specviz": {"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds (core.method.Trained).
 """
 from __future__ import annotations

@@ -30,7 +30,7 @@ LLAMA3_FACTORS = (8.0, 32.0, 16.0)
 
 
 def config_of(file: GGUFFile) -> dict[str, Any]:
-    """The config.json of a GGUF file's model. Raises ModelError that names the key which cannot be translated."""
+    """Return the config.json of a GGUF file's model. Raises ModelError that names a key it cannot translate."""
     kind = architecture(file)
     _check_keys(file, kind)
     whole = lambda key, default=None: integer(file, f"{kind}.{key}", default)  # noqa: E731
@@ -72,7 +72,7 @@ def _check_keys(file: GGUFFile, kind: str) -> None:
 
 
 def _number(file: GGUFFile, key: str, default: float | None = None) -> float:
-    """A number above 0 of the metadata, rounded as a float32 is written shortest (1e-05, not 9.999999747378752e-06)."""
+    """Return a positive number of the metadata in the shortest form of its float32 (1e-05, not 9.999999747378752e-06)."""
     found = file.metadata.get(key, default)
     if type(found) not in (int, float) or not isfinite(found) or not 0 < found < 1e18:
         raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a number above 0 must stand", "gguf.value")
@@ -80,7 +80,7 @@ def _number(file: GGUFFile, key: str, default: float | None = None) -> float:
 
 
 def _rope(file: GGUFFile, kind: str, size: int) -> dict[str, Any]:
-    """The rotary parameters, one set or, for Gemma 3, one per kind of layer."""
+    """Return the rotary parameters, one set or, for Gemma 3, one per layer type."""
     base = {"rope_theta": _number(file, f"{kind}.rope.freq_base", 10_000.0)}
     scaling = file.metadata.get(f"{kind}.rope.scaling.type", "none")
     if scaling == "linear":
@@ -106,7 +106,8 @@ def _rope(file: GGUFFile, kind: str, size: int) -> dict[str, Any]:
 
 
 def _llama3(file: GGUFFile, base: dict[str, float], size: int) -> dict[str, Any]:
-    """Llama 3's scaling, whose parameters the file does not hold: those published ones that give its table of factors."""
+    """Return Llama 3's rope scaling. Its parameters are not in the file: the published ones that reproduce its table of factors.
+    """
     from ..models.llama import inverse_frequencies
 
     factors = file.tensor("rope_freqs.weight").flatten()
@@ -119,7 +120,7 @@ def _llama3(file: GGUFFile, base: dict[str, float], size: int) -> dict[str, Any]
 
 
 def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]:
-    """What single families add, or what their config.json calls otherwise."""
+    """Return keys that only some families have, or name differently."""
     found: dict[str, Any] = {}
     if kind in ("llama", "qwen2", "qwen3"):
         found |= {"hidden_act": "silu", "attention_bias": kind == "qwen2"}

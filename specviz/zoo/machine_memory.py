@@ -17,7 +17,7 @@ DRIVER_SECONDS = 5.0  # how long the driver may take to answer
 
 
 def bytes_needed(entry: Entry, card: bool) -> float | None:
-    """Bytes the entry needs on a card, or on a processor, which uses 32 bits; None when models.yaml gives no size."""
+    """Return the bytes the entry needs on a GPU, or on a CPU, which uses 32 bits; None if models.yaml gives no size."""
     if not entry.memory:
         return None
     return float(entry.memory) * GB * OVERHEAD * BITS.get(entry.quantise, 16 if card else 32) / 16
@@ -35,7 +35,7 @@ def too_large(entry: Entry) -> str:
 
 @lru_cache(maxsize=1)
 def card_memory() -> tuple[int, ...]:
-    """Bytes of each NVIDIA card, as the driver reports them; empty without one."""
+    """Return the bytes of each NVIDIA GPU, as the driver reports them; empty without one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "" or not shutil.which("nvidia-smi"):
         return ()
     try:
@@ -47,7 +47,7 @@ def card_memory() -> tuple[int, ...]:
 
 
 def processor_memory() -> int | None:
-    """Bytes of main memory this process may use at most; None when unknown."""
+    """Return the bytes of main memory this process may use at most; None if unknown."""
     found = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Loaded:
-    """A target with its tokenizer, and a draft model where it has one. ``folder``: its files; ``deterministic``: the layout of the weights
-    is fixed instead of measured."""
+    """A target with its tokenizer, and a draft model if it has one. ``folder``: its files; ``deterministic``: the layout of the
+    weights is fixed instead of measured."""
 
     name: str
     folder: Path
@@ -63,12 +63,12 @@ class Loaded:
 
     @property
     def context(self) -> int:
-        """The longest text of the target in tokens. A draft model with a shorter context drafts while the text fits."""
+        """The target's maximum context in tokens. A draft model with a shorter context drafts while the text fits."""
         return self.model.context
 
     @property
     def other_model(self) -> Any:
-        """The weights of the draft with another vocabulary. Raises ZooError with a sentence."""
+        """Return the weights of the draft with another vocabulary. Raises ZooError."""
         if self.other is None:
             raise ZooError(f"This method {missing(others.ROLE, self.name)}.", "method.needs_draft")
         return self.weights(self.other, choose(register().backends, self.other))
@@ -119,7 +119,7 @@ class Loaded:
 
     @cached_property
     def generation_defaults(self) -> dict[str, Any]:
-        """The sampling settings that the model's generation_config.json recommends."""
+        """Sampling settings that the model's generation_config.json recommends."""
         return generation_defaults(self.folder)
 
     @cached_property
@@ -129,7 +129,7 @@ class Loaded:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """The header of the trace: target, draft, tokenizer, env."""
+        """Return the header of the trace: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
                   "parameters": model.parameters, "nature": "; ".join(filter(None, (self.nature, *self.notes))),
@@ -155,7 +155,7 @@ class Loaded:
 
     @property
     def forward(self) -> str:
-        """How a forward pass runs: "eager", "static" (fixed shapes), or "captured" (fixed shapes in a CUDA graph)."""
+        """How a forward pass runs: "eager", "static" (static shapes), or "captured" (static shapes in a CUDA graph)."""
         return getattr(self.model, "forward", "eager")
 
     def kit(self) -> Kit:
@@ -179,7 +179,7 @@ class Loaded:
             return ""
 
     def why_not(self, method: Method) -> str | None:
-        """Return one sentence naming what the method lacks here, or None when it can run."""
+        """Return one sentence that names what the method lacks here, or None if it can run."""
         return why_not(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
@@ -250,7 +250,8 @@ def _same(target: Path, draft: Path) -> bool:
 
 
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
-    """The folders of the middle model that models.yaml names, and of the small model that drafts for it (or for the draft), if present."""
+    """Return the folders of the middle model that models.yaml names, and of the small model that drafts for it (or for the
+    draft), if present."""
     def there(name: str) -> Path | None:
         entry = book.entries.get(name)
         return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None

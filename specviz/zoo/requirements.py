@@ -24,13 +24,13 @@ def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: 
 
 
 def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
-    """The capabilities that further models add."""
+    """Return the capabilities that further models add."""
     return frozenset(more) | ({others.ROLE} if other else set())
 
 
 def sizes(book: Register, name: str, same: Callable[[Path], bool]) -> frozenset[str]:
-    """The capabilities that other sizes of a draft add, of those that are here and have the target's vocabulary, as a run would open
-    them. same: whether the draft in a folder has it."""
+    """Return the capabilities that other sizes of a draft add, of those present that have the target's vocabulary, as a run would
+    open them. same: whether the draft in a folder has it."""
     found = {size: book.entries.get(f"{name}-{size}") for size in SIZES}
     there = {size: entry.path for size, entry in found.items() if entry and entry.path and (entry.path / "config.json").is_file()}
     return frozenset(f"size:{size}" for size, folder in there.items() if same(folder))
@@ -43,9 +43,9 @@ def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float
 
 
 def stored(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset[str]:
-    """The capabilities that datastores add: of those that open for the target's vocabulary, as a run would open them.
+    """Return the capabilities that datastores add: of those that open for the target's vocabulary, as a run would open them.
 
-    mark: returns the fingerprint of that vocabulary; None: not known before the model is fetched, and nothing is opened.
+    mark: returns the fingerprint of that vocabulary; None: unknown before the model is fetched, and nothing is opened.
     """
     there = {name: folder for name, folder in stores.items() if (folder / "store.json").is_file()}
     wanted = mark() if there else None

@@ -16,17 +16,17 @@ Message = dict[str, Any]  # {"role", "content"}
 
 
 def _alphabet() -> dict[str, int]:
-    """GPT-2's printable stand-ins for the 256 bytes: character -> byte."""
+    """Return GPT-2's printable stand-ins for the 256 bytes: character -> byte."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = (b for b in range(256) if b not in printable)
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(spare)}
 
 
 class TokenBytes:
-    """Token id -> bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
+    """Map token ids to bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
 
-    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns the bytes a token adds to the
-    text: none for a special token. Ids outside the vocabulary have no bytes.
+    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns the bytes a token
+    adds to the text: none for a special token. Ids outside the vocabulary have no bytes.
     """
 
     def __init__(self, tokenizer: Any):
@@ -40,7 +40,7 @@ class TokenBytes:
         self._pieces = not self._alphabet and bool(kinds & {"ByteFallback", "Metaspace"})
 
     def _decoders(self) -> set[str]:
-        """The names of the tokenizer's decoding steps; guessed from the vocabulary when it lists none."""
+        """Return the names of the tokenizer's decoding steps; guessed from the vocabulary if it lists none."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is not None and backend.decoder is not None:
             state = json.loads(backend.decoder.__getstate__())
@@ -56,8 +56,8 @@ class TokenBytes:
         return self._known[token]
 
     def output_bytes(self, token: int, first: bool = False) -> bytes:
-        """Return the bytes this token adds to the text. first: there is no text yet, where all but byte-level tokenizers drop a leading
-        space."""
+        """Return the bytes this token adds to the text. first: it begins the text, where all but byte-level tokenizers drop a
+        leading space."""
         if token in self.special:
             return b""
         data = self(token)
@@ -142,7 +142,7 @@ class Transcript:
                 self.cut = found
 
     def _shown(self, named: int) -> int:
-        """Return the place in the text of a place in the named text; inside a special token's name, where that token is."""
+        """Map a position in the text with special-token names to the text; inside such a name, to the token's position."""
         at = bisect_right(self._starts, named, key=lambda starts: starts[0]) - 1
         begin, start = self._starts[at]
         return start if self.tokens[at] in self._table.special else start + named - begin
@@ -153,7 +153,7 @@ class Transcript:
 
     @property
     def length(self) -> int:
-        """The length of the text in bytes."""
+        """Length of the text in bytes."""
         return len(self.data) if self.cut is None else self.cut
 
     @property
@@ -162,7 +162,7 @@ class Transcript:
 
     @property
     def stable_length(self) -> int:
-        """The number of bytes that no later token can remove: the possible beginning of a stop string is held back."""
+        """Number of bytes that no later token can remove: the possible beginning of a stop string is held back."""
         end = self.length
         if self.cut is None:
             held = (k for stop in self._stops for k in range(min(len(stop) - 1, end), 0, -1) if self.data.endswith(stop[:k]))
@@ -176,7 +176,7 @@ def clean(text: str) -> str:
 
 
 def encode_plain(tokenizer: Any, text: str) -> list[int]:
-    """Encode a raw prompt. The text of a special token stays plain text; the tokenizer's opening token is added where it has one."""
+    """Encode a raw prompt. The text of a special token stays plain text; the tokenizer's BOS token is added if it has one."""
     ids = _ids(tokenizer.encode(clean(text), split_special_tokens=True))
     found = _ids(tokenizer.encode(clean(text), add_special_tokens=False, split_special_tokens=True))
     if not _controls(tokenizer).keys() & set(found):
@@ -186,12 +186,13 @@ def encode_plain(tokenizer: Any, text: str) -> list[int]:
 
 
 def _controls(tokenizer: Any) -> dict[int, str]:
-    """The names of the control tokens by id, without the unknown token."""
+    """Return the names of the control tokens by id, without the unknown token."""
     return {i: name for i, name in _specials(tokenizer) if i != tokenizer.unk_token_id}
 
 
 def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
-    """Replace control tokens in the ids of plain text by the tokens of their letters: some vocabularies hold such a name as a piece."""
+    """Replace control tokens in the ids of plain text by the tokens of their letters, because some vocabularies contain such a
+    name as a piece."""
     controls, out = _controls(tokenizer), []
     for i in ids:
         spelt = [_ids(tokenizer.encode(c, add_special_tokens=False, split_special_tokens=True)) for c in controls.get(i, "")]
@@ -256,7 +257,7 @@ def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[in
 
 
 def _specials(tokenizer: Any) -> list[tuple[int, str]]:
-    """(id, text) of the control tokens."""
+    """Return (id, text) of the control tokens."""
     return [(int(i), str(t)) for i, t in tokenizer.added_tokens_decoder.items() if getattr(t, "special", False) and str(t)]
 
 

@@ -55,7 +55,7 @@ def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
 def generation_defaults(folder: Path) -> dict[str, Any]:
     """Return the sampling settings that a model's generation_config.json recommends, by the names of a request; empty for none.
 
-    Values of another kind are left out. ``do_sample: false`` is temperature 0.
+    Values of the wrong type are left out. ``do_sample: false`` is temperature 0.
     """
     found = read(folder, "generation_config.json")
     out: dict[str, Any] = {name: found[name] for name in ("temperature", "top_p", "min_p", "repetition_penalty")
@@ -86,13 +86,13 @@ def different_tokens(target: Path, draft: Path) -> list[str]:
 
 
 def _by_id(tokenizer: Any) -> dict[int, tuple[str, bool]]:
-    """The token of each id, and whether it is a control token."""
+    """Return the token of each id, and whether it is a control token."""
     control = {int(i) for i, token in tokenizer.added_tokens_decoder.items() if getattr(token, "special", False)}
     return {i: (token, i in control) for token, i in tokenizer.get_vocab().items()}
 
 
 def quick_mark(folder: Path) -> str | None:
-    """Return the fingerprint of a folder's vocabulary without transformers; None where there is no tokenizer.json that can be read."""
+    """Return the fingerprint of a folder's vocabulary without transformers; None without a readable tokenizer.json."""
     from tokenizers import Tokenizer
 
     from ..indexes.store import vocabulary_mark

@@ -1,7 +1,7 @@
-"""Draft models that a paper trains in its own way, by kind: which of models.yaml belong to a target.
+"""Draft models trained by a paper's method, by kind: which of models.yaml belong to a target.
 
-An entry has ``role: draft``, ``for: <target>`` and ``kind``; a method asks for it as ``draft:<kind>``, whatever draft model the target
-is paired with. The methods declare the kinds (core.method.Trained); a recipe has its kind's name.
+An entry has ``role: draft``, ``for: <target>`` and ``kind``; a method requests it as ``draft:<kind>``, whatever draft model the
+target is paired with. The methods declare the kinds (core.method.Trained); a recipe has its kind's name.
 """
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROLE = "draft:"
 
 
 def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
-    """Role -> where the draft of that kind lies, for a target by its name or folder; those that are not trained yet are left out.
-    Raises ZooError for a kind that is not known."""
+    """Return role -> folder of the draft of that kind, for a target by its name or folder; untrained ones are left out. Raises
+    ZooError for an unknown kind."""
     for entry in book.entries.values():
         if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
             raise ZooError(f"models.yaml calls {shown(entry.name)} a draft of kind {shown(entry.kind)!r}; "
@@ -29,6 +29,6 @@ def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
 
 
 def needed(kind: str, name: str) -> str:
-    """Return what a method lacks that needs a draft of a kind; the end of a sentence."""
+    """Return what a method that needs a draft of a kind lacks; the end of a sentence."""
     return (f"needs a {kind} draft model trained for {name}; `python -m specviz.training {kind} --ship --target NAME` trains one for an "
             "embedded target")

@@ -1,4 +1,4 @@
-"""Trained heads by kind: find those that belong to a target, check that they fit it, and read each once.
+"""Trained heads by kind: find those of a target, check that they fit it, and load each once.
 
 The methods declare the kinds (core.method.Trained). A kind's network is a module with two functions: ``load(folder, body)`` reads
 a folder, ours or a published one; ``build(body, numbers)`` makes an untrained head from the numbers of its recipe. ``body``
@@ -29,7 +29,7 @@ def network_of(kind: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of one target. folders: kind -> where it lies; problems: kind -> why the one that is named cannot be used."""
+    """The heads of one target. folders: kind -> folder; problems: kind -> why a named one cannot be used."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -41,9 +41,9 @@ class Heads:
 
 def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, on: torch.device | None = None,
              fetch: bool = True) -> Heads:
-    """The heads that models.yaml names for a target, by its name or by its folder; of a kind the first that fits. Reads no
-    weights. on: where a head of the hub must find room before it is fetched; without ``fetch`` one that is not here counts as what
-    models.yaml says. Raises ZooError for a kind that nothing here reads."""
+    """Return the heads that models.yaml names for a target, by its name or folder; of a kind the first that fits. Reads no
+    weights. on: device that must have room for a hub head before it is fetched; without ``fetch``, one that is not here is
+    assumed to be as models.yaml says. Raises ZooError for an unknown kind."""
     folders: dict[str, Path] = {}
     problems: dict[str, str] = {}
     for entry in book.entries.values():
@@ -75,7 +75,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
 
 
 def sizes(config: dict[str, Any]) -> tuple[int, int]:
-    """Width and vocabulary from a target's config.json, as far as it says them."""
+    """Return hidden size and vocabulary size from a target's config.json, as far as it has them."""
     inner = config.get("text_config") or config
     return inner.get("hidden_size") or inner.get("n_embd") or 0, inner.get("vocab_size") or 0
 
@@ -89,6 +89,6 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
-    """Return what a method lacks that needs heads of a kind; the end of a sentence."""
+    """Return what a method that needs heads of a kind lacks; the end of a sentence."""
     how = f"`python -m specviz.training {kind} --ship --target NAME` trains some for an embedded target"
     return f"needs {kind} heads, and {problems[kind]}; {how}" if kind in problems else f"needs {kind} heads trained on {name}; {how}"

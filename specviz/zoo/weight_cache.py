@@ -1,4 +1,4 @@
-"""Read weights once per folder, device and use, and share them between runs."""
+"""Load weights once per folder, device and use, and share them between runs."""
 from __future__ import annotations
 
 import threading
@@ -40,6 +40,6 @@ def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path
 
 
 def forget() -> None:
-    """Drop the cached weights; those a run still uses are freed when it ends."""
+    """Drop the cached weights; those still used by a run are freed when it ends."""
     with _lock:
         _loaded.clear()
