@@ -180,6 +180,10 @@ class State:
         """
         return self.processors.draft_rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
+    def processed_row(self, logits: Any, path: Sequence[int]) -> Any:
+        """Do the same for the draft's logits [vocab] after one path."""
+        return self.processed_rows(logits[None], [tuple(path)])[0] if self.processors else logits
+
     def note(self, kind: str, **data: Any) -> None:
         """Attach a note to this round (plain numbers, strings, lists), for a panel to draw. Raises ValueError with a sentence where
         core/note_kinds.py declares no such kind, or other fields."""

@@ -86,7 +86,8 @@ class GenerationRequest:
             raise SessionError("A request is an object with named fields.", "request.object")
         known = [field.name for field in fields(cls) if field.name != "from_model"]
         if SWITCH in given:
-            raise SessionError(f"{SWITCH} needs a loaded model: GenerationRequest.for_model(fields, loaded).", "request.generation_config")
+            raise SessionError("generation_config needs a loaded model: GenerationRequest.for_model(fields, loaded).",
+                               "request.generation_config")
         for name in given:
             if name not in known:
                 near = get_close_matches(str(name)[:60], known, 1)

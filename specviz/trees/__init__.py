@@ -1,4 +1,4 @@
-"""Draft trees: fixed shapes, growth level by level, draws with their distributions."""
+"""Draft trees: fixed shapes, growth level by level, sampled tokens with their distributions."""
 from .device_tree import DeviceTree
 from .draws import best, best_of_all, draw_one, draw_some, first_duplicates, one_hot, pick, with_temperature
 from .growth import (
@@ -6,6 +6,7 @@ from .growth import (
                      Scorer,
                      chosen_children,
                      drawn_children,
+                     fill_shape,
                      grow_shape,
                      hub_children,
                      independent_children,

@@ -1,11 +1,13 @@
-"""Growing a draft tree of a known shape with a draft model, one forward a level, and the ways to choose children.
+"""Grow a draft tree of a fixed shape with a draft model, one forward pass per level, and choose the children of each node.
 
-A way to choose children is a function (build, parents, counts, rows, state) -> lists of nodes: counts[i] children under
-parents[i], whose logits are rows[i]; best place of the shape first, fewer where the distribution has fewer tokens.
+A child rule is a function (build, parents, counts, rows, state) -> lists of nodes: counts[i] children under parents[i], whose
+logits are rows[i]; best slot of the shape first, fewer if the distribution has fewer tokens.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
@@ -20,32 +22,37 @@ Children = Callable[[TreeBuilder, list[int], list[int], Tensor, State], list[lis
 
 
 class Scorer:
-    """The part of a growing tree that its draft model has scored: only nodes that are to have children go through it.
+    """The part of a growing tree that its draft model has scored: only nodes that get children are scored.
 
     The model gets a tree without distributions: stacking them at every level would cost more than the forward pass.
     """
 
-    def __init__(self, model: Target):
-        self.model = model
+    def __init__(self, model: Target, state: State | None = None):
+        self.model, self._state = model, state
         self._tokens: list[int] = []
         self._parents: list[int] = []
         self._at = {-1: -1}
 
     def twin(self, node: int, of: int) -> None:
-        """Let a duplicate of the scored node ``of`` use its scores."""
+        """Let a duplicate sibling of the scored node ``of`` use its scores."""
         self._at[node] = self._at[of]
 
     def rows(self, build: TreeBuilder, nodes) -> Tensor:
-        """Logits [len(nodes), vocab] after each of ``nodes``, whose parents were scored before; (-1,) first, for the root."""
-        return self.scores(build, nodes).logits[-len(nodes):]
+        """Return logits [len(nodes), vocab] after each of ``nodes``, whose parents were scored before; (-1,) first, for the root.
+        """
+        rows = self.scores(build, nodes).logits[-len(nodes):]
+        if self._state is None or not self._state.processors:
+            return rows
+        return self._state.processed_rows(rows, [path_tokens(build, node) for node in nodes])
 
     def scores(self, build: TreeBuilder, nodes) -> Scores:
-        """The same with the states that the model taps; the last rows are those of ``nodes``."""
+        """Return the same with the captured hidden states; the last rows are those of ``nodes``."""
         asked = self.ask(build, nodes)
         return self.model.score(asked.tree, asked.start)
 
     def ask(self, build: TreeBuilder, nodes) -> ForwardPass:
-        """The pass whose last rows are those of ``nodes``, for whoever runs it; every pass asked for must be run."""
+        """Return the forward pass whose last rows are those of ``nodes``, for the caller to run; every pass returned must be run.
+        """
         first = len(self._tokens)
         for node in nodes:
             if node >= 0:
@@ -57,15 +64,13 @@ class Scorer:
 
 
 def grow_shape(model: Target, shape: Shape, state: State, children: Children) -> DraftTree:
-    """A tree of the given shape under state.tokens[-1]; the model must be synced to state.tokens."""
-    build, scorer = TreeBuilder(), Scorer(model)
+    """Draft a tree of the given shape under state.tokens[-1]; the model must be synced to state.tokens."""
+    build, scorer = TreeBuilder(), Scorer(model, state)
     at = {-1: -1}  # place in the shape -> node of the tree
     parents = [-1] if len(shape) else []
     for level in shape.levels:
         nodes = [at[place] for place in parents]
         rows = scorer.rows(build, nodes)
-        if state.processors:
-            rows = state.processed_rows(rows, [path_tokens(build, node) for node in nodes])
         made = children(build, nodes, [shape.fanout[place] for place in parents], rows, state)
         under = dict(zip(parents, made))
         for place in level:
@@ -78,14 +83,44 @@ def grow_shape(model: Target, shape: Shape, state: State, children: Children) ->
     return build.tree()
 
 
+def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) -> tuple[TreeBuilder, dict[int, int]]:
+    """Fill a shape with the top tokens of each depth, whatever stands above them; at most ``width`` children of a node. logits [depths,
+    vocab]: row i is for depth i + 1, None for no depth. Return the tree, and the node of each place that is filled (-1 is the root).
+
+    The run's logits processors are applied along each node's path."""
+    build, at = TreeBuilder(), {-1: -1}
+    if logits is None or not len(logits) or not len(shape):
+        return build, at
+    most, below = max(shape.ranks) + 1, {}  # place -> tokens of its children
+    shared = [] if state.processors else _top(logits, most)
+    for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
+        if parent not in at or level > len(logits) or rank >= width:
+            continue
+        if parent not in below:
+            path = path_tokens(build, at[parent])
+            below[parent] = shared[level - 1] if shared else _top(state.processed_row(logits[level - 1], path)[None], most, True)[0]
+        if rank < len(below[parent]):
+            at[place] = build.add(below[parent][rank], at[parent])
+    return build, at
+
+
+def _top(rows: Tensor, count: int, masked: bool = False) -> list[list[Any]]:
+    """Return the top tokens of each row; ``masked``: none that a mask forbids."""
+    values, found = best(rows, count)
+    tokens = numbers(found)
+    if not masked:
+        return tokens
+    return [[token for token, value in zip(ids, row) if value > -math.inf] for ids, row in zip(tokens, values.tolist())]
+
+
 def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """The most likely tokens."""
-    tokens = numbers(best(rows, max(counts))[1])
+    """Choose the top-k tokens."""
+    tokens = _top(rows, max(counts), bool(state.processors))
     return [[build.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
 
 
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Draw tokens without replacement from the run's distribution."""
+    """Sample tokens without replacement from the run's distribution."""
     out, distributions = [], state.sampling.probs(rows)
     drawn = draw_on_device(distributions, counts, state) if is_on_device(distributions) else None
     for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
@@ -96,8 +131,8 @@ def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: Sta
 
 
 def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Draw tokens with replacement. Duplicate siblings stay two nodes, each a proposal of its own. Children of duplicates belong to one
-    draw, so that a rule that walks them together knows that they share a distribution."""
+    """Sample tokens with replacement. Duplicate siblings stay two nodes, each a proposal of its own. Children of duplicates
+    belong to one draw, so that a rule that walks them together knows that they share a distribution."""
     out, distributions, draws = [], state.sampling.probs(rows), {}
     for first, parent, count in zip(first_duplicates(build, parents), parents, counts):
         probs = distributions[first]
@@ -107,8 +142,8 @@ def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
 
 
 def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """SpecHub's pairs: a token drawn from the distribution, and the most likely one; or, where that was drawn, a second one drawn from
-    the rest. At most two a node."""
+    """Choose SpecHub's pairs: a sampled token and the top-1 token; if that was sampled, a second one sampled from the rest. At
+    most two per node."""
     out = []
     for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
         hub, first = int(probs.argmax()), state.rng.pick("draft", probs)
@@ -126,9 +161,9 @@ def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State
 
 
 def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Greedy multi-draft (Hu et al. 2502.18779): all but one are the most likely tokens, one is drawn from the rest.
+    """Greedy multi-draft (Hu et al. 2502.18779): the top tokens plus one sampled from the rest.
 
-    The drawn one is judged first, as drawn siblings must be; in the shape it takes the last place.
+    The sampled one is verified first, as sampled siblings must be; in the shape it has the last rank.
     """
     out = []
     for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):

@@ -266,6 +266,33 @@ def test_only_methods_that_declare_it_write_tokens_that_a_mask_forbids(method):
     assert bool(broken) == bool(method.unchecked)
 
 
+# methods whose drafts, or some of them, are copied from texts, or come from a pass over other guesses or over another vocabulary
+UNMASKED = {"adapld", "aded", "anpd", "cllm", "copyspec", "cs_drafting", "dresd", "dresd_store", "gauss_seidel_jacobi", "grammar_forced",
+            "iad", "jacobi", "lexical_units", "logitspec", "lookahead", "ngram_map", "ngram_mod", "omnidraft", "predicted_output",
+            "prompt_lookup", "rasd", "refined_ngram", "rest", "sam_decoding", "sam_store", "slem", "slrs", "speculative_jacobi",
+            "suffix_decoding", "tr_jacobi", "trie_lookahead"}
+MASKED = [later(pytest.param(method, id=method.key), method.key in ("rsd_s", "opt_tree", "spectr", "falcon", "redrafter", "ddtree", "medusa"))
+          for method in methods("exact", "greedy only") if method.key not in UNMASKED]
+
+
+@pytest.mark.parametrize("method", MASKED)
+def test_a_drafter_with_a_distribution_of_its_own_sees_the_mask_while_its_tree_grows(method):
+    drafted = 0
+    for temperature in (0.0, 1.0)[:2 - (method.exactness == "greedy only")]:
+        kit = toy_of(method, 12, seed=1, share=0.6, sharp=1.0)
+        provided(method, kit)
+        mask, parts = Bigrams(kit.vocab), method.build(kit, **method.read_knobs({}))
+        state = State(list(PROMPT), Sampling(temperature, seed=1), limit=16, processors=Processors([mask]))
+        open_run(parts, kit.target, state)
+        while not state.done:
+            last, tree = state.tokens[-1], player(parts)(parts, kit.target, state).tree
+            for node in set(range(len(tree))) - set(tree.probes):
+                above = tree.tokens[tree.parents[node]] if tree.parents[node] >= 0 else last
+                assert tree.tokens[node] not in mask.banned(Context([above], (), ()), ())
+                drafted += 1
+    assert drafted or method.key == "autoregressive"
+
+
 def test_a_judge_keeps_no_token_that_a_mask_forbids():
     kit = toy(12, share=0.0, sharp=1.0)
     mask = Banned(kit.vocab)

@@ -1,1 +1,1 @@
-"""Trained heads on the target's states draft."""
+"""Drafters that run a trained head on the target's hidden states."""

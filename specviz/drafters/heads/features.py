@@ -1,8 +1,8 @@
-"""Draft on the target's hidden states with an EAGLE head (Li et al., arXiv 2401.15077; EAGLE-2, 2406.16858).
+"""Draft with an EAGLE head on the target's hidden states (Li et al., arXiv 2401.15077; EAGLE-2, 2406.16858).
 
-Each round begins with the features of the tokens committed last, which the verification has computed anyway. They are read into
-the head's own cache and stay; what the head makes of its own guesses below them is scratch, gone with the round. To the ways
-of growing a tree the head looks like a draft model: ``FeatureModel`` has its ``sync`` and ``score``.
+Each round begins with the hidden states of the tokens committed last, which the verification has computed anyway. They extend the
+head's own KV cache; entries for drafted tokens are dropped after the round. ``FeatureModel`` has the ``sync`` and ``score`` of a
+draft model, so that every tree drafter can use the head.
 """
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, common, select_rows
+from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, common, select_rows
 
 
 class FeatureModel:
-    """A head that continues the target's hidden states, over one run; to tree drafters it looks like a draft model.
+    """A head over one run, with the interface of a draft model.
 
-    tokens: the text whose pairs (token t+1, feature t) are known, up to the root; they wait until they are asked for.
-    before: the feature in front of the root [taps * hidden], None where it is not known.
+    tokens: the text up to the root whose pairs (token t+1, hidden state t) are known but not yet processed by the head. before:
+    the hidden state before the root [layers * hidden], None if unknown.
     """
 
     capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
@@ -32,9 +32,9 @@ class FeatureModel:
         self._tip: Tensor | None = None  # guess [1, hidden] of the feature of the root
         self._out: Tensor | None = None  # guesses [1 + nodes, hidden] of the root and the tree's rows
 
-    def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
-        """Begin a run. A target that kept its KV cache yields few hidden states again, at least the one before the root. Rows
-        that this head has read of the same text are reused; where they do not reach, the first hidden states are missing."""
+    def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
+        """Begin a run. A target that reuses its KV cache returns few hidden states, at least the one before the root. Entries of
+        the head's KV cache for the same text are reused; where these end too early, the first hidden states are missing."""
         self.target, self.vocab = target, target.vocab
         features, at = self.read_of(prefill), prefill.at
         if not len(features) and len(tokens) > 1:
@@ -50,7 +50,7 @@ class FeatureModel:
         self.tokens, self._waiting, self._tip = list(tokens), [features] if len(features) else [], None
 
     def read_of(self, scores: Scores) -> Tensor:
-        """Return the hidden states that the head reads, joined, [n, layers * hidden]."""
+        """Return the hidden states that the head takes as input, concatenated, [n, layers * hidden]."""
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def take(self, features: Tensor, tokens: list[int]) -> None:
@@ -60,7 +60,7 @@ class FeatureModel:
         self.before = features[-1]
 
     def sync(self, tokens: list[int]) -> bool:
-        """Read what waits, and return whether the hidden state before the root is known, so that drafting is possible."""
+        """Process the pending pairs; return whether the hidden state before the root is known, so that drafting is possible."""
         if tokens != self.tokens or len(tokens) < 2:
             return False
         if self._waiting:
@@ -72,7 +72,7 @@ class FeatureModel:
         return self._tip is not None
 
     def below(self, out: Tensor) -> Tensor:
-        """Return the head's outputs with which a draft begins, of those just read."""
+        """Return the head's outputs at the tokens just processed, from which the draft starts."""
         return out[-1:]
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
@@ -81,8 +81,10 @@ class FeatureModel:
         with torch.inference_mode():
             if not len(tree):
                 self.rows.crop(self.rows.count)
+                assert self._tip is not None  # sync() comes first
                 self._out = new = self._tip
             else:
+                assert self._out is not None  # so does the root
                 above = tree.parents[start:] if tree.device_topology is None else tree.device_topology.sees[1 + start:, 1:]
                 new = self.rows.branch(self.target.embed(tree.tokens[start:]), self.above(tree, start), above, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
@@ -90,6 +92,7 @@ class FeatureModel:
 
     def above(self, tree: DraftTree, start: int) -> Tensor:
         """Return the head's outputs at the parents of the nodes from ``start`` on."""
+        assert self._out is not None
         if tree.device_topology is None:
             return select_rows(self._out, [parent + 1 for parent in tree.parents[start:]])
         return self._out.index_select(0, tree.device_topology.parents[start:] + 1)
@@ -107,7 +110,7 @@ class Features(Drafter):
         self.model = self.looks(head)
         self.inner = grow(self.model)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.model.start(target, state.tokens, prefill)
         self.inner.start(state, target, prefill)
 

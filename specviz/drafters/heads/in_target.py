@@ -1,10 +1,10 @@
-"""Draft inside the target: the forward pass that verifies a draft also predicts the next one, on rows that are no tokens.
+"""Draft inside the target: the forward pass that verifies a draft also predicts the next one, on extra rows that are not tokens
+(trained embeddings).
 
-After the root and the drafted tokens hang chains of such rows. Once the round is judged, what the rows after the last accepted
-token said is the next round's draft; those after all other tokens are lost. No model runs while drafting, and nothing is drafted
-in the first round. PaSS (Monea et al. 2311.13581) draws a chain from the guesses and puts rows after its last token alone; PPD
-(Chen et al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose
-trees.
+Chains of such rows follow the root and the drafted tokens. After verification, the predictions of the rows after the last
+accepted token are the next draft; those after other tokens are dropped. No model runs while drafting, and the first round has no
+draft. PaSS (Monea et al. 2311.13581) samples a chain from the predictions and puts rows after its last token only; PPD (Chen et
+al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose trees.
 """
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from torch import Tensor
 from ...core import (
     IID,
     Budget,
+    CapableTarget,
     Drafter,
     DraftTree,
     Entry,
     Outcome,
     Scores,
     State,
-    Target,
     TreeBuilder,
+    plain,
     select_rows,
     to_device,
     token_tensor,
 )
-from ...trees import Shape, best, draw_one
+from ...trees import Shape, draw_one, fill_shape
 
 SAID = 4  # most probable tokens of a guess that are noted
 Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shape, steps of rows after the root and each of its places
@@ -38,8 +39,8 @@ Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shap
 class InTarget(Drafter):
     """Draft with extra rows inside the target's own forward pass.
 
-    ``guesses`` [steps, vocab]: logits of the tokens after the root, as far as rows after it were scored; None where none
-    were."""
+    ``guesses`` [steps, vocab]: logits for the tokens after the root; None if no rows after it were scored.
+    """
 
     needs = frozenset({"entry"})
     dropped: int | None = None  # candidates that were taken away before rows were put after them
@@ -48,7 +49,7 @@ class InTarget(Drafter):
     def __init__(self, heads: Any):
         self.heads = heads
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target = target
         self.guesses: Tensor | None = None
 
@@ -61,7 +62,7 @@ class InTarget(Drafter):
         self.guesses = torch.stack(logits) if logits else None
 
     def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
-        """Return the tree with its chains of rows. steps: node (-1 the root) -> how long its chains are."""
+        """Return the tree with chains of extra rows. steps: node (-1 = root) -> length of its chains."""
         drafted, rows = len(build), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
         for owner, count in steps.items():
             for chain in range(self.heads.chains):
@@ -83,15 +84,15 @@ class InTarget(Drafter):
 
 
 class InTargetChain(InTarget):
-    """Draw a chain from the predictions and put rows after its last token alone: after a rejection nothing is known, and the next
-    round only predicts."""
+    """Sample a chain from the predictions and put extra rows after its last token only: after a rejection there is no prediction,
+    and the next round only predicts."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
         if budget.gamma < 1:
             return build.tree()
         for logits in () if self.guesses is None else self.guesses[:budget.gamma]:
-            token, probs = draw_one(logits, state)
+            token, probs = draw_one(state.processed_row(logits, build.tokens), state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
         return self.with_rows(build, {len(build) - 1: len(self.heads)}, state)
 
@@ -106,16 +107,12 @@ class InTargetTree(InTarget):
         self.plan = plan
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
         if budget.gamma < 1:
-            return build.tree()
+            return DraftTree()
         known = 0 if self.guesses is None else min(len(self.guesses), budget.gamma)
         shape, steps = self.plan(known)
-        at = {-1: -1}  # place in the shape -> node of the tree
-        tokens = best(self.guesses[:known], max(shape.ranks) + 1)[1].tolist() if len(shape) else []
-        for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
-            if parent in at and level <= known and rank < min(len(tokens[level - 1]), budget.width):
-                at[place] = build.add(tokens[level - 1][rank], at[parent])
+        build, at = fill_shape(self.guesses if self.guesses is None else self.guesses[:known], shape, budget.width, state)
+        build.tokens = list(plain(tuple(build.tokens)))
         owners = {node: steps[place + 1] for place, node in at.items()}
         return self.with_rows(*self.cut(build, owners), state)
 
@@ -125,9 +122,9 @@ class InTargetTree(InTarget):
 
 
 class StreamTree(InTargetTree):
-    """A tree that is pruned before rows are put after it: the layers below the streams' tell which candidates do not follow from
-    the token above them. least: probability of a candidate that is kept, with all below it. A target without early exits keeps
-    all."""
+    """A tree that is pruned before rows are added after it: the layers below the stream layers estimate the probability of each
+    candidate after the token above it. least: smallest probability of a kept candidate; a dropped one takes its subtree along. A
+    target without early exits keeps all."""
 
     def __init__(self, heads: Any, plan: Plan, least: float):
         super().__init__(heads, plan)
@@ -151,7 +148,7 @@ class StreamTree(InTargetTree):
 
 
 def everywhere(shape: Shape, steps: int) -> Plan:
-    """Return a plan with one shape for every round, as deep as predictions are known, and whole chains after each place."""
+    """Return a plan with one shape for every round, as deep as the predictions go, and full chains after every node."""
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 

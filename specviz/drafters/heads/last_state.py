@@ -1,9 +1,9 @@
 """Draft with heads on the target's last hidden state, without a model or a KV cache of their own.
 
-A round begins with the root, a token that the target has just written, and with the state that predicted it. That state is all
-that Medusa's heads read (Cai et al. 2401.10774); the tree is fixed beforehand and filled with each head's most probable tokens.
-Hydra's heads (Ankner et al. 2402.05109) also read the tokens above their guess. All nodes are chosen and none is drawn, so the
-rule for chosen nodes keeps the target's distribution exactly, at any temperature.
+A round begins with the root and the hidden state that predicted it. Medusa's heads read only that state (Cai et al. 2401.10774);
+the tree has a fixed shape and is filled with each head's most probable tokens. Hydra's heads (Ankner et al. 2402.05109) also read
+the drafted tokens on the path. All nodes are chosen, none is sampled, so the rule for chosen nodes keeps the target's
+distribution at any temperature.
 """
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, numbers, select_rows
+from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, select_rows
 from ...models.hydra import PrefixRows
-from ...trees import Shape, best, chosen_children, grow_shape
+from ...trees import Shape, chosen_children, fill_shape, grow_shape
 
 
 class LastState(Drafter):
-    """Keep the hidden state that predicted the root: ``last`` [hidden], None before the target has shown any."""
+    """Keep the hidden state that predicted the root: ``last`` [hidden], None before the first target pass."""
 
     hidden_states = frozenset({"final"})
     restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target = target
         rows = prefill.hidden_states.get("final")
         self.last: Tensor | None = rows[-1] if rows is not None and len(rows) else None
@@ -47,12 +47,7 @@ class MedusaTree(LastState):
         depth = max(shape.depths)
         with torch.inference_mode():
             logits = self.heads(self.last, depth, self.target.head)  # [depth, vocab]
-        tokens = numbers(best(logits, max(shape.ranks) + 1)[1])
-        build, at = TreeBuilder(), {-1: -1}
-        for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
-            if parent in at and rank < len(tokens[level - 1]):
-                at[place] = build.add(tokens[level - 1][rank], at[parent])
-        return build.tree()
+        return fill_shape(logits, shape, budget.width, state)[0].tree()
 
 
 class HydraTree(LastState):
@@ -63,7 +58,7 @@ class HydraTree(LastState):
     def __init__(self, heads: Any, shape: Shape):
         self.heads, self.shape = heads, shape.within(len(heads), 10**6)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.rows = self.front()
         self.unread = [] if self.last is None else [(prefill.hidden_states["final"], prefill.at)]
@@ -87,18 +82,19 @@ class HydraTree(LastState):
         self.unread = []
 
     def front(self) -> Any:
-        """Return the layer that reads every hidden state of the text before the heads do, or None."""
+        """Return the layer applied to every hidden state of the text before the heads, or None."""
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 
     def model_of(self, state: State) -> Any:
         """Return the model that grows the tree of a round."""
+        assert self.last is not None  # a draft begins at a known state
         return HydraModel(self.heads, self.target, self.last, state.tokens[-1])
 
 
 class HydraModel:
     """The heads during one round, as a draft model for growing trees: logits at the root and at every node."""
 
-    def __init__(self, heads: Any, target: Target, last: Tensor, root: int):
+    def __init__(self, heads: Any, target: CapableTarget, last: Tensor, root: int):
         self.heads, self.target = heads, target
         self._inputs = {-1: torch.cat([last, target.embed([root])[0]])}  # what the head below a node reads
 

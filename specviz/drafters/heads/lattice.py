@@ -1,8 +1,8 @@
 """Draft blocks with independent heads (Stern et al., arXiv 1811.03115) and rescore them (Kim et al., 2404.09221).
 
-Independent heads guess a block at once, each without knowing the others' guesses. The most probable guesses of each place form a
-lattice; the plain draft takes the best of each, and a refined one the path that a language model finds best, too: log p(head) +
-weight * log p(language model). What is drafted is chosen, never drawn, so the rule for chosen nodes is exact.
+Each head predicts one position of the block, independently of the others. The top tokens of each position form a lattice. The
+plain draft takes the top-1 token of each position; a refined one takes the path with the highest log p(head) + weight * log
+p(language model). Nodes are chosen, never sampled, so the rule for chosen nodes is exact.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, DraftTree, Scores, State, Target, TreeBuilder, select_rows
+from ...core import Budget, CapableTarget, DraftTree, Scores, State, TreeBuilder, select_rows
 from ...indexes.suffix_array import SuffixArray
 from ...trees import Scorer, best
 from .last_state import LastState
@@ -39,15 +39,15 @@ class Refine:
 
 
 class BlockLattice(LastState):
-    """Draft a block with heads. top: tokens per place of the lattice; refine: chooses the paths to verify, None for the most
-    probable token of each place."""
+    """Draft a block with heads. top: tokens per position of the lattice; refine: chooses the paths to verify, None for the top-1
+    token of each position."""
 
     needs = frozenset({"tap:final", "head"})
 
     def __init__(self, heads: Any, top: int = 1, refine: Refine | None = None):
         self.heads, self.top, self.refine = heads, top, refine
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         super().start(state, target, prefill)
         if self.refine is not None:
             self.refine.start(state)
@@ -57,7 +57,10 @@ class BlockLattice(LastState):
         if self.last is None or depth < 1:
             return DraftTree()
         with torch.inference_mode():
-            distributions = self.heads(self.last, depth, self.target.head).log_softmax(-1)
+            logits = self.heads(self.last, depth, self.target.head)
+            if state.processors and self.refine is None:
+                logits = self._processed(logits, state)
+            distributions = logits.log_softmax(-1)
         values, tokens = torch.stack([part.double() for part in best(distributions, self.top)]).tolist()  # in one go
         tokens = [[int(token) for token in row] for row in tokens]
         plain = tuple(row[0] for row in tokens)
@@ -73,10 +76,19 @@ class BlockLattice(LastState):
         return merged_paths([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
 
 
+    @staticmethod
+    def _processed(logits: Tensor, state: State) -> Tensor:
+        """Apply the run's logits processors along the chain of top-1 tokens."""
+        rows: list[Tensor] = []
+        for row in logits:
+            rows.append(state.processed_row(row, [int(one.argmax()) for one in rows]))
+        return torch.stack(rows)
+
+
 class NgramRescorer(Refine):
     """Choose the best paths by the heads and an n-gram model of a datastore.
 
-    order: tokens of the longest n-gram; weight: of the model against the heads; paths: how many are given.
+    order: n of the longest n-gram; weight: of the n-gram model relative to the heads; paths: number returned.
     """
 
     def __init__(self, array: SuffixArray, order: int, weight: float, paths: int = 1):
@@ -84,7 +96,8 @@ class NgramRescorer(Refine):
         self._places: dict[Path, tuple[int, int]] = {(): (0, len(array))}  # of a string in the array's order
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Search with a beam; of partial paths that end in the same tokens only the best is kept, since they continue alike."""
+        """Run a beam search; of partial paths that end in the same tokens only the best is kept, because their continuations are
+        equal."""
         known = tuple(state.tokens[-self.order:])
         alive: list[tuple[float, Path, list[float]]] = [(0.0, (), [])]
         for place in places:
@@ -127,9 +140,9 @@ class NgramRescorer(Refine):
 
 
 class ModelRescorer(Refine):
-    """Choose the path step by step, each token by the heads' and a small model's scores together."""
+    """Choose the path token by token, by the sum of the heads' and a small language model's scores."""
 
-    def __init__(self, model: Target, weight: float):
+    def __init__(self, model: CapableTarget, weight: float):
         self.model, self.weight = model, weight
 
     def start(self, state: State) -> None:
@@ -137,7 +150,7 @@ class ModelRescorer(Refine):
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
         self.model.sync(state.tokens)
-        build, scorer, node, steps = TreeBuilder(), Scorer(self.model), -1, []
+        build, scorer, node, steps = TreeBuilder(), Scorer(self.model, state), -1, []
         for place in places:
             probs: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in place]

@@ -1,12 +1,14 @@
-"""Drafting a whole block in one pass (DFlash, 2602.06036; DSpark; DDTree, a tree over a block's guesses).
+"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark; DDTree, a tree over a block's predictions).
 
-Each round begins with what the verification has computed anyway: states that entered some layers of the target for the tokens
-committed last. The drafter's keys and values of them stay; the block after them is made of mask tokens and is thrown away.
+Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the verification has
+computed anyway. The drafter's KV cache keeps entries for these tokens; the block after them consists of mask tokens, and its
+entries are dropped.
 """
 from __future__ import annotations
 
 import heapq
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,13 +17,13 @@ from torch import Tensor
 from ...core import (
     IID,
     Budget,
+    CapableTarget,
     Drafter,
     DraftTree,
     Outcome,
     Scores,
     State,
     Step,
-    Target,
     TreeBuilder,
     is_on_device,
     never_stop,
@@ -30,6 +32,7 @@ from ...core import (
     token_tensor,
 )
 from ...trees import best, draw_one
+from ...trees.draws import path_tokens
 from ..model.chain import belief
 from .features import common
 
@@ -44,7 +47,7 @@ class BlockStates(Drafter):
         self.net, self.rows, self.hidden_states = head, head.open(), frozenset(head.hidden_states)
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target = target
         scores = prefill
         if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a kept cache yields the last row only
@@ -67,7 +70,7 @@ class BlockStates(Drafter):
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def _read(self, state: State) -> bool:
-        """Read what waits, and return whether all of the text before the root is read."""
+        """Process the pending hidden states; return whether all of the text before the root is in the KV cache."""
         before = state.tokens[self.rows.first:-1]
         if not before or len(self.read) + sum(map(len, self._waiting)) != len(before):
             return False
@@ -78,8 +81,8 @@ class BlockStates(Drafter):
         return True
 
     def guesses(self, state: State, most: int) -> Tensor | None:
-        """Return states [rows, hidden] that predict up to ``most`` tokens after the root, the nearest first; None where the text
-        before the root is not known."""
+        """Return states [rows, hidden] that predict up to ``most`` tokens after the root, nearest first; None if hidden states of
+        the text before the root are missing."""
         if not self._read(state):
             return None
         with torch.inference_mode():
@@ -90,11 +93,11 @@ class BlockStates(Drafter):
 
 
 class BlockChain(BlockStates):
-    """Draft a chain. Each token is drawn from its row's distribution; with a Markov head that depends on the token before it.
+    """Draft a chain: sample each token from its row's distribution; with a Markov head the distribution depends on the token
+    before it.
 
-    least: the draft ends before the first row whose confidence is below this, maybe before any (DeepSpec afdfa7c, draft_ops.py).
-    The confidence of a row depends on the token before it, which is kept, and never on its own, so the draws keep their
-    distribution.
+    least: the draft ends before the first row whose confidence is below this, possibly before any (DeepSpec afdfa7c,
+    draft_ops.py). A row's confidence depends on the token before it, never on its own, so the samples keep their distribution.
     """
 
     def __init__(self, head: Any, least: float = 0.0):
@@ -122,7 +125,8 @@ class BlockChain(BlockStates):
                         confidences.append(float(sure))
                         if confidences[-1] < self.least:
                             break
-                logits = base[depth] if latent is None else base[depth] + markov.markov_w2(latent)[0]
+                logits = base[depth] if markov is None else base[depth] + markov.markov_w2(latent)[0]
+                logits = state.processed_row(logits, build.tokens)
                 token, probs = draw_one(logits, state)
                 build.add(token, len(build) - 1, build.begin(probs, IID))
                 if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
@@ -141,9 +145,9 @@ class BlockChain(BlockStates):
 
 
 class BlockTree(BlockStates):
-    """Draft the ``nodes`` most probable paths through a block: each row's best ``width`` tokens, by the product of their
-    probabilities. They are chosen, so each is accepted with the target's own probability of it. With a Markov head the
-    probabilities follow the path."""
+    """Draft the ``nodes`` most probable paths through a block: ``width`` top tokens per row, by the product of their
+    probabilities. Nodes are chosen, so each is accepted with its target probability. With a Markov head the probabilities depend
+    on the path."""
 
     def __init__(self, head: Any, width: int, nodes: int):
         super().__init__(head)
@@ -158,19 +162,22 @@ class BlockTree(BlockStates):
         with torch.inference_mode():
             base = self.target.head(states)
             heap: list[tuple[float, int, int, int]] = []  # (-log chance, parent, depth, token)
-            self._offer(heap, base, states, -1, state.tokens[-1], 0, 0.0, width)
+            offer = partial(self._offer, heap, base, states, state, build)
+            offer(-1, 0, 0.0, width)
             while heap and len(build) < nodes:
                 cost, parent, depth, token = heapq.heappop(heap)
                 node = build.add(token, parent)
                 if depth + 1 < len(states) and token not in state.stop:
-                    self._offer(heap, base, states, node, token, depth + 1, cost, width)
+                    offer(node, depth + 1, cost, width)
         return build.tree()
 
-    def _offer(self, heap, base: Tensor, states: Tensor, parent: int, token: int, depth: int, cost: float, width: int) -> None:
-        logits, markov = base[depth], self.net.markov_head
+    def _offer(self, heap, base: Tensor, states: Tensor, state: State, build: TreeBuilder, parent: int, depth: int, cost: float,
+               width: int) -> None:
+        logits, markov, path = base[depth], self.net.markov_head, path_tokens(build, parent)
         if markov is not None:
-            before = token_tensor(states.device, [token])
+            before = token_tensor(states.device, [path[-1] if path else state.tokens[-1]])
             logits = logits + markov.markov_w2(markov.latent(before, states[depth:depth + 1]))[0]
+        logits = state.processed_row(logits, path)
         values, tokens = best(logits.log_softmax(-1)[None], width)
         for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
             if math.isfinite(value):

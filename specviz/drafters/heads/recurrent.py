@@ -1,12 +1,12 @@
-"""Draft with levels that pass a state on, each reading the token drafted before it: MLPSpeculator (Wertheimer et al.
+"""Draft with levels that pass a recurrent state on, each reading the token drafted before it: MLPSpeculator (Wertheimer et al.
 2404.19124).
 
-The most probable tokens of each level are followed, and of all the paths down to the last level the most probable few are kept,
-by the sum of their log-probabilities. Paths that begin alike share their nodes. All nodes are chosen, so the rule for chosen
-nodes is exact.
+Each level extends every path by its most probable tokens; of all full-length paths the best few are kept, by the sum of their
+log-probabilities. Paths with a common prefix share nodes. All nodes are chosen, so the rule for chosen nodes is exact.
 """
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,8 +17,8 @@ from .last_state import LastState
 
 
 class LevelTree(LastState):
-    """Draft the best paths through the levels. paths: how many are kept; top: tokens followed at each level, 0 for what the heads
-    were made for."""
+    """Draft the best paths through the levels. paths: number kept; top: tokens per level, 0 for the number the heads were trained
+    with."""
 
     needs = frozenset({"tap:final"})
 
@@ -30,12 +30,17 @@ class LevelTree(LastState):
         depth = min(budget.gamma, len(self.heads))
         if self.last is None or depth < 1:
             return DraftTree()
-        states, tokens, values, levels = self.last[None], token_tensor(self.last.device, state.tokens[-1:]), None, []
+        states, tokens, levels = self.last[None], token_tensor(self.last.device, state.tokens[-1:]), []
+        values = torch.zeros(1, dtype=torch.float64, device=self.last.device)  # log-probability of each path
+        above: list[tuple[int, ...]] = [()]  # drafted tokens on each path, for logits processors
         with torch.inference_mode():
             for level in range(depth):
                 states = self.heads.step(level, states, tokens)
-                token_probs, ids = best(self.heads.logits(level, states).log_softmax(-1), min(self.top[level], budget.width))
-                token_probs = token_probs.double() if values is None else values[:, None] + token_probs.double()
+                logits = state.processed_rows(self.heads.logits(level, states), above)
+                token_probs, ids = best(logits.log_softmax(-1), min(self.top[level], budget.width))
+                if state.processors:
+                    above = [(*path, token) for path, row in zip(above, ids.tolist()) for token in row]
+                token_probs = values[:, None] + token_probs.double()
                 values, tokens, states = token_probs.flatten(), ids.flatten(), states.repeat_interleave(ids.shape[1], 0)
                 levels.append(tokens.double())
             scores = torch.cat([values, *levels]).tolist()  # all levels in one go
@@ -44,14 +49,15 @@ class LevelTree(LastState):
         for level in levels:
             tokens_of, at = scores[at:at + len(level)], at + len(level)
             paths = [(*path, int(tokens_of[i * len(level) // ends])) for i, path in enumerate(paths)]
-        found = list(zip(scores[:ends], paths))
+        found = [(score, path) for score, path in zip(scores[:ends], paths) if score > -math.inf]
         kept = sorted(found, key=lambda path: -path[0])[:self.paths if budget.width > 1 else 1]
         return merged_paths([path for _, path in kept]).tree()
 
 
 def merged_paths(paths: list[tuple[int, ...]]) -> TreeBuilder:
     """Return the tree of some paths of chosen tokens, with shared prefixes merged."""
-    build, at = TreeBuilder(), {(): -1}
+    build = TreeBuilder()
+    at: dict[tuple[int, ...], int] = {(): -1}
     for path in paths:
         for end in range(1, len(path) + 1):
             if path[:end] not in at:

@@ -1,8 +1,8 @@
-"""Tree shapes for heads, from how often each rank of each head is right (Medusa, Cai et al., arXiv 2401.10774, section 2.3.3).
+"""Tree shapes for heads, from the measured accuracy of each rank of each head (Medusa, Cai et al., arXiv 2401.10774, section
+2.3.3).
 
-Head i guesses the token of depth i + 1 whatever stands above it, so a path of ranks (r1, r2, ...) is right with about the product
-of how often each head's token of that rank is right. Taking the most probable place again and again gives the best tree of a
-size.
+Head i predicts the token at depth i + 1 regardless of the path, so a path of ranks (r1, r2, ...) is correct with about the
+product of the accuracies. Greedily adding the most probable node gives the best tree of each size.
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PUBLISHED = tuple(
 
 
 def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, width: int = 10**9) -> Shape:
-    """Return the shape of the ``nodes`` most probable places when the token of rank r of head i is right with probability
+    """Return the shape of the ``nodes`` most probable nodes, where the token of rank r of head i is correct with probability
     accuracy[i][r]."""
     accuracy = [row[:width] for row in accuracy[:depth]]
-    heap = [(-accuracy[0][0], (0,))] if accuracy and accuracy[0] else []
+    heap: list[tuple[float, tuple[int, ...]]] = [(-accuracy[0][0], (0,))] if accuracy and accuracy[0] else []
     paths: list[tuple[int, ...]] = []
     while heap and len(paths) < nodes:
         value, path = heapq.heappop(heap)
@@ -39,7 +39,7 @@ def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, widt
 
 
 def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
-    """Return the expected tokens per round with this tree, the target's own included, if heads err independently."""
+    """Return the expected tokens per round with this tree, including the target's own token, if heads err independently."""
     worth, total = {-1: 1.0}, 1.0
     for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
         worth[i] = worth[parent] * accuracy[shape.depths[i] - 1][rank]
@@ -48,7 +48,7 @@ def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
 
 
 def shape_of(accuracy: list[list[float]], nodes: int, meant: int) -> Shape:
-    """Return the heads' tree: ``nodes`` places, 0 for as many as it was ``meant`` for; the authors' where nothing was
+    """Return the heads' tree with ``nodes`` nodes (0: ``meant``, the number it was made for); the authors' shape if none was
     calibrated."""
     count = nodes or meant or len(PUBLISHED)
     return calibrated(accuracy, count) if accuracy else Shape.of_paths(PUBLISHED[:count])

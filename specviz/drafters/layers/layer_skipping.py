@@ -1,9 +1,9 @@
 """Self-speculation with fewer layers of the target.
 
-``ExitChain``: its first layers and its own head, whose work the check then continues (LayerSkip, Elhoushi et al. 2404.16710).
-``SkippedLayers``: all but some sublayers, searched for while it writes (SWIFT, Xia et al. 2410.06916). ``spread``: layers kept at
-equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: fewer and fewer of them (SkipDecode, Del Corro et al.
-2307.02628).
+``ExitChain``: draft with the first layers and the target's head; the verification continues from their hidden states (LayerSkip,
+Elhoushi et al. 2404.16710). ``SkippedLayers``: skip some sublayers, chosen by a search during generation (SWIFT, Xia et al.
+2410.06916). ``spread``: keep layers at equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: keep fewer
+layers the longer the text is (SkipDecode, Del Corro et al. 2307.02628).
 """
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from collections.abc import Callable
 
 import torch
 
-from ...core import IID, Budget, Drafter, DraftSteps, DraftTree, Outcome, Scores, State, Step, Target, TreeBuilder, never_stop
+from ...core import (
+    IID,
+    Budget,
+    CapableTarget,
+    Drafter,
+    DraftSteps,
+    DraftTree,
+    Outcome,
+    Scores,
+    State,
+    Step,
+    TreeBuilder,
+    never_stop,
+)
 from ...indexes.earlier_answers import Memory
 from ...trees import Scorer, chosen_children, draw_one, drawn_children
 from ..model.chain import DraftChain, belief
@@ -28,7 +41,7 @@ class ExitChain(Drafter):
     def __init__(self, share: float):
         self.share = share
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.layers = target.layers
         self.exit = max(1, min(target.layers - 1, round(self.share * target.layers)))
         self.target, self.view = target, target.early(self.exit)
@@ -39,6 +52,7 @@ class ExitChain(Drafter):
             chain = DraftTree.chain(build.tokens)
             states = self.view.step(chain, max(0, len(chain) - 1))
             logits = self.target.head(self.target.norm(states[-1:]))[0]
+            logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
@@ -52,7 +66,7 @@ class KeptLayers(DraftChain):
 
     restartable = False  # the view uses the target's own KV cache
 
-    def __init__(self, target: Target, kept: tuple[int, ...]):
+    def __init__(self, target: CapableTarget, kept: tuple[int, ...]):
         self.count = target.layers
         self.skipped = [s for layer in range(target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1)]
         super().__init__(target.skipping(self.skipped))
@@ -110,7 +124,7 @@ class SkippedLayers(Drafter):
         self.ratio, self.sure, self.wide, self.context, self.every = ratio, sure, wide, context, every
         self.widths, self.memory = widths or NARROW, memory or Memory()
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target, self.layers = target, target.layers
         # the first and the last layer are never skipped
         open_ones = range(2, 2 * target.layers - 2)
@@ -124,7 +138,7 @@ class SkippedLayers(Drafter):
         if budget.gamma <= 0:
             return build.tree()
         self.view.sync(state.tokens)
-        scorer, node, greedy = Scorer(self.view), -1, state.sampling.greedy
+        scorer, node, greedy = Scorer(self.view, state), -1, state.sampling.greedy
         for _ in range(budget.gamma):
             rows = scorer.rows(build, (node,))
             best = float(rows[0].softmax(-1).max())

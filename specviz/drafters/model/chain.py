@@ -12,6 +12,7 @@ from torch import Tensor
 from ...core import (
     IID,
     Budget,
+    CapableTarget,
     Drafter,
     DraftSteps,
     DraftTree,
@@ -19,7 +20,6 @@ from ...core import (
     State,
     Step,
     StopBelowProbability,
-    Target,
     TreeBuilder,
     UnbatchedCall,
     check_distributions,
@@ -37,10 +37,10 @@ from ...trees.growth import Children
 class ModelDrafter(Drafter):
     """Base class of drafters with a draft model. The draft model prefills the prompt together with the target."""
 
-    def __init__(self, model: Target):
+    def __init__(self, model: CapableTarget):
         self.model = model
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.model.sync(state.tokens)
 
 
@@ -62,7 +62,7 @@ class DraftChain(ModelDrafter):
                 return build.tree()
         for depth in range(budget.gamma):
             scores = yield scorer.ask(build, (node,))
-            logits, states = state.processed_rows(scores.logits[-1:], [tuple(build.tokens)])[0], scores.hidden_states.get("final")
+            logits, states = state.processed_row(scores.logits[-1], build.tokens), scores.hidden_states.get("final")
             token, probs = draw_one(logits, state)
             node = build.add(token, node, build.begin(probs, IID))
             # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the softmax instead
@@ -106,9 +106,10 @@ class DraftChain(ModelDrafter):
 def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
     """Draft a chain from logits [n, vocab] of one forward pass. Positions are independent, so each token is drawn from its own row."""
     build, sure = TreeBuilder(), []
-    if is_on_device(rows) and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
+    if is_on_device(rows) and not state.processors and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
         return _draw_on_device(rows, state)
-    for depth, logits in enumerate(rows):
+    for depth, row in enumerate(rows):
+        logits = state.processed_row(row, build.tokens)
         token, probs = draw_one(logits, state)
         build.add(token, len(build) - 1, build.begin(probs, IID))
         row_probs = belief(logits, probs, state)
@@ -139,7 +140,7 @@ class StateChain(DraftChain):
     hidden: width that the policy expects. Raises ValueError for a draft model of another width.
     """
 
-    def __init__(self, model: Target, hidden: int):
+    def __init__(self, model: CapableTarget, hidden: int):
         super().__init__(model)
         if model.hidden != hidden:
             raise InvalidUse(f"the length predictor was trained on a draft model with hidden size {hidden}, and this one has "
@@ -154,7 +155,7 @@ class DraftShape(ModelDrafter):
     draft, 0 for the run's.
     """
 
-    def __init__(self, model: Target, shape: Shape, drawn: bool = True, children: Children = drawn_children, temperature: float = 0.0):
+    def __init__(self, model: CapableTarget, shape: Shape, drawn: bool = True, children: Children = drawn_children, temperature: float = 0.0):
         super().__init__(model)
         self.shape, self.drawn, self.children, self.temperature = shape, drawn, children, temperature
 

@@ -39,13 +39,13 @@ class ConfidentTree(ModelDrafter):
         self.beam, self.gain, self.with_temperature, self.asks = beam, gain, with_temperature, asks
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer, values = TreeBuilder(), Scorer(self.model), []
+        build, scorer, values = TreeBuilder(), Scorer(self.model, state), []
         frontier, hoped, grown = [-1], 0.0, 0
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
             first, rows = len(build), scorer.rows(build, frontier)
-            if not first and is_on_device(rows) and (self.gain <= 0 or not self.asks):
+            if not first and is_on_device(rows) and not state.processors and (self.gain <= 0 or not self.asks):
                 grown = self._grow_on_device(build, values, rows, budget, state)
                 hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
                 break
@@ -80,7 +80,7 @@ class ConfidentTree(ModelDrafter):
         else:
             above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
             children = zip(*torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist())  # one transfer
-        for value, at, token in sorted(children, key=lambda child: child[1]):
+        for value, at, token in sorted((child for child in children if child[0] > -math.inf), key=lambda child: child[1]):
             build.add(int(token), frontier[int(at)])
             values.append(value)
 
@@ -145,7 +145,7 @@ class GreedyTree(ModelDrafter):
         self.ahead, self.temperature, self.layered = ahead, temperature, layered
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer = TreeBuilder(), Scorer(self.model)
+        build, scorer = TreeBuilder(), Scorer(self.model, state)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         (self._layers if self.layered else self._one_by_one)(build, scorer, with_temperature(state, self.temperature), budget)

@@ -21,7 +21,7 @@ class DraftPaths(ModelDrafter):
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer = TreeBuilder(), Scorer(self.model)
+        build, scorer = TreeBuilder(), Scorer(self.model, state)
         tips = [-1] * (1 if state.sampling.greedy else budget.width)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
@@ -46,7 +46,7 @@ class StochasticBeam(ModelDrafter):
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer = TreeBuilder(), Scorer(self.model)
+        build, scorer = TreeBuilder(), Scorer(self.model, state)
         beam = [(-1, 0.0, 0.0)]  # node, log-probability of its sequence, perturbed value
         if budget.gamma > 0:
             self.model.sync(state.tokens)
@@ -93,7 +93,7 @@ class StochasticBeam(ModelDrafter):
         values = values - rows.logsumexp(-1, keepdim=True)
         found_rows = torch.stack([values.double(), tokens.double()]).tolist()  # one transfer
         found = sorted(((beam[i][1] + value, i, int(token)) for i, (row, ids) in enumerate(zip(*found_rows))
-                        for value, token in zip(row, ids)), key=lambda item: -item[0])[:width]
+                        for value, token in zip(row, ids) if value > -math.inf), key=lambda item: -item[0])[:width]
         return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
 
 

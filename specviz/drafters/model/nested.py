@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
+from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
 from ...models.exits import exits
 from ...trees import Scorer, draw_one
 from .chain import belief
@@ -17,13 +17,13 @@ class NestedChain(Drafter):
     used next. A model without layer skipping has one size.
     """
 
-    def __init__(self, model: Target, size: int | None = None, sure: float = 0.6):
+    def __init__(self, model: CapableTarget, size: int | None = None, sure: float = 0.6):
         self.sizes, self.sure = exits(model.layers) if "skip" in model.capabilities else (model.layers,), sure
         self.views = [model if count == model.layers else model.skipping(range(2 * count, 2 * model.layers)) for count in self.sizes]
         last = len(self.sizes) - 1
         self.asked = range(last + 1) if size is None else (min(size, last) % (last + 1),)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         for at in reversed(self.asked):  # the smaller views share the largest one's cache
             self.views[at].sync(state.tokens)
 
@@ -52,9 +52,9 @@ class NestedChain(Drafter):
 class SizeReader:
     """One sub-model on this round's chain; it catches up on skipped tokens when used."""
 
-    def __init__(self, view: Target, state: State):
+    def __init__(self, view: CapableTarget, state: State):
         view.sync(state.tokens)
-        self.scorer, self.read = Scorer(view), 0  # tokens processed, the root included
+        self.scorer, self.read = Scorer(view, state), 0  # tokens processed, the root included
 
     def row(self, build: TreeBuilder) -> Tensor:
         """Logits [vocab] after the last token of the chain."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...core import DraftTree, Outcome, Scores, State, Target
+from ...core import CapableTarget, DraftTree, Outcome, Scores, State, TrainableTarget
 from .overlap import OverlapChain, verified_rows
 
 WINDOW = 512  # context tokens of a training step
@@ -36,14 +36,16 @@ class OnlineChain(OverlapChain):
     The original model is kept and evaluated at each step on the positions since the last one, for comparison.
     """
 
-    def __init__(self, model: Target, every: int = 4, rate: float = 3e-4):
+    model: TrainableTarget
+
+    def __init__(self, model: CapableTarget, every: int = 4, rate: float = 3e-4):
         super().__init__(model.learning())
         self.unlearned, self.every, self.updates = model, every, 0
         self.places: list[Place] = []
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.unlearned.sync(state.tokens)
 

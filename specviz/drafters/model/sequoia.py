@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ...core import Budget, DraftTree, Outcome, Scores, State, Target
-from ...trees import SequoiaPlan
+from ...trees import SequoiaPlan, Shape
 from .chain import DraftShape
 
 PRIOR = 8.0  # weight of the initial acceptance rates, in trials
@@ -18,17 +18,17 @@ class SequoiaTree(DraftShape):
     """
 
     def __init__(self, model: Target, width: int, depth: int, nodes: int, drawn: bool = True):
-        super().__init__(model, None, drawn)
+        super().__init__(model, Shape(), drawn)
         self.width, self.depth, self.nodes = width, depth, nodes
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
         guess = [0.6 * 0.4**rank for rank in range(self.width)]
         self.hits, self.looks = [PRIOR * a for a in guess], [PRIOR] * self.width
-        self.rounds, self.plans, self.shape = 0, 0, None
+        self.rounds = self.plans = 0
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        if self.shape is None or self.rounds >= (TRIAL if self.plans <= 2 else EVERY):
+        if not self.plans or self.rounds >= (TRIAL if self.plans <= 2 else EVERY):
             self._plan(state)
         return super().propose(state, budget)
 

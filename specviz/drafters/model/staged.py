@@ -77,7 +77,7 @@ class StagedDrafter(Drafter):
     def _fill(self, build: TreeBuilder, shape: Shape, at: dict[int, int], grow: list[int], spine: list[int], state: State) -> None:
         """Fill the levels below the further children, one draft pass per level; the first also covers the inner run's path."""
         self.model.sync(state.tokens)
-        scorer, children = Scorer(self.model), chosen_children if state.sampling.greedy else drawn_children
+        scorer, children = Scorer(self.model, state), chosen_children if state.sampling.greedy else drawn_children
         scorer.rows(build, (-1,))
         known = spine[:max((shape.depths[place] for place in grow), default=1) - 1]
         while grow:

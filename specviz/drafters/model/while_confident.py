@@ -19,7 +19,7 @@ class ConfidentChain(ModelDrafter):
         self.least = least
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer, node, sure = TreeBuilder(), Scorer(self.model), -1, []
+        build, scorer, node, sure = TreeBuilder(), Scorer(self.model, state), -1, []
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         while len(build) < budget.gamma:

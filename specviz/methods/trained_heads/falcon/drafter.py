@@ -1,4 +1,4 @@
-"""Drafting several tokens a pass, each pass on the guesses of the one before (Falcon, Gao et al. 2412.12639)."""
+"""Draft several tokens per pass, each pass conditioned on the predictions of the one before (Falcon, Gao et al. 2412.12639)."""
 from __future__ import annotations
 
 import math
@@ -10,6 +10,7 @@ from torch import Tensor
 from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ....drafters.heads.features import FeatureModel
 from ....trees import best
+from ....trees.draws import path_tokens
 
 
 class BlockModel(FeatureModel):
@@ -19,17 +20,16 @@ class BlockModel(FeatureModel):
         return out
 
     def first(self) -> Tensor:
-        """Guesses [k, hidden] below the text."""
+        """Return the first predictions after the text [k, hidden]."""
         self.rows.crop(self.rows.count)
         return self._tip
 
 
 class BlockwiseTree(Drafter):
-    """The most probable tokens of each place, and of all places together the most probable paths. Places of one pass do not know
-    of each other, so a path's chance is the product of its tokens'. The ``beam`` best whole paths go into the next pass, k rows
-    each.
+    """Draft the most probable paths over the top tokens of each position. Positions of one pass are independent, so a path's
+    probability is the product of its tokens'. The ``beam`` best full paths enter the next pass, k rows each.
 
-    Nodes are chosen: each is accepted with the target's own probability of it.
+    Nodes are chosen: each is accepted with its target probability.
     """
 
     restartable = False  # of a text that was not verified it has no features
@@ -75,15 +75,21 @@ class BlockwiseTree(Drafter):
 
     def _places(self, build: TreeBuilder, values: list[float], paths, guesses: Tensor, budget: Budget, left: int,
                 state: State) -> list[tuple[int, int]]:
-        """Adds the most probable tokens of each place below each path, budget.nodes of a level at most -> whole paths as (leaf,
-        number of the path it is below)."""
+        """Add the top tokens of each position below each path, at most budget.nodes per level; return the full paths as (leaf,
+        index of the path it extends)."""
         k, kind = guesses.shape[1], self.model._kind
-        found, ids = best(self.model.target.head(guesses.flatten(0, 1).to(kind)).log_softmax(-1), budget.width)
-        found, ids = torch.stack([found.double(), ids.double()]).unflatten(1, (-1, k)).tolist()
+        logits = self.model.target.head(guesses.flatten(0, 1).to(kind))  # [paths * k, vocab]
+        found, ids = _best(logits, budget.width)
         level = [(value, leaf, path) for path, (leaf, value) in enumerate(paths)]
         for place in range(min(k, left)):
-            wider = [(value + prob, node, path, token) for value, node, path in level
-                     for prob, token in zip(found[path][place], ids[path][place]) if math.isfinite(prob)]
+            if state.processors:  # what may follow depends on the drafted tokens
+                rows = logits[[path * k + place for *_, path in level]]
+                rows = state.processed_rows(rows, [path_tokens(build, node) for _, node, _ in level])
+                own, tokens = _best(rows, budget.width)
+            else:
+                own, tokens = ([part[path * k + place] for *_, path in level] for part in (found, ids))
+            wider = [(value + prob, node, path, token) for i, (value, node, path) in enumerate(level)
+                     for prob, token in zip(own[i], tokens[i]) if math.isfinite(prob)]
             level = []
             for value, node, path, token in sorted(wider, key=lambda one: -one[0])[:budget.nodes]:
                 values.append(value)
@@ -98,3 +104,10 @@ class BlockwiseTree(Drafter):
             tokens.append(build.tokens[leaf])
             leaf = build.parents[leaf]
         return tokens[::-1]
+
+
+def _best(logits: Tensor, width: int) -> tuple[list[Any], list[Any]]:
+    """Return the log-probabilities and the tokens of the best ``width`` of each row, read from a device in one go."""
+    found, ids = best(logits.log_softmax(-1), width)
+    values, tokens = torch.stack([found.double(), ids.double()]).tolist()
+    return values, tokens

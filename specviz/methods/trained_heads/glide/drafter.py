@@ -1,7 +1,7 @@
-"""GliDe's drafter on the target's keys and values, and CaPE: more candidates the less sure the draft is (Du et al.
-2402.02082)."""
+"""GliDe's drafter on the target's KV cache, and CaPE: more candidates the lower the draft's confidence (Du et al. 2402.02082)."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +16,9 @@ WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this probability of t
 
 
 class GlideModel:
-    """A GliDe network over one run of a target; to the ways of growing a tree it looks like a draft model.
+    """A GliDe network over one run of a target, with the interface of a draft model.
 
-    Rows of accepted tokens are read again with what was visible when they were drafted, as they were trained.
+    Rows of accepted tokens are recomputed with the keys that were visible when they were drafted, as in training.
     """
 
     capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
@@ -32,7 +32,8 @@ class GlideModel:
         self.read, self.rows.horizons = [], []
 
     def sync(self, tokens: list[int]) -> None:
-        """Follow a text whose tokens but the last lie in the target's cache; the last one has a row, too."""
+        """Bring the network's cache to ``tokens``. The target's KV cache holds tokens[:-1]; the last token has a row here, too.
+        """
         known, last = common(self.read, tokens), len(tokens) - 1
         if known == len(tokens):
             known = last  # the root's row is what is drafted from
@@ -47,7 +48,7 @@ class GlideModel:
         self.read = list(tokens)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Logits of the root and the nodes, or of those from ``start`` on."""
+        """Return logits of the root and the nodes, or of those from ``start`` on."""
         with torch.inference_mode():
             if not len(tree):
                 self.rows.crop(self.rows.count)
@@ -83,11 +84,11 @@ class Glide(Drafter):
 
 
 class CapeChain(ModelDrafter):
-    """The most probable tokens one after another, and beside each the next most probable ones as leaves: the less sure, the more
-    of them (CaPE).
+    """Draft a chain of top-1 tokens with the next most probable tokens as leaves next to each, the more the lower the top-1
+    probability (CaPE).
 
-    How many there are follows from the same distribution that names them, so all count as chosen. widths: (chance, candidates)
-    pairs.
+    The number of leaves depends on the same distribution as the tokens, so all nodes count as chosen. widths: (probability,
+    candidates) pairs.
     """
 
     def __init__(self, model: Any, widths: tuple[tuple[float, int], ...] = WIDTHS):
@@ -95,7 +96,7 @@ class CapeChain(ModelDrafter):
         self.widths = widths
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer, node, sure, wide = TreeBuilder(), Scorer(self.model), -1, [], []
+        build, scorer, node, sure, wide = TreeBuilder(), Scorer(self.model, state), -1, [], []
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
@@ -113,4 +114,5 @@ class CapeChain(ModelDrafter):
 
     @staticmethod
     def _best(row: Tensor, count: int) -> list[int]:
-        return best(row, count)[1][0].tolist()
+        values, tokens = best(row, count)
+        return [token for token, value in zip(tokens[0].tolist(), values[0].tolist()) if value > -math.inf]

@@ -1,8 +1,8 @@
-"""Kangaroo: an early exit, an adapter after it and the target's own head draft a chain (Liu et al. 2404.18911).
+"""Kangaroo: an early exit, an adapter after it and the target's head draft a chain (Liu et al. 2404.18911).
 
-The work of the first layers stays in the target's scratch, and the check continues from there. The adapter's own cache holds
-one row a token, made from the state at the exit; rows of accepted tokens stay, as those states are the target's, and what is
-missing (the last token of a draft that was accepted whole) is read from what the check has seen at that place.
+The first layers' keys, values and hidden states stay in the target's scratch, and verification continues from there. The
+adapter's KV cache holds one row per token, computed from the hidden state at the exit. Rows of accepted tokens stay valid; a
+missing row (the last token of a fully accepted draft) is computed from the verification's hidden state at that position.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from ....trees import draw_one
 
 
 class ExitAdapter(Drafter):
-    """One path, each token from the target's head on the adapted state at the exit; the policy says where the second exit is."""
+    """Draft a chain, each token from the target's head on the adapted hidden state at the exit; the policy decides the second
+    exit (when to stop)."""
 
     needs = frozenset({"early", "head", "tap:layer"})
     restartable = False  # the exit stands on the target's own cache
@@ -69,6 +70,7 @@ class ExitAdapter(Drafter):
             chain = DraftTree.chain(build.tokens)
             logits = self._adapt(self.view.step(chain, max(0, len(chain) - 1))[-1:])
             self.read = before + [state.tokens[-1], *build.tokens]
+            logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
@@ -78,13 +80,13 @@ class ExitAdapter(Drafter):
         return build.tree()
 
     def _adapt(self, state: Tensor) -> Tensor:
-        """Return logits [vocab] after the row of a state [1, hidden], which is read after those that wait."""
+        """Return logits [vocab] after a state [1, hidden], which is processed after the pending ones."""
         with torch.inference_mode():
             out = self.adapter.last_norm(self._behind(state)[-1:])
             return self.target.head(out.to(state.dtype))[0]
 
     def _behind(self, *states: Tensor) -> Tensor:
-        """Return the adapter's output for the pending states and for these [n, hidden], which it reads."""
+        """Process the pending states and these [n, hidden]; return the adapter's output for all of them."""
         rows, self._waiting = torch.cat([*self._waiting, *states]), []
         with torch.inference_mode():
             return self.rows.read(rows.to(self.rows.net.dtype))

@@ -1,7 +1,7 @@
-"""M2R2: an early exit whose fast residual speaks through the target's own norm and head (Bhendawade et al. 2502.02040).
+"""M2R2: an early exit whose fast residual predicts through the target's own norm and head (Bhendawade et al. 2502.02040).
 
-The slow residual is the target's own work, left in its scratch, and the check continues from there; the fast one of a row follows
-from the row's token and from the keys and values of the first layers, so nothing is kept between rows.
+The slow residual is the target's own hidden state, kept in its scratch, and verification continues from there. The fast residual
+of a row depends on the row's token and on the keys and values of the first layers, so nothing is cached between rows.
 """
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ....trees import draw_one
 
 
 class FastExit(Drafter):
-    """One path, each token from the target's head on slow plus fast residual at the exit; the policy is the exit's router."""
+    """Draft a chain, each token from the target's head on slow plus fast residual at the exit; the policy is the exit's router.
+    """
 
     needs = frozenset({"early", "head", "embed", "kv"})
     restartable = False  # the exit stands on the target's own cache
@@ -34,6 +35,7 @@ class FastExit(Drafter):
             slow = self.view.step(chain, max(0, depth - 1))[-1:]
             logits, share = self._said(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
             moved.append(share)
+            logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
@@ -45,8 +47,8 @@ class FastExit(Drafter):
         return build.tree()
 
     def _said(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
-        """Return logits [vocab] after a token at a position, and how far its fast residual was moved, in lengths of the slow one
-        [1, hidden]."""
+        """Return logits [vocab] after a token at a position, and the norm of the change of its fast residual relative to the slow
+        one [1, hidden]."""
         kind = next(self.net.parameters()).dtype
         with torch.inference_mode():
             lent = [tuple(part[None].to(kind) for part in self.view.kv(layer)) for layer in range(self.net.exit)]
