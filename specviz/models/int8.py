@@ -9,7 +9,7 @@ low-precision pass usable for verification (bfloat16 is not: docs/log/2026-11/sp
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +73,7 @@ class ByteProducts(Int8Kernel):
         with warnings.catch_warnings(), _fbgemm():
             warnings.simplefilter("ignore")  # torch points to a successor that has no such product
             zeros = torch.zeros(len(steps), dtype=torch.long)
-            weight = torch._make_per_channel_quantized_tensor(numbers.contiguous(), steps.double() / MOST, zeros, 0)
+            weight = torch._make_per_channel_quantized_tensor(numbers.contiguous(), steps.double() / MOST, zeros, 0)  # pyright: ignore[reportPrivateImportUsage] (there is no public one)
             self.packed = torch.ops.quantized.linear_prepack(weight, None)
 
     def times(self, x: Tensor) -> Tensor:
@@ -127,8 +127,12 @@ class Int8Linear(PlainLinear):
     kernel = "int8"
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, fine: bool = False):
-        self.module = scripted(_kind()(*quantise_rows(weight), bias, fine))
-        self._run: Callable[[Tensor], Tensor] = self.module.forward
+        self.module = _kind()(*quantise_rows(weight), bias, fine)
+
+    @cached_property
+    def _run(self) -> Callable[[Tensor], Tensor]:
+        """The layer compiled by itself; as a part of a compiled block it never is."""
+        return scripted(self.module).forward
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._run(x)

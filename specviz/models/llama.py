@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, overload
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
-from .torchscript_llama import script
+from .torchscript_llama import compiled_writer, script
 from .weights import ModelError, Weights, read_json
 from .whole_vectors import rotate_, silu
 
@@ -64,7 +65,7 @@ def rope_of(config: dict[str, Any]) -> dict[str, Any]:
     rope = {"rope_theta": config.get("rope_theta", 10000.0), "partial_rotary_factor": config.get("partial_rotary_factor") or 1.0, **given}
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
     for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):
-        value = rope.get(name)
+        value: Any = rope.get(name)
         if type(value) not in (int, float) or not 0 < value < 1e18:
             raise ModelError(f"{name} in its config.json is {str(value)[:40]}; a number above 0 is needed", "config.rotary_value")
     if rope["rope_type"] == "llama3" and rope["low_freq_factor"] >= rope["high_freq_factor"]:
@@ -106,12 +107,16 @@ class Block:
 class Llama:
     """Weights and forward pass. Raises ModelError with a sentence for a checkpoint that cannot be used.
 
-    compiled: all blocks in a row, writer: tokens one after the other (models/torchscript_llama.py), where there are such.
+    scripted: all blocks in a row, where they are compiled (models/torchscript_llama.py).
     """
 
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
-    writer: Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor]] | None = None
+
+    @cached_property
+    def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:
+        """Tokens one after the other in one call, compiled on first use: most targets never draft."""
+        return compiled_writer(self)
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
         folder = Path(folder)
@@ -146,7 +151,7 @@ class Llama:
         self.heads, self.inner = config["num_attention_heads"], config["intermediate_size"]
         self.kv_heads = config.get("num_key_value_heads") or self.heads
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
-        self.eps, self.context = config["rms_norm_eps"], context_of(config)
+        self.eps, self.context = config["rms_norm_eps"], cast(int, context_of(config))  # its type is checked below
         if type(self.eps) not in (int, float) or not 0 <= self.eps < 1:
             raise ModelError(f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}", "config.rms_norm_eps")
         sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
@@ -174,7 +179,8 @@ class Llama:
             self.head = ReducedOutput(self.head, read_tokens(weights, spoken, self.vocab, self.name), self.vocab)
         for i in range(self.layers):  # one block at a time, so that a large model is never held twice
             parts = self._read(weights, f"model.layers.{i}.") if i else parts
-            self.blocks.append(Block(**{name: linear(*part) if name in matrices else part for name, part in parts.items()}))
+            built: dict[str, Any] = {name: linear(*part) if name in matrices else part for name, part in parts.items()}
+            self.blocks.append(Block(**built))
         self.parameters = weights.count
 
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
@@ -185,6 +191,12 @@ class Llama:
         """Return the output layer of a matrix [vocab, hidden]."""
         return linear(weight)
 
+    @overload
+    def _norm(self, weight: Tensor) -> Norm: ...
+
+    @overload
+    def _norm(self, weight: None) -> None: ...
+
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else Norm(weight, self.eps)
 
@@ -192,23 +204,28 @@ class Llama:
         """Return the tensors of one block: matrices fused, rotary pairs of queries and keys adjacent."""
         d, inner, hd, q, kv = self.hidden, self.inner, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
 
-        def paired(x: Tensor | None) -> Tensor | None:
+        def paired(x: Tensor) -> Tensor:
             """Reorder rows of whole heads from halves to pairs."""
-            return x if x is None else x.unflatten(0, (-1, 2, hd // 2)).transpose(1, 2).flatten(0, 2)
+            return x.unflatten(0, (-1, 2, hd // 2)).transpose(1, 2).flatten(0, 2)
 
         def fused(*parts: tuple[str, int, int], pairs: int = 0) -> tuple[Tensor, Tensor | None]:
             matrix = [weights.get(f"{at}{name}.weight", out, width) for name, out, width in parts]
             bias = [weights.maybe(f"{at}{name}.bias", out) for name, out, _ in parts]
-            matrix[:pairs], bias[:pairs] = map(paired, matrix[:pairs]), map(paired, bias[:pairs])
+            matrix[:pairs] = map(paired, matrix[:pairs])
+            bias[:pairs] = [b if b is None else paired(b) for b in bias[:pairs]]
             if all(b is None for b in bias):
                 return torch.cat(matrix), None
             return torch.cat(matrix), torch.cat([m.new_zeros(len(m)) if b is None else b for m, b in zip(matrix, bias)])
 
+        def head_norm(name: str) -> Norm | None:
+            weight = weights.maybe(f"{at}self_attn.{name}.weight", hd)
+            return weight if weight is None else self._norm(paired(weight))
+
         return dict(
             norm_in=self._norm(weights.get(f"{at}input_layernorm.weight", d)),
             norm_mlp=self._norm(weights.get(f"{at}post_attention_layernorm.weight", d)),
-            norm_q=self._norm(paired(weights.maybe(f"{at}self_attn.q_norm.weight", hd))),
-            norm_k=self._norm(paired(weights.maybe(f"{at}self_attn.k_norm.weight", hd))),
+            norm_q=head_norm("q_norm"),
+            norm_k=head_norm("k_norm"),
             qkv=fused(("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pairs=2),
             out=fused(("self_attn.o_proj", d, q)),
             gate_up=fused(("mlp.gate_proj", inner, d), ("mlp.up_proj", inner, d)),
@@ -301,12 +318,12 @@ class Llama:
     def through(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
                 end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
         """Run blocks first..end over x [n, hidden]; also return the states that enter the blocks of ``wanted``, in order. slots
-        [layers, 2, kv_heads, slots, head_dim]; the rest as in ``attend``."""
-        end = self.layers if end is None else end
+        [layers, 2, kv_heads, slots, head_dim]; the other arguments as in ``attend``."""
+        last = self.layers if end is None else end
         if self.scripted is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
-            return self.scripted(x, turn, slots, at, mask, first, end, list(wanted))
+            return self.scripted(x, turn, slots, at, mask, first, last, list(wanted))
         found = []
-        for i in range(first, end):
+        for i in range(first, last):
             if i in wanted:
                 found.append(x)
             block = self.blocks[i]
@@ -318,7 +335,7 @@ class Llama:
         """Return queries [1, kv_heads, group * n, head_dim] and keys with values [2, kv_heads, n, head_dim] of x [n, hidden]."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         qkv = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width)
-        if block.norm_q is not None:
+        if block.norm_q is not None and block.norm_k is not None:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = block.norm_k(qkv[:, heads:heads + kv])
         self._rotate(qkv[:, :heads + kv], turn)

@@ -74,7 +74,8 @@ MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, 
         ReducedOutput: lambda layer: ScriptedReducedOutput(linear(layer.layer), layer.tokens, layer.vocab)}
 
 
-def linear(layer: Any) -> nn.Module:
+def linear(layer: Any) -> Any:
+    """Return the module of a layer; it has ``add`` besides."""
     return MADE[type(layer)](layer)
 
 
@@ -221,8 +222,12 @@ class Writer(nn.Module):
         return torch.cat(tokens), torch.cat(logits), torch.cat(distributions) if temperature > 0.0 else None, final, token_probs
 
 
+# of another torch, or of another kind of layer
+FAILURES = (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError)
+
+
 def script(model: Any, width: int) -> None:
-    """Compile the halves of each block, all blocks in sequence, and the token loop; use those whose results are bit-identical to
+    """Compile the halves of each block, and all blocks in sequence; use those whose results are bit-identical to
     the uncompiled code. width: of the projection's input. ``model.uncompiled`` and the log say why something is not used."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
@@ -236,10 +241,23 @@ def script(model: Any, width: int) -> None:
         whole = torch.jit.freeze(scripted(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
         if width == model.hidden and _says_the_same(model, whole):
             model.scripted = whole
-            writer = torch.jit.freeze(scripted(Writer(model)), optimize_numerics=False)
-            model.writer = writer if _writes_the_same(model, writer) else None
-    except (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError) as error:  # another torch, or another kind of layer
+    except FAILURES as error:
         _fall_back(model, f"{type(error).__name__}: {str(error).strip()[:200]}")
+
+
+def compiled_writer(model: Any) -> Any:
+    """Return the compiled token loop of a model whose blocks are compiled, or None; the log and ``model.uncompiled`` say why not."""
+    if model.scripted is None:
+        return None
+    try:
+        with torch.inference_mode():
+            writer = torch.jit.freeze(scripted(Writer(model)), optimize_numerics=False)
+            if _writes_the_same(model, writer):
+                return writer
+        _fall_back(model, "the compiled token loop gives other bits")
+    except FAILURES as error:
+        _fall_back(model, f"{type(error).__name__}: {str(error).strip()[:200]}")
+    return None
 
 
 def _fall_back(model: Any, reason: str) -> None:
