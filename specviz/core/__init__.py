@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .logits_processors import BadWords, Context, LogitBias, LogitsProcessor, MinTokens, Penalties, Processors, TokenMask
     from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method, Trained
     from .parts import (
+        CapableTarget,
         Decision,
         Drafter,
+        DraftingModel,
         Early,
         IncompatibleVerifier,
         JointPolicy,
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
         Parts,
         Policy,
         Scores,
+        ScoringModel,
+        SkippingTarget,
         Target,
+        TrainableTarget,
         Verdict,
         Verifier,
         compatible_verifiers,
@@ -34,15 +39,15 @@ if TYPE_CHECKING:
     from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DeviceTopology, DraftTree, Entry, Origin, TreeBuilder
 
 __all__ = [
-    "AS_PUBLISHED", "BadWords", "BrokenModel", "Budget", "CHOSEN", "COMPARED", "Clock", "Context", "Costs", "Decision",
-    "DeviceTopology", "DraftSteps", "DraftTree", "Drafter", "EXACTNESS", "Early", "Entry", "Family", "FixedCosts",
-    "ForwardPass", "IID", "IncompatibleVerifier", "InvalidDistribution", "JointPolicy", "Kit", "Knob", "LazyScalar",
-    "LogitBias", "LogitsProcessor", "Method", "MinTokens", "Origin", "Outcome", "Parts", "Penalties", "Policy",
-    "Processors", "Proposal", "RandomStreams", "Sampling", "Scores", "SingleStream", "State", "Step",
-    "StopBelowProbability", "Target", "TokenMask", "Trained", "TreeBuilder", "UnbatchedCall", "Verdict", "Verifier",
-    "WITHOUT_REPLACEMENT", "argmax_tokens", "check_distributions", "clip", "common", "compatible_verifiers", "conclude",
-    "has_nan", "is_on_device", "never_stop", "numbers", "open_run", "plain", "play", "propose", "read", "run_alone", "select_rows",
-    "to_device", "token_tensor", "within",
+    "AS_PUBLISHED", "BadWords", "BrokenModel", "Budget", "CHOSEN", "COMPARED", "CapableTarget", "Clock", "Context", "Costs",
+    "Decision", "DeviceTopology", "DraftSteps", "DraftTree", "Drafter", "DraftingModel", "EXACTNESS", "Early", "Entry",
+    "Family", "FixedCosts", "ForwardPass", "IID", "IncompatibleVerifier", "InvalidDistribution", "JointPolicy", "Kit", "Knob",
+    "LazyScalar", "LogitBias", "LogitsProcessor", "Method", "MinTokens", "Origin", "Outcome", "Parts", "Penalties", "Policy",
+    "Processors", "Proposal", "RandomStreams", "Sampling", "Scores", "ScoringModel", "SingleStream", "SkippingTarget",
+    "State", "Step", "StopBelowProbability", "Target", "TokenMask", "TrainableTarget", "Trained", "TreeBuilder",
+    "UnbatchedCall", "Verdict", "Verifier", "WITHOUT_REPLACEMENT", "argmax_tokens", "check_distributions", "clip", "common",
+    "compatible_verifiers", "conclude", "has_nan", "is_on_device", "never_stop", "numbers", "open_run", "plain", "play",
+    "propose", "read", "run_alone", "select_rows", "to_device", "token_tensor", "within",
 ]
 
 _MODULES = ("method", "budget", "parts", "draft_labels", "draft_steps", "lazy_scalars", "tree", "sampling", "state", "round",

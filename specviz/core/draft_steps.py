@@ -12,7 +12,7 @@ from .tree import DraftTree
 class ForwardPass:
     """One forward pass that a drafter asks for: ``model.score(tree, start)``, alone or merged with others of the same weights."""
 
-    model: Any  # a Target, or an object with the same ``score``
+    model: Any  # a ScoringModel
     tree: DraftTree
     start: int = 0
     alone = False

@@ -7,7 +7,7 @@ min-p, top-k and top-p follow in ``Sampling.probs``).
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -131,7 +131,7 @@ class BadWords(TokenMask):
 class MinTokens(TokenMask):
     """Bans end tokens until the output has ``count`` tokens."""
 
-    def __init__(self, count: int, stop: Sequence[int]):
+    def __init__(self, count: int, stop: Iterable[int]):
         self.count, self.stop = count, sorted(stop)
 
     def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:

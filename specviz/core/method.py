@@ -1,5 +1,5 @@
-"""A method is data: a frozen description with a build() that names its parts. The catalogue, the page, the command line,
-the benchmark and the tests find everything they need here."""
+"""A method is data: a frozen description and a ``build()`` that returns its parts. The catalogue, page, command line, benchmark
+and tests read everything they need from here."""
 from __future__ import annotations
 
 import math
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from .errors import InvalidUse
 from .note_kind import Note
 from .note_kinds import register_notes
-from .parts import Parts, Target
+from .parts import CapableTarget, Parts
 
 EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
 COMPARED = ("code", "formula", "notes")  # the authors' code on the same inputs, the paper's formulas, or notes taken from the paper
@@ -19,10 +19,11 @@ AS_PUBLISHED = "As published."
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting of a method. A number between low and high, one of ``choices``, or a switch (default True/False).
+    """A setting of a method: a number from ``low`` to ``high``, one of ``choices``, or a switch (default True or False).
 
-    only_with: choices that go with some values of another knob alone, as (choice, other knob, its values). needs: of a number, as
-    (value, need): from this value on the models must offer more than the method needs. by_time: its part decides by measured times.
+    only_with: choices that are valid only with some values of another knob, as (choice, other knob, its values). needs: for a
+    number, (value, need): from this value on the target must meet an additional need. by_time: this choice makes decisions from
+    measured times, so a seed does not fix the run.
     """
 
     name: str
@@ -79,10 +80,10 @@ class Kit(Protocol):
     """The argument of build(): facts of the loaded target, and ways to open other models and data."""
 
     vocab: int
-    target: Target
+    target: CapableTarget
     predicted: tuple[int, ...]  # tokens of a predicted output, as the caller expects the answer to be; may be empty
 
-    def open(self, role: str) -> Target:
+    def open(self, role: str) -> CapableTarget:
         """Open another model by role ("draft", ...): shared weights, its own KV cache. Raises with a sentence when there is none."""
         ...
 
@@ -131,6 +132,11 @@ class Trained:
         return f"{'head' if self.network else 'draft'}:{self.kind}"
 
 
+def no_parts(kit: Kit, **knobs: Any) -> Parts:
+    """The build() of a server's lane, which decodes elsewhere."""
+    raise TypeError("the lane of a server has no parts here")
+
+
 @dataclass(frozen=True)
 class Method:
     """One decoding method.
@@ -148,7 +154,7 @@ class Method:
     title: str
     paper: str
     summary: str
-    build: Callable[..., Parts] | None = None  # None: the lane of a server
+    build: Callable[..., Parts] = no_parts
     family: str = ""
     exactness: str = "exact"
     knobs: tuple[Knob, ...] = ()
@@ -168,7 +174,8 @@ class Method:
 
     @property
     def decides_by_time(self) -> bool:
-        """Whether the method or a knob's part decides by measured times, so that a seed alone does not fix what is drawn."""
+        """Return whether the method or a chosen part makes decisions from measured times, so that a seed alone does not fix the
+        run."""
         return self.by_time or any(knob.by_time for knob in self.knobs)
 
     def __post_init__(self):

@@ -4,7 +4,7 @@ No code branches on the class of a part: a target lists its ``capabilities``, a 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -70,6 +70,12 @@ class Decision:
     verdict: str  # "accepted" | "rejected" | "skipped"
     probs: Tensor | None = field(default=None, repr=False, compare=False)
     residual: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def remaining(self) -> Tensor:
+        """The residual of a decision that rejects its node."""
+        assert self.residual is not None
+        return self.residual
 
 
 @dataclass(frozen=True)
@@ -142,16 +148,113 @@ class Target(Protocol):
         """Return logits of the root and every node. Nodes before ``start`` are in scratch already from the call before."""
         ...
 
-    def learning(self) -> Target:
-        """Return a trainable copy: ``weights``, the leaves that gradients reach; ``logits(tokens)`` [n, vocab] of a text, with
-        gradients; ``renew()`` after the weights have changed."""
-        ...
-
     def commit(self, verdict: Verdict) -> None:
         """Keep root and accepted path in the KV cache; the verdict's token becomes the root. sync(state.tokens) then does nothing."""
 
     def close(self) -> None:
         """Free the KV cache."""
+
+
+class ScoringModel(Protocol):
+    """A model that scores a growing tree under the text that it was brought to: a Target, or a head on one."""
+
+    def score(self, tree: DraftTree, start: int = 0, /) -> Scores:
+        """As ``Target.score``."""
+        ...
+
+
+class DraftingModel(ScoringModel, Protocol):
+    """A model that a drafter drafts with: a Target, or anything else that follows a text and scores trees under it."""
+
+    def sync(self, tokens: list[int], /) -> Any:
+        """Follow a text."""
+        ...
+
+
+class CapableTarget(Target, Protocol):
+    """A target with the members that its ``capabilities`` promise: a part may use those of the capabilities that it ``needs``.
+
+    layers, hidden: number of layers and width of the network; weights: equal for targets that can share a pass ("batch").
+    """
+
+    cached_tokens: list[int]
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def hidden(self) -> int: ...
+
+    @property
+    def weights(self) -> Any: ...
+
+    def embed(self, ids: Sequence[int] | Tensor, /) -> Tensor:
+        """Return the embeddings [n, d] of tokens ("embed")."""
+        ...
+
+    def norm(self, states: Tensor, /) -> Tensor:
+        """Apply the final norm ("head")."""
+        ...
+
+    def head(self, states: Tensor, /) -> Tensor:
+        """Return the logits [n, vocab] of normed states [n, d] ("head")."""
+        ...
+
+    def kv(self, layer: int, /) -> tuple[Tensor, Tensor]:
+        """Return keys and values [kv_heads, rows, head_dim] of a layer's cached tokens ("kv")."""
+        ...
+
+    def early(self, exit: int, /) -> Early:
+        """Return the layers below ``exit`` ("early")."""
+        ...
+
+    def skipping(self, sublayers: Iterable[int], /) -> SkippingTarget:
+        """Return a view without these sublayers (2i: attention of layer i, 2i + 1: its MLP), with a KV cache of its own ("skip")."""
+        ...
+
+    def layer_parallel(self, size: int, /) -> CapableTarget:
+        """Return a view whose groups of ``size`` layers read the same input ("layer_parallel")."""
+        ...
+
+    def partial_cache(self, keep: Any, /) -> CapableTarget:
+        """Return a view that attends to a selection of the KV cache ("partial_cache")."""
+        ...
+
+    def score_many(self, targets: Any, trees: Sequence[DraftTree], starts: Sequence[int] = (), /) -> list[Scores]:
+        """Return each target's score() of its tree, in one pass ("batch")."""
+        ...
+
+    def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
+                    least: float | None = None, /) -> Any:
+        """Draft a chain of ``count`` tokens in one call; None to draft pass by pass ("draft_chain")."""
+        ...
+
+    def learning(self) -> TrainableTarget:
+        """Return a trainable copy."""
+        ...
+
+    def flush(self) -> None:
+        """Compute tokens whose pass was deferred."""
+
+    def forget(self) -> None:
+        """Drop all cached tokens."""
+
+
+class SkippingTarget(CapableTarget, Protocol):
+    """A view of a target without some sublayers, which ``skip`` lists and may change."""
+
+    skip: frozenset[int]
+
+
+class TrainableTarget(CapableTarget, Protocol):
+    """A copy of a target whose ``weights`` are the leaves that gradients reach."""
+
+    def logits(self, tokens: Sequence[int], /) -> Tensor:
+        """Return the logits [n, vocab] of a text, with gradients."""
+        ...
+
+    def renew(self) -> None:
+        """Use the weights as they are now."""
 
 
 class Drafter:
@@ -270,7 +373,7 @@ class Parts:
     drafter: Drafter
     policy: Policy
     verifier: Verifier
-    loop: Callable[[Parts, Target, State], Iterator[Any]] | None = None
+    loop: Callable[[Parts, Target, State], Generator[Any]] | None = None
     helpers: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property

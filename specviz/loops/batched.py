@@ -6,7 +6,7 @@ output does not depend on the batch. ``batch_of_one`` is the same loop for a sin
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,11 +88,10 @@ class Batch:
             return []
         t0 = now()
         groups = [(policy, [i for i, r in enumerate(live) if r.parts.policy is policy]) for policy in self._joint.values()]
-        budgets: list[Budget | None] = [None] * len(live)
+        joint: dict[int, Budget] = {}  # by request, from policies that plan for a batch
         for policy, members in groups:
-            for i, budget in zip(members, policy.plan_all([live[i].state for i in members]) if members else ()):
-                budgets[i] = budget
-        budgets = [within(r.parts.policy.plan(r.state) if b is None else b, r.target, r.state) for r, b in zip(live, budgets)]
+            joint |= zip(members, policy.plan_all([live[i].state for i in members]) if members else ())
+        budgets = [within(joint[i] if i in joint else r.parts.policy.plan(r.state), r.target, r.state) for i, r in enumerate(live)]
         t1 = now()
         trees = draft_all(live, budgets)
         for policy, members in groups:
@@ -151,11 +150,11 @@ def score_all(passes: Sequence[ForwardPass]) -> list[Scores]:
 class BatchOfOne:
     """Decoding loop of a batched method for a single request."""
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
         yield from emit_rounds(self._rounds(parts, target, state), state)
 
-    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
         while not state.done:
             yield round_events(self.round(parts, target, state), state)
 
@@ -177,7 +176,7 @@ class SharedBatch:
     def __init__(self, others: Sequence[tuple[Parts, Target, State]], names: Sequence[str]):
         self.others, self.names = others, list(names)
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         batch, t0 = Batch(state.clock), state.clock.now()
         mine, prefill = batch.join(parts, target, state)
         everybody = [mine, *(batch.join(*other)[0] for other in self.others)]
@@ -186,7 +185,7 @@ class SharedBatch:
         state.clock.resume()
         yield from emit_rounds(self._rounds(batch, everybody), state)
 
-    def _rounds(self, batch: Batch, everybody: list[Request]) -> Iterator[Iterable[Event]]:
+    def _rounds(self, batch: Batch, everybody: list[Request]) -> Generator[Iterable[Event]]:
         state, began = everybody[0].state, batch.clock.now()
         while not state.done:
             outcomes = dict(batch.round())

@@ -5,7 +5,7 @@ batch.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from ..core import Outcome, Parts, State, Target
@@ -26,7 +26,7 @@ class ContinuousBatch:
         self._batch, self._failure = Batch(), ""
         self._outcomes: dict[Request, tuple[Outcome, list]] = {}  # played already, not taken yet; with the round's notes
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
         request = self._batch.take(parts, target, state)
         try:
@@ -35,7 +35,7 @@ class ContinuousBatch:
             self._batch.leave(request)
             self._outcomes.pop(request, None)
 
-    def _rounds(self, request: Request) -> Iterator[Iterable[Event]]:
+    def _rounds(self, request: Request) -> Generator[Iterable[Event]]:
         while request in self._outcomes or not request.state.done:
             if request not in self._outcomes:
                 self._play(request)

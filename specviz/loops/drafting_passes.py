@@ -4,27 +4,35 @@ Otherwise a method with ten target passes before a round would appear to generat
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from typing import Protocol, cast
 
 from ..core import Parts, State, Target, play
 from ..trace.events import Event, Verified, round_events
 from .speculate import emit_rounds, start_run
 
 
-def count_drafting_passes(parts: Parts, target: Target, state: State) -> Iterator[Event]:
+class RecordsPasses(Protocol):
+    """A drafter that records its target passes: (begin, end, tokens) of those of the last proposal."""
+
+    passes: list[tuple[float, float, int]]
+
+
+def count_drafting_passes(parts: Parts, target: Target, state: State) -> Generator[Event]:
     """Run the standard loop and report the drafter's target passes:
     ``speculate`` with extra events; parts.drafter.passes holds (begin, end, tokens) of the target passes in the last proposal."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 
 
-def _rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+def _rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
+    drafter = cast(RecordsPasses, parts.drafter)
     while not state.done:
-        parts.drafter.passes = []
-        yield _with_passes(round_events(play(parts, target, state), state), parts.drafter.passes)
+        drafter.passes = []
+        yield _with_passes(round_events(play(parts, target, state), state), drafter.passes)
 
 
-def _with_passes(events: Iterator[Event], passes: list[tuple[float, float, int]]) -> Iterator[Event]:
+def _with_passes(events: Iterable[Event], passes: list[tuple[float, float, int]]) -> Generator[Event]:
     for event in events:
         if isinstance(event, Verified):
             yield from (Verified(event.round, *one) for one in passes)

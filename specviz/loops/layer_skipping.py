@@ -5,9 +5,9 @@ fewer and fewer. A token has keys and values only in the layers it ran through, 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
-from ..core import Parts, State, Target, play
+from ..core import CapableTarget, Parts, State, play
 from ..trace.events import Event, round_events
 from .speculate import emit_rounds, start_run
 
@@ -20,11 +20,11 @@ class LayerSkippingLoop:
     def __init__(self, skipped: Skipped):
         self.skipped = skipped
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: CapableTarget, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
         yield from emit_rounds(self._rounds(parts, target, state), state)
 
-    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    def _rounds(self, parts: Parts, target: CapableTarget, state: State) -> Generator[Iterable[Event]]:
         view = target.skipping(self.skipped(0))
         try:
             view.capture(parts.hidden_states)

@@ -6,7 +6,7 @@ al. 2311.08981). The output follows the combined distribution exactly, whatever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -32,6 +32,10 @@ class MixedTarget:
     def capture(self, names: frozenset[str]) -> None:
         self.large.capture(names)
         self.small.capture(self.hidden_states)
+
+    def expect(self, rows: int) -> None:
+        self.large.expect(rows)
+        self.small.expect(rows)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         self.small.sync(tokens)
@@ -71,7 +75,7 @@ class MixedTarget:
         state.note("combined", tokens=tokens, asked=self.rows[2][rows].tolist(), **shown)
 
 
-def decode_mixture(parts: Parts, target: Target, state: State) -> Iterator[Event]:
+def decode_mixture(parts: Parts, target: Target, state: State) -> Generator[Event]:
     """Speculative decoding on a mixed target. helpers: "small" (a model with its own KV cache), "mix", "router", and optionally
     "hidden_states"."""
     helpers = parts.helpers
@@ -80,12 +84,12 @@ def decode_mixture(parts: Parts, target: Target, state: State) -> Iterator[Event
     yield from emit_rounds(_rounds(parts, pair, state), state)
 
 
-def _rounds(parts: Parts, pair: MixedTarget, state: State) -> Iterator[Iterable[Event]]:
+def _rounds(parts: Parts, pair: MixedTarget, state: State) -> Generator[Iterable[Event]]:
     while not state.done:
         yield _noted(play(parts, pair, state), pair, state)
 
 
-def _noted(outcome: Outcome, pair: MixedTarget, state: State) -> Iterator[Event]:
+def _noted(outcome: Outcome, pair: MixedTarget, state: State) -> Generator[Event]:
     """Return the round's events, preceded by the pair's annotations; computed outside the timed region."""
     pair.note(outcome, state)
     yield from round_events(outcome, state)

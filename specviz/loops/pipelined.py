@@ -13,7 +13,7 @@ an ordinary round.)
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from ..core import BrokenModel, DraftTree, Outcome, Parts, State, Target, TreeBuilder, has_nan
@@ -33,7 +33,7 @@ class Pipelined:
     def __init__(self, parallel: bool = True):
         self.parallel, self.draft_thread, self.pending, self.saved = parallel, None, DraftTree(), 0.0
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         if not parts.drafter.restartable:
             raise TypeError(f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft during verification")
         self.pending, self.saved = DraftTree(), 0.0
@@ -41,7 +41,7 @@ class Pipelined:
         self.draft_thread = DraftThread(device) if self.parallel and DraftThread.fits(device) else None
         yield from emit_rounds(self._rounds(parts, target, state), state)
 
-    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
         try:
             while not state.done:
                 yield round_events(self.round(parts, target, state), state, self.spans)

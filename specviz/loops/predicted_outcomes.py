@@ -10,7 +10,7 @@ of the verification, and is used only after exactly that outcome, where an ordin
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ class PredictedOutcomes:
         self.prepared: dict[tuple[int, ...], DraftTree] = {}
         self.draft_thread: DraftThread | None = None
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         if not parts.drafter.restartable:
             raise TypeError(f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft during verification")
         self.prepared = {}
@@ -43,7 +43,7 @@ class PredictedOutcomes:
         self.draft_thread = DraftThread(device) if self.parallel and DraftThread.fits(device) else None
         yield from emit_rounds(self._rounds(parts, target, state), state)
 
-    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
         try:
             while not state.done:
                 yield round_events(self.round(parts, target, state), state)

@@ -5,7 +5,7 @@ event is built or consumed.
 """
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 
 from ..core import Parts, Scores, State, Target, open_run, play
@@ -22,7 +22,7 @@ def start_run(parts: Parts, target: Target, state: State) -> Generator[Event, No
     return prefill
 
 
-def emit_rounds(rounds: Iterator[Iterable[Event]], state: State) -> Iterator[Event]:
+def emit_rounds(rounds: Generator[Iterable[Event]], state: State) -> Generator[Event]:
     """Emit the events of a sequence of rounds. Each item is the lazily built events of a round that has just run; the clock is paused
     until all of them are consumed."""
     with closing(rounds):
@@ -32,13 +32,13 @@ def emit_rounds(rounds: Iterator[Iterable[Event]], state: State) -> Iterator[Eve
             state.clock.resume()
 
 
-def speculate(parts: Parts, target: Target, state: State) -> Iterator[Event]:
+def speculate(parts: Parts, target: Target, state: State) -> Generator[Event]:
     """Run rounds until the end token or the limit; state.tokens holds the prompt."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(speculative_rounds(parts, target, state), state)
 
 
-def speculative_rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+def speculative_rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
     """Run ordinary rounds, for ``emit_rounds``."""
     while not state.done:
         yield round_events(play(parts, target, state), state)

@@ -2,7 +2,7 @@
 (SpecReason, Pan et al. 2504.07891). An accepted step is kept unchanged, so the output is not the target's."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from ..core import Parts, State, Target, play
 from ..trace.events import Event, round_events
@@ -19,11 +19,11 @@ class Stepwise:
     def __init__(self, alone: Parts, ends: Callable[[Sequence[int]], bool], longest: int, first: int = 0):
         self.alone, self.ends, self.longest, self.first = alone, ends, longest, first
 
-    def __call__(self, parts: Parts, target: Target, state: State) -> Iterator[Event]:
+    def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
         yield from emit_rounds(self._rounds(parts, target, state), state)
 
-    def _rounds(self, parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+    def _rounds(self, parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
         steps = 0
         while not state.done:
             written, passed = 0, False

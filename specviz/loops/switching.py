@@ -5,41 +5,52 @@ model has no target pass, so block efficiency is the number of tokens per target
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from typing import Protocol, cast
 
 from ..core import Outcome, Parts, State, Target, play
 from ..trace.events import Committed, Drafted, Event, Judged, ModelProbs, Noted, Verified, best
 from .speculate import emit_rounds, start_run
 
 
-def switching(parts: Parts, target: Target, state: State) -> Iterator[Event]:
+class WriterPolicy(Protocol):
+    """A policy that chooses the model of the next token: "large" or "small"; ``readings``: numbers for the panel."""
+
+    writer: str
+
+    def readings(self) -> dict[str, float]: ...
+
+
+def switching(parts: Parts, target: Target, state: State) -> Generator[Event]:
     """Decode with the target ("large") or helpers["small"], whichever the policy's ``writer`` names for the next token."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 
 
-def _rounds(parts: Parts, target: Target, state: State) -> Iterator[Iterable[Event]]:
+def _rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Event]]:
+    policy = cast(WriterPolicy, parts.policy)
     small, held = parts.helpers["small"], len(state.tokens) - 1  # tokens in the target's cache
     while not state.done:
-        writer = parts.policy.writer
+        writer = policy.writer
         large = writer == "large"
         who, began, behind = target if large else small, state.clock.now(), len(state.tokens) - 1 - held
         who.sync(state.tokens)
         caught_up = state.clock.now() - began
         outcome = play(parts, who, state)
-        state.note("switch", writer=writer, **parts.policy.readings())
+        state.note("switch", writer=writer, **policy.readings())
         kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
         held = kv["after"]
         yield _switch_events(outcome, state, large, caught_up, kv)
 
 
-def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Iterator[Event]:
+def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Generator[Event]:
     """Build the round's events: work of the small model counts as drafting, work of the target as verification."""
     seconds = dict(outcome.seconds)
     worked = seconds.pop("draft") + seconds.pop("verify") + caught_up
     seconds |= {"draft": 0.0 if large else worked, "verify": worked if large else 0.0}
     r, t0 = state.round - 1, outcome.began - caught_up
     t1, verdict = t0 + seconds["plan"] + worked, outcome.verdict
+    assert verdict.probs is not None  # a token of plain decoding is drawn
     yield Drafted(r, t0, t0 if large else t1, ())
     if large:
         yield Verified(r, t0, t1, kv["after"] - kv["before"])

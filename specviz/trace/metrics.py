@@ -12,7 +12,7 @@ walltime_speedup      plain decoding's seconds per token / ours, same target, pr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from .events import Committed, Drafted, Event, Judged, Prefilled, Verified
 
@@ -38,7 +38,7 @@ class Totals:
     _decisions: tuple = field(default=(), repr=False)
 
     def fold(self, event: Event) -> None:
-        """Take one event in; events that say nothing about counts change nothing."""
+        """Add one event; events without counts change nothing."""
         if isinstance(event, Prefilled):
             self.prefill_seconds += event.t1 - event.t0
         elif isinstance(event, Drafted):
@@ -90,7 +90,7 @@ class Totals:
         return sum(self.phase_seconds.values())
 
     def record(self) -> dict[str, Any]:
-        """The totals of the trace's last record."""
+        """Return the totals for the trace's last record."""
         ph = self.phase_seconds
         return {
             "tokens": self.tokens, "rounds": self.rounds, "drafted": self.drafted, "accepted": self.accepted, "tried": self.tried,
@@ -101,7 +101,7 @@ class Totals:
         }
 
     def metrics(self) -> dict[str, float | None]:
-        """The figures defined above; None where nothing was counted."""
+        """Return the figures defined above; None where nothing was counted."""
         return {
             "block_efficiency": _ratio(self.tokens, self.rounds),
             "mean_accepted_tokens": _ratio(self.accepted, self.rounds),
@@ -114,8 +114,18 @@ class Totals:
         }
 
 
-def walltime_speedup(plain: Totals, ours: Totals) -> float | None:
-    """Plain decoding's seconds per token over ours; None when either run wrote nothing."""
+class Timed(Protocol):
+    """A run's tokens and seconds."""
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+
+def walltime_speedup(plain: Timed, ours: Timed) -> float | None:
+    """Return plain decoding's seconds per token divided by ours; None if either run generated nothing."""
     if not (plain.tokens and ours.tokens and plain.seconds > 0 and ours.seconds > 0):
         return None
     return (plain.seconds / plain.tokens) / (ours.seconds / ours.tokens)

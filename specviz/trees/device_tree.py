@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import DeviceTopology, DraftTree, Target, numbers
+from ..core import DeviceTopology, DraftTree, ScoringModel, numbers
 
 
 class DeviceTree:
@@ -20,7 +20,7 @@ class DeviceTree:
         self._tree = DraftTree()
         self._frontier = (-1, 1)  # the first of its nodes, and how many
 
-    def rows(self, model: Target, tokens: Tensor, at: Tensor) -> Tensor:
+    def rows(self, model: ScoringModel, tokens: Tensor, at: Tensor) -> Tensor:
         """Add a level of nodes and return logits [n, vocab] after them; at [n]: index of each one's parent in the level before."""
         count, n, (first, width) = len(self._tree), len(tokens), self._frontier
         sees = self._sees[1 + count:1 + count + n]

@@ -11,7 +11,18 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core import IID, WITHOUT_REPLACEMENT, DraftTree, ForwardPass, Scores, State, Target, TreeBuilder, is_on_device, numbers
+from ..core import (
+    IID,
+    WITHOUT_REPLACEMENT,
+    DraftTree,
+    ForwardPass,
+    Scores,
+    ScoringModel,
+    State,
+    TreeBuilder,
+    is_on_device,
+    numbers,
+)
 from .draws import best, draw_on_device, draw_some, first_duplicates, path_tokens, pick
 from .shapes import Shape
 
@@ -27,7 +38,7 @@ class Scorer:
     The model gets a tree without distributions: stacking them at every level would cost more than the forward pass.
     """
 
-    def __init__(self, model: Target, state: State | None = None):
+    def __init__(self, model: ScoringModel, state: State | None = None):
         self.model, self._state = model, state
         self._tokens: list[int] = []
         self._parents: list[int] = []
@@ -63,7 +74,7 @@ class Scorer:
         return ForwardPass(self.model, tree, first)
 
 
-def grow_shape(model: Target, shape: Shape, state: State, children: Children) -> DraftTree:
+def grow_shape(model: ScoringModel, shape: Shape, state: State, children: Children) -> DraftTree:
     """Draft a tree of the given shape under state.tokens[-1]; the model must be synced to state.tokens."""
     build, scorer = TreeBuilder(), Scorer(model, state)
     at = {-1: -1}  # place in the shape -> node of the tree

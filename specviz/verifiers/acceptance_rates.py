@@ -1,7 +1,8 @@
-"""Acceptance rates in closed form: how often a rule accepts one of k drafts at one place, and the optimum over all rules.
+"""Acceptance rates in closed form: the probability that a rule accepts one of k drafts at a position, and the optimum over all
+rules.
 
-p is the target's distribution, q the draft's, both [vocab]. The optimum is that of an optimal transport between k drafts
-and p (Sun et al. 2310.15141): the least p(H) + 1 - q(H)^k over sets H of tokens. The best H holds the tokens of the largest q / p
+p is the target's distribution, q the draft's, both [vocab]. The optimum is that of an optimal transport between k drafts and p
+(Sun et al. 2310.15141): the minimum of p(H) + 1 - q(H)^k over sets H of tokens. The best H holds the tokens of the largest q / p
 (Hu et al. 2502.18779), so one sort finds it.
 """
 from __future__ import annotations
@@ -13,7 +14,8 @@ from ..core import IID, DraftTree, Scores, State
 
 
 def single(p: Tensor, q: Tensor) -> float:
-    """One draft under token rejection; no rule accepts more (Leviathan et al. 2211.17192)."""
+    """Return the acceptance rate of one draft under token rejection, which is optimal for one draft (Leviathan et al.
+    2211.17192)."""
     return float(torch.minimum(p, q).sum())
 
 
@@ -39,7 +41,8 @@ def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
 
 
 def favourites(p: Tensor, q: Tensor, k: int) -> float:
-    """The k - 1 most likely tokens and one drawn from the rest of q (Hu et al. 2502.18779); k = 2 is a pair of SpecHub, too."""
+    """Return the acceptance rate of the k - 1 most probable tokens and one sampled from the rest of q (Hu et al. 2502.18779); k =
+    2 also covers a SpecHub pair."""
     top = q.topk(min(k - 1, len(q))).indices
     rest = q.double().index_fill(0, top, 0.0)
     mass = float(rest.sum())
@@ -50,7 +53,7 @@ def favourites(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def optimum(p: Tensor, q: Tensor, k: int) -> float:
-    """The most that any rule can accept of k independent drafts."""
+    """Return the largest acceptance rate of any rule with k independent drafts."""
     p, q = p.double(), q.double()
     order = (q / p).nan_to_num_(nan=0.0, posinf=torch.inf).argsort(descending=True)  # 0 / 0: it changes nothing where it stands
     inside = p[order].cumsum(0) + 1 - q[order].cumsum(0).clamp_(max=1) ** k
@@ -58,7 +61,7 @@ def optimum(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
-    """Note how far rule(p, q, k) is from the optimum at the root, where distributions are saved and drafts are independent.
+    """Note the gap between rule(p, q, k) and the optimum at the root, if distributions are saved and drafts are independent.
 
     The engine's clock is paused meanwhile.
     """
@@ -69,6 +72,7 @@ def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
         return
     state.clock.pause()
     p, q, k = state.sampling.probs(scores.logits[0]), tree.draft_probs(children[0]), len(children)
+    assert q is not None  # independent drafts are drawn
     accept, best = rule(p, q, k), optimum(p, q, k)
     state.note("optimum", drafts=k, accept=round(accept, 6), best=round(best, 6), gap=round(max(0.0, best - accept), 6))
     state.clock.resume()

@@ -1,8 +1,8 @@
-"""Lossy rules that define a set of allowed tokens at each place; a draft is kept as long as its tokens are in the set.
+"""Lossy rules with a set of allowed tokens at each position; a draft is kept as long as its tokens are in the set.
 
-SpecDec (Xia et al. 2203.16487): a token passes when it is among the target's beta best and at most tau behind the best one.
-BiLD (Kim et al. 2302.07863): a token passes when the target gives it more than a small probability; the first that does not is
-rolled back, with all that was written after it. The target's own token replaces a rejected one.
+SpecDec (Xia et al. 2203.16487): the target's top beta tokens, at most tau nats below the best one. BiLD (Kim et al. 2302.07863):
+tokens above a small target probability; the first other one is rolled back with everything after it. The target's own token
+replaces a rejected one.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .token_rejection import TokenRejection
 
 
 class AllowedTokens(TokenRejection):
-    """Drift: nats of KL(target, distribution followed) at each place a token was tried; at temperature 0 the log-probability that each
-    kept token gives up against the best one."""
+    """Base class of these rules. Drift: nats of KL(target, distribution followed) at each position where a token was tried; at
+    temperature 0 the log-probability of the best token minus that of the kept one."""
 
     rule = ""
 
@@ -33,7 +33,7 @@ class AllowedTokens(TokenRejection):
             logits = scores.logits[node + 1]
             probs, children = state.sampling.probs(logits), tree.children(node)
             belief = logits.float().softmax(-1) if greedy else probs
-            hit, fine = None, self.passing(logits) if children else None
+            hit, fine = None, self.passing(logits) if children else logits.new_empty(0)
             for child in children:
                 decision = self._try(tree, child, belief, fine, state)
                 decisions.append(decision)
@@ -57,7 +57,8 @@ class AllowedTokens(TokenRejection):
 
 
 def strayed(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
-    """Yield the drift of one decision. Above temperature 0 the distribution followed is q where tokens pass, and p for the rest."""
+    """Yield the drift of one decision. Above temperature 0 the distribution followed is q for allowed tokens, and p for the rest.
+    """
     x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
@@ -70,7 +71,7 @@ def strayed(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, g
 class TopBeta(AllowedTokens):
     """Accept tokens among the target's top beta.
 
-    beta: among so many of the target's best; tau: at most so many nats behind the best. beta 1 is exact at temperature 0.
+    beta: number of top tokens; tau: maximum difference in nats from the best. beta 1 is exact at temperature 0.
     """
 
     rule = "top-beta"
@@ -84,9 +85,9 @@ class TopBeta(AllowedTokens):
 
 
 class Rollback(AllowedTokens):
-    """Reject from the first drafted token that the target finds too unlikely.
+    """Reject from the first drafted token that is too improbable under the target.
 
-    bound: most nats of -log p that a token may have; the target's own choice always passes, so that 0 is exact at temperature 0.
+    bound: maximum -log p of a token in nats; the target's argmax always passes, so that 0 is exact at temperature 0.
 
     Notes -log p of every pending token up to the one that was rolled back.
     """

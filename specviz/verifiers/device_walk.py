@@ -65,6 +65,7 @@ class PrecomputedWalk:
         tree, k = self.tree, self.tree.draw[node]
         if k < 0:
             return None
+        assert tree.probs is not None  # a draw has a distribution
         row = tree.probs[k]
         if tree.drawn[k] == WITHOUT_REPLACEMENT:
             gone = [tree.tokens[j] for j in tree.children(tree.parents[node]) if j < node and tree.draw[j] == k]

@@ -1,6 +1,6 @@
-"""Judge decoding (Bachmann et al. 2501.19309): a rejected token is kept when a network on the target's hidden states finds it good.
+"""Judge decoding (Bachmann et al. 2501.19309): a rejected token is kept if a network on the target's hidden states accepts it.
 
-The rule is lossy; what it gives up is noted as drift.
+The rule is lossy; its deviation is noted as drift.
 """
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .token_rejection import TokenRejection
 
 
 class JudgeDecoding(TokenRejection):
-    """Keep rejected tokens that a judge finds good (Judge decoding).
+    """Keep rejected tokens that a judge accepts (Judge decoding).
 
     judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good; a rejected token is kept above
-    ``least``, so that 1 is ordinary rejection sampling. Each of several children is tested ordinarily before the judge is asked.
+    ``least``, so that 1 is ordinary rejection sampling. Siblings are first tested by rejection sampling, then the judge is asked.
 
-    Drift: the log-probability given up at each token kept by the judge against the best one, in nats.
+    Drift: the log-probability of the best token minus that of each token kept by the judge, in nats.
     """
 
     hidden_states = frozenset({"final"})
@@ -50,7 +50,7 @@ class JudgeDecoding(TokenRejection):
                 if decision.verdict == "accepted":
                     hit = child
                     break
-                p = decision.residual
+                p = decision.remaining
             if hit is None:
                 self._note(state, decisions, token_probs, forgiven, drift)
                 kind = "correction" if children else "bonus" if len(tree) else "plain"

@@ -1,8 +1,9 @@
-"""K-SEQ, the verifier of SpecTr: k independent drafts judged together (Sun et al. 2310.15141).
+"""K-SEQ, the verifier of SpecTr: k independent drafts verified together (Sun et al. 2310.15141).
 
-At a node with k surviving drafts from q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k] is where
-1 - (1 - beta)^k = rho beta, with beta the sum of min(q, p / rho). At least (1 - 1/e) of the best possible acceptance. All drafts that
-begin with the accepted token survive to the next place, so duplicate siblings stay apart in the tree and are walked together.
+At a node with k surviving drafts from q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k] solves 1 - (1
+- beta)^k = rho beta, with beta the sum of min(q, p / rho). Its acceptance rate is at least (1 - 1/e) of the optimum. All drafts
+that begin with the accepted token survive to the next position, so duplicate siblings stay separate nodes and are walked
+together.
 """
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from .multi_step import MultiStep
 
 
 class KSeq(MultiStep):
-    """Judges independent draws from one distribution together; draws from several, and chosen children, one group after the other."""
+    """Verify independent draws from one distribution together; draws from several, and chosen children, one group after the
+    other."""
 
     labels = frozenset({IID, CHOSEN})
     title = "K-SEQ"
@@ -26,7 +28,7 @@ class KSeq(MultiStep):
     def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
         found: list[Decision] = []
         for group in groups(tree, children):
-            probs = found[-1].residual if found else p
+            probs = found[-1].remaining if found else p
             drawn = tree.draw[group[0]] >= 0
             found += judge(tree, group, probs, state) if drawn else [self.test(tree, group[0], probs, state)]
             if found[-1].verdict == "accepted":
@@ -35,7 +37,7 @@ class KSeq(MultiStep):
 
 
 def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
-    """Group children that are judged together: those of one draw, under any of several duplicates; a chosen child alone."""
+    """Group children that are verified together: those of one draw, under any of several duplicates; a chosen child alone."""
     out: dict[tuple[int, int], list[int]] = {}
     for child in children:
         out.setdefault((tree.draw[child], child if tree.draw[child] < 0 else -1), []).append(child)
@@ -45,6 +47,7 @@ def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
 def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
     """Test the drafts one after the other, up to the accepted one."""
     k, q = len(drawn), tree.draft_probs(drawn[0])
+    assert q is not None  # they are drawn
     rho = best_rho(p, q, k)
     q, left = q.double(), p.double()
     beta = float(torch.minimum(q, left / rho).sum())

@@ -27,7 +27,7 @@ class MultiStep(TokenRejection):
         """Test the children one after the other, drawn before chosen ones, up to the accepted one."""
         found: list[Decision] = []
         for child in sorted(children, key=lambda child: tree.draw[child] < 0):
-            found.append(self.test(tree, child, found[-1].residual if found else p, state))
+            found.append(self.test(tree, child, found[-1].remaining if found else p, state))
             if found[-1].verdict == "accepted":
                 break
         return found
@@ -43,7 +43,7 @@ class MultiStep(TokenRejection):
             found = self.judged(tree, children, p, state)
             decisions += found
             if not found or found[-1].verdict != "accepted":
-                probs = found[-1].residual if found else p
+                probs = found[-1].remaining if found else p
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
                 return Verdict(tuple(path), state.rng.pick("verify", probs), kind, name_after_path(decisions, path), probs)
             token = tree.tokens[found[-1].node]

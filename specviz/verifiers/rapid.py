@@ -1,9 +1,10 @@
-"""RAPID's acceptance (Chen et al. 2502.20330): the target's distribution is moved towards the draft's before the draft is tested.
+"""RAPID's acceptance (Chen et al. 2502.20330): the target's distribution is shifted towards the draft's before the draft is
+tested.
 
-With target logits z, distributions p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0, the test uses
-p' = softmax(z - weight * g): accept with probability min(1, p'(x)/q(x)); after a rejection draw from max(0, p - q, p - p'),
-normalised. The paper gains quality where the draft has read better chosen text than the target. The output no longer follows the
-target's distribution; with weight 0 it is ordinary speculative decoding and exact.
+With target logits z, distributions p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0, the test
+uses p' = softmax(z - weight * g): accept with probability min(1, p'(x)/q(x)); after a rejection sample from max(0, p - q, p -
+p'), normalised. The paper reports better quality if the draft's context is better chosen than the target's. The output no longer
+follows the target's distribution; with weight 0 it is ordinary speculative decoding and exact.
 """
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from .token_rejection import TokenRejection
 class RapidVerification(TokenRejection):
     """Token rejection against a target mixed with the draft (RAPID).
 
-    weight: eta; floor: alpha; beliefs: gives the draft's softmax [vocab] at each node, which temperature 0 needs.
+    weight: eta; floor: alpha; beliefs: the draft's softmax [vocab] at each node, needed at temperature 0.
 
-    Drift, where weight > 0: nats of KL(target, distribution followed) at each place tried; at temperature 0, where a token passes
-    when it is the best of z or of z - weight * g, the log-probability given up.
+    Drift, for weight > 0: nats of KL(target, distribution followed) at each position tried; at temperature 0, where a token
+    passes if it is the argmax of z or of z - weight * g, the difference in log-probability.
     """
 
     def __init__(self, weight: float, floor: float, beliefs: Callable[[], Sequence[Tensor]]):
@@ -57,6 +58,7 @@ class RapidVerification(TokenRejection):
 
     def _drawn(self, tree: DraftTree, node: int, z: Tensor, state: State):
         x, q, p = tree.tokens[node], tree.draft_probs(node), state.sampling.probs(z)
+        assert q is not None  # the draft draws its chain above temperature 0
         rich = state.sampling.probs(self.moved(z, p, q, state.sampling.temperature))
         accept = min(1.0, float(rich[x]) / float(q[x])) if q[x] > 0 else 0.0
         rest = torch.maximum((p - q).clamp_(min=0), p - rich)

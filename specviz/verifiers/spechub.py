@@ -1,7 +1,7 @@
-"""SpecHub: two siblings of which one is the draft's most likely token, judged as a pair (Sun et al. 2411.05289).
+"""SpecHub: two siblings, one of them the draft's top-1 token, verified as a pair (Sun et al. 2411.05289).
 
-With a the most likely token and q the distribution, the pairs are (i, a) with probability q(i) and (a, i) with probability
-q(a) q(i) / (1 - q(a)). Each pair tests i first; the rest of its probability goes to a. No rule accepts more for these pairs.
+With a the top-1 token and q the distribution, the pairs are (i, a) with probability q(i) and (a, i) with probability q(a) q(i) /
+(1 - q(a)). Each pair tests i first; the rest of its probability goes to a. No rule accepts more for these pairs.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .token_rejection import TokenRejection, follow_best
 
 
 class SpecHub(TokenRejection):
-    """Judges hub pairs, and by token rejection single drawn and chosen children."""
+    """Verify hub pairs; single drawn and chosen children by token rejection."""
 
     labels = frozenset({HUB, CHOSEN, IID})
     title = "SpecHub"
@@ -37,7 +37,7 @@ class SpecHub(TokenRejection):
             pair = [child for child in children if tree.label(child) == HUB]
             found = judge_pair(tree, pair, p, state) if len(pair) == 2 else []
             hit = next((decision.node for decision in found if decision.verdict == "accepted"), None)
-            p = found[-1].residual if found else p
+            p = found[-1].remaining if found and hit is None else p
             for child in children if hit is None else ():
                 if len(pair) == 2 and child in pair:
                     continue
@@ -45,7 +45,7 @@ class SpecHub(TokenRejection):
                 if found[-1].verdict == "accepted":
                     hit = child
                     break
-                p = found[-1].residual
+                p = found[-1].remaining
             decisions += found
             if hit is None:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
@@ -56,6 +56,7 @@ class SpecHub(TokenRejection):
 
 def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
     """Decide on a pair: the other child first, then the hub."""
+    assert tree.probs is not None  # hub pairs are drawn
     q = tree.probs[tree.draw[pair[0]]].double()
     q = q / q.sum()
     tokens = [tree.tokens[child] for child in pair]

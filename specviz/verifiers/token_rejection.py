@@ -2,9 +2,9 @@
 mixtures (Leviathan et al. 2211.17192; Chen et al. 2302.01318; recursive rejection for trees, Miao et al. 2305.09781 and Jeon et
 al. 2402.14160).
 
-At a node with target distribution p, children are tried in draw order. A child x drawn from q is accepted with probability
-min(1, p(x)/q(x)), else p becomes the residual norm((p - q)+). A chosen child is accepted with probability p(x), else p(x) is
-set to 0. After the last refusal the correction is drawn from what is left of p; a node without children gives the bonus.
+At a node with target distribution p, children are tried in draw order. A child x drawn from q is accepted with probability min(1,
+p(x)/q(x)), else p becomes the residual norm((p - q)+). A chosen child is accepted with probability p(x), else p(x) is set to 0.
+After the last rejection the correction token is sampled from the residual p; a node without children yields the bonus token.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TokenRejection(Verifier):
                 if decision.verdict == "accepted":
                     hit = child
                     break
-                p = decision.residual
+                p = decision.remaining
             if hit is None:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
                 return Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p)
@@ -74,7 +74,8 @@ def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
     while True:
         children, hit = tree.children(node), None
         for child in children:
-            decisions.append(_decide(child, *seen.token_probs(child), seen.distributions[child], partial(seen.left.get, child), state))
+            left = partial(seen.left.__getitem__, child)
+            decisions.append(_decide(child, *seen.token_probs(child), seen.distributions[child], left, state))
             if decisions[-1].verdict == "accepted":
                 hit = child
                 break

@@ -15,7 +15,7 @@ from .token_rejection import follow_best
 
 
 class Traversal(Verifier):
-    """Judges chosen, i.i.d. and without-replacement draws; a chosen node counts as drawn from a one-hot distribution."""
+    """Verify chosen, i.i.d. and without-replacement draws; a chosen node counts as drawn from a one-hot distribution."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
     title = "traversal verification"
@@ -27,7 +27,7 @@ class Traversal(Verifier):
 
 
 class _Walk:
-    """One walk: the current target distribution and weight of every node on the way down, and the decisions made."""
+    """One walk: current target distribution and weight of every node on the way down, and the decisions made."""
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         self.tree, self.scores, self.state = tree, scores, state
@@ -39,6 +39,7 @@ class _Walk:
 
     def run(self) -> Verdict:
         kept = self.visit(-1)
+        assert kept is not None  # the root is never rejected
         path, probs = self.tree.path(kept), self.row(kept)
         for node in path[:-1]:  # kept because something below them was
             self.decisions.append(Decision(node, "prefix", *self.seen[node], 1.0, None, "accepted"))
@@ -66,7 +67,7 @@ class _Walk:
         self.drawn[child] = q
         p, draft_prob = float(self.row(node)[x]), None if q is None else float(q[x])
         self.seen[child] = (p, draft_prob)
-        ratio = p if q is None else p / draft_prob if draft_prob > 0 else 0.0
+        ratio = p if draft_prob is None else p / draft_prob if draft_prob > 0 else 0.0
         self.weight[child] = min(1.0, self.weight[node] * ratio)
 
     def test(self, node: int) -> int | None:
