@@ -45,6 +45,10 @@ class CachedTarget:
         self.cached_tokens: list[int] = []
         self.root: int | None = None
         self._want: frozenset[str] = frozenset()
+        self._tree, self._rows = DraftTree(), 0
+        self._pending: list[int] = []
+        self._logits: AppendableRows | None = None
+        self._hidden_states: dict[str, AppendableRows] = {}
         self.forget()
 
     # --- implemented by a target ----------------------------------------------------------------------------------------
@@ -117,7 +121,8 @@ class CachedTarget:
 
     def _rows_to_run(self, tree: DraftTree, start: int = 0) -> Rows | None:
         """Return the rows that score() of this tree has to run; None if all lie in the scratch."""
-        if self.root is None:
+        root = self.root
+        if root is None:
             raise InvalidUse("score() before sync(): there is no root", "target.not_synced")
         if self._pending and tree.inputs:  # an Entry addresses rows relative to the root
             self.flush()
@@ -130,7 +135,7 @@ class CachedTarget:
             return None
         ids, pending = self.ids_of(tree, lo), self._pending
         if pending:
-            return Rows(_prepend_pending(pending, self.root, tree), pending + ids, len(self.cached_tokens), 0, False)
+            return Rows(_prepend_pending(pending, root, tree), pending + ids, len(self.cached_tokens), 0, False)
         return Rows(tree, ids, len(self.cached_tokens), lo, False)
 
     def _scored(self, tree: DraftTree, rows: Rows, logits: Tensor, hidden_states: dict[str, Tensor]) -> Scores:
@@ -140,6 +145,7 @@ class CachedTarget:
             logits, hidden_states = logits[pending:], {name: states[pending:] for name, states in hidden_states.items()}
             self.cached_tokens, self._pending = self.cached_tokens + self._pending, []
         if lo:
+            assert self._logits is not None  # the rows before lo lie in the scratch
             logits = self._logits.add(lo, logits)
             hidden_states = {name: self._hidden_states[name].add(lo, states) for name, states in hidden_states.items()}
         else:
@@ -151,6 +157,7 @@ class CachedTarget:
     def _held(self, tree: DraftTree) -> Scores:
         """Return the scores of a tree whose rows all lie in the scratch."""
         n = len(tree) + 1
+        assert self._logits is not None
         return Scores(self._logits.first(n), {name: rows.first(n) for name, rows in self._hidden_states.items()}, len(self.cached_tokens))
 
     def commit(self, verdict: Verdict) -> None:
@@ -204,7 +211,9 @@ class CachedTarget:
             raise InvalidUse("commit() of a path that was not scored", "target.not_scored")
         if rows[-1] >= len(rows):
             self._gather(past, rows)
-        self.cached_tokens += [self.root if row == 0 else int(self._tree.tokens[row - 1]) for row in rows]
+        root = self.root
+        assert root is not None  # scored rows have a root
+        self.cached_tokens += [root if row == 0 else int(self._tree.tokens[row - 1]) for row in rows]
         self._drop()
 
     def _extend(self, tokens: list[int]) -> Scores:
@@ -237,9 +246,16 @@ class CachedTarget:
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
         """Return token ids of the scratch rows from lo on; a probe that is not a token counts as token 0."""
-        ids = [max(int(token), 0) for token in (tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens))]
+        ids = [max(int(token), 0) for token in self._tokens_from(tree, lo)]
         self._readable(ids)
         return ids
+
+    def _tokens_from(self, tree: DraftTree, lo: int) -> tuple[int, ...]:
+        """Return the tokens of the scratch rows from lo on, as the tree has them."""
+        if lo:
+            return tree.tokens[lo - 1:]
+        assert self.root is not None
+        return self.root, *tree.tokens
 
     @contextmanager
     def timed(self):

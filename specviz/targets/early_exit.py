@@ -5,13 +5,15 @@ again.
 """
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
 from ..core import DraftTree, common
 from ..core.errors import InvalidUse
-from .base import CachedTarget
+from ..models.llama import Llama
 from .rows import AppendableRows, Rows
 
 
@@ -28,10 +30,33 @@ class Work:
         return common(list(zip(self.tree.tokens, self.tree.parents)), list(zip(tree.tokens, tree.parents)))
 
 
+class ExitTarget(Protocol):
+    """A target with early exits: a CachedTarget over the Llama forward that keeps the ``work`` of its last early exit."""
+
+    layers: int
+    cached_tokens: list[int]
+    work: Work | None
+
+    @property
+    def model(self) -> Llama: ...
+
+    def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]: ...
+
+    def lower(self, rows: Rows, exit: int) -> Tensor: ...
+
+    def ids_of(self, tree: DraftTree, lo: int) -> list[int]: ...
+
+    def timed(self) -> AbstractContextManager[None]: ...
+
+    def flush(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
 class EarlyExit:
     """The first ``exit`` layers of a target that is synced to the text. The target provides ``lower`` and stores the ``work``."""
 
-    def __init__(self, target: CachedTarget, exit: int):
+    def __init__(self, target: ExitTarget, exit: int):
         if not 0 < exit < target.layers:
             raise ValueError(f"the exit layer must be between 1 and {target.layers - 1}, not {exit}")
         self._target, self._exit = target, exit
@@ -48,15 +73,15 @@ class EarlyExit:
         if start and work is None:
             raise InvalidUse(f"the scratch does not hold the first {start} nodes of this tree", "target.scratch")
         lo = start + 1 if start else int(work is not None and len(tree) > 0)  # a lone root is not run again
-        if lo > len(tree):
+        if work is not None and lo > len(tree):
             return self._target.model.to_checkpoint(work.states.first(lo)[lo:])
         rows = Rows(tree, target.ids_of(tree, lo), len(target.cached_tokens), lo, False)
         with target.timed():
             target.forget()
             states = target.lower(rows, self._exit)
-            if lo:
+            if work is not None and lo:
                 states = work.states.add(lo, states)
-            target.work = Work(self._exit, tree, work.states if lo else AppendableRows(states))
+            target.work = Work(self._exit, tree, work.states if work is not None and lo else AppendableRows(states))
         return self._target.model.to_checkpoint(states[start + 1:] if start else states)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:

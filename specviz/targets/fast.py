@@ -50,6 +50,7 @@ class FastTarget(LlamaTarget):
     """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
     capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain"}
+    model: FastModel
     work: Work | None = None  # result of an early exit
 
     # --- capabilities ---------------------------------------------------------------------------------------
@@ -85,10 +86,12 @@ class FastTarget(LlamaTarget):
         nothing done, if this has to run pass by pass.
         """
         writer, pending, past = self.model.writer, self._pending, len(self.cached_tokens)
+        if writer is None or self.root is None:
+            return None
         last_tokens = [after[-1]] if after else [*pending, self.root]
         at = past + len(after)
         odd = self._rows != len(after) or self._tree.tokens != tuple(after[:-1]) or self._want - {"final"}
-        if writer is None or odd or self.root is None or at + len(last_tokens) + count > self.context:
+        if odd or at + len(last_tokens) + count > self.context:
             return None
         rows = Rows(DraftTree.chain(tuple(last_tokens[1:])), last_tokens, at, 0, True)
         self._readable(last_tokens)
@@ -96,14 +99,15 @@ class FastTarget(LlamaTarget):
             self._reserve(at + len(last_tokens) + count)
             rng = torch.tensor(roll(count) if temperature else [0.0], dtype=torch.float64)
             turn = self.model.turns(at + len(last_tokens) + count)
-            found, *made = writer(torch.tensor(last_tokens), turn, self._cache, at, self._mask(rows), count, temperature, rng, least)
-            written = WrittenTokens(found.tolist(), *made)
+            made = writer(torch.tensor(last_tokens), turn, self.slots, at, self._mask(rows), count, temperature, rng, least)
+            written = WrittenTokens(made[0].tolist(), *made[1:])
             self.passes += len(written.tokens)
         if not after:
             self.cached_tokens, self._pending = self.cached_tokens + pending, []
             self._logits = AppendableRows(written.logits)
             self._hidden_states = {"final": AppendableRows(written.states)} if self._want else {}
         else:
+            assert self._logits is not None  # the chain lies in the scratch
             self._logits.add(len(after), written.logits)
             for rows in self._hidden_states.values():
                 rows.add(len(after), written.states)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ class Slots(CacheLayerMixin):
     def __init__(self, **_):
         super().__init__()
         self.length = 0
+
+    keys: Tensor
+    values: Tensor
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -144,12 +147,12 @@ class HFTarget(CachedTarget):
 
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
-            for layer in self._cache.layers:
+            for layer in cast("list[Slots]", self._cache.layers):
                 if layer.is_initialized:  # a layer may share the cache of another
                     layer.gather(past, rows)
 
     def _crop(self, length: int) -> None:
-        for layer in self._cache.layers if hasattr(self, "_cache") else ():
+        for layer in cast("list[Slots]", self._cache.layers) if hasattr(self, "_cache") else ():
             layer.length = min(layer.length, length)
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ def why_not(config: dict[str, Any]) -> str | None:
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, quantised to int8 when they are read. numbers: the type it multiplies."""
+    """Weights of a Hugging Face folder, quantised to int8 when loaded. numbers: data type of its products."""
 
     numbers = "int8"
 
@@ -56,13 +56,14 @@ class Int8Model(FastModel):
         return linear(self._basis.rotate(weight * self.norm_final.weight * self.hidden**0.5))
 
     def _rotate_final(self, states: Tensor) -> Tensor:
-        """Return final states of the checkpoint's basis as the output layer takes them: without the norm's weight, rotated."""
+        """Convert final hidden states from the checkpoint's basis to the output layer's input: without the norm's weight,
+        rotated."""
         weight = self.norm_final.weight * self.hidden**0.5
         return self._to_basis(torch.where(weight == 0, 0.0, states.to(self.dtype) / weight))
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
-        """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets the largest length a value
-        can have: that of its row of weights, times that of a normed state, 1."""
+        """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets an upper bound of a
+        value vector's length: the norm of its weight row times that of a normed state, 1."""
         parts = super()._read(weights, at)
         for norm, name in (("norm_in", "qkv"), ("norm_mlp", "gate_up")):
             matrix, bias = parts[name]
@@ -72,7 +73,9 @@ class Int8Model(FastModel):
             matrix, bias = parts[name]
             bias = bias if bias is None else self._basis.rotate(bias[None])[0]
             parts[name] = self._basis.rotate(matrix.t()).t().contiguous(), bias, fine
-        matrix, bias = (part if part is None else part[-self.kv_heads * self.head_dim:] for part in parts["qkv"])
+        matrix, bias = parts["qkv"]
+        values = -self.kv_heads * self.head_dim
+        matrix, bias = matrix[values:], bias if bias is None else bias[values:]
         longest = matrix.norm(dim=1) + (0 if bias is None else bias.abs())
         return parts | {"exact": ExactAttention(float(longest.max()), self.heads, self.head_dim)}
 

@@ -39,7 +39,7 @@ class SkippedLayers(LlamaTarget):
         if theirs > mine:
             self._reserve(theirs)
             with torch.inference_mode():
-                self._cache[:, :, :, mine:theirs] = whole.slots_in_order()[:, :, :, mine:theirs]
+                self.slots[:, :, :, mine:theirs] = whole.slots_in_order()[:, :, :, mine:theirs]
             self.cached_tokens = tokens[:theirs]
             self._drop()
         self._borrowed = max(mine, theirs)
@@ -84,6 +84,6 @@ class GroupedLayers(SkippedLayers):
         for group in self.groups:
             entered = x
             for i in group:
-                attended = model.attend(model.blocks[i], entered, turn, self._cache[i], at, mask)
+                attended = model.attend(model.blocks[i], entered, turn, self.slots[i], at, mask)
                 x = model.transform(model.blocks[i], attended if x is entered else x + (attended - entered))
         return x, {}

@@ -41,6 +41,8 @@ class Learner(CachedTarget):
 
 
 class LlamaLearner(Learner, LlamaTarget):
+    model: LearningLlama
+
     def __init__(self, whole: LlamaTarget):
         self.whole = whole
         super().__init__(LearningLlama(whole.model))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ class LlamaTarget(CachedTarget):
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
+    work: Any = None  # result of an early exit, where a target has them
 
     def __init__(self, model: Llama):
         self.model, self.name = model, model.name
@@ -53,15 +55,20 @@ class LlamaTarget(CachedTarget):
         keys, values = self.slots_in_order()[layer, :, :, :len(self.cached_tokens) + scratch]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
 
+    @property
+    def slots(self) -> Tensor:
+        """The KV cache, [layers, 2, kv_heads, slots, head_dim], once slots are reserved."""
+        assert self._cache is not None
+        return self._cache
+
     def slots_in_order(self) -> Tensor:
         """Return the cache, [layers, 2, kv_heads, slots, head_dim], with committed rows in the slots of their positions."""
         self._reserve(0)
-        return self._cache
+        return self.slots
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
         """Return token ids as the base class does; tokens still on the device stay there (they came from logits of this vocabulary)."""
-        tokens = tree.tokens[lo - 1:] if lo else (self.root, *tree.tokens)
-        ids = [token if type(token) is LazyScalar else max(token, 0) for token in tokens]
+        ids = [token if type(token) is LazyScalar else max(token, 0) for token in self._tokens_from(tree, lo)]
         self._readable([token for token in ids if type(token) is not LazyScalar])
         return ids
 
@@ -92,12 +99,12 @@ class LlamaTarget(CachedTarget):
         turn, mask = self._turn(rows), self._mask(rows)
         if not self.skip and not rows.tree.inputs:
             wanted = [i for i in range(first, end) if f"layer:{i}" in self._want] if self._want else []
-            x, found = model.through(x, turn, self._cache, at, mask, first, end, wanted)
+            x, found = model.through(x, turn, self.slots, at, mask, first, end, wanted)
             return x, {f"layer:{i}": model.to_checkpoint(states) for i, states in zip(wanted, found)}
         for i, block in enumerate(model.blocks[first:end], first):
             x = self._enter(rows, i, x, hidden_states)
             if 2 * i not in self.skip:
-                x = model.attend(block, x, turn, self._cache[i], at, mask)
+                x = model.attend(block, x, turn, self.slots[i], at, mask)
             if 2 * i + 1 not in self.skip:
                 x = model.transform(block, x)
         return x, hidden_states
@@ -135,14 +142,14 @@ class LlamaTarget(CachedTarget):
         have = 0 if self._cache is None else self._cache.shape[3]
         if slots > have or self._cache is None:
             bigger = self.model.new_slots(-(-max(slots, 2 * have, 1) // STEP) * STEP)
-            if have:
+            if self._cache is not None:
                 bigger[:, :, :, :have] = self._cache
             self._cache = bigger
 
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
-            kept = self._cache.index_select(3, torch.tensor([past + row for row in rows], device=self.model.device))
-            self._cache[:, :, :, past:past + len(rows)] = kept
+            kept = self.slots.index_select(3, torch.tensor([past + row for row in rows], device=self.model.device))
+            self.slots[:, :, :, past:past + len(rows)] = kept
 
     def close(self) -> None:
         super().close()

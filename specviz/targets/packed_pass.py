@@ -88,7 +88,7 @@ def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None)
     """
     target, rows, mine = lane
     n, at = len(rows.ids), rows.past + rows.lo
-    slots = target._cache[layer]
+    slots = target.slots[layer]
     slots.narrow(2, at, n).copy_(new[:, :, mine])
     asked = q[:, :, mine].reshape(1, q.shape[0], q.shape[1] * n, q.shape[3])
     found = target.model.attention(target.model.blocks[layer], asked, slots.narrow(2, 0, at + n), mask)

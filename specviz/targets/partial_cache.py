@@ -38,10 +38,10 @@ class PartialCache(SkippedLayers):
             self._finished = self._finished if same >= self._borrowed <= theirs else 0
             if theirs:
                 with torch.inference_mode():
-                    rows, finished = self.keep(whole._cache[:, :, :, :theirs], self._finished)
+                    rows, finished = self.keep(whole.slots[:, :, :, :theirs], self._finished)
                     self.kept = self._finished + rows.shape[3]
                     self._reserve(self.kept)
-                    self._cache[:, :, :, self._finished:self.kept] = rows
+                    self.slots[:, :, :, self._finished:self.kept] = rows
                 self._finished = finished
             else:
                 self.kept = self._finished = 0

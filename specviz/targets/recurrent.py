@@ -21,7 +21,8 @@ SNAPSHOTS = 8  # kept besides the longest prefill's; a draft model is rewound by
 
 
 class RecurrentModel(Mamba2):
-    """Weights of a Hugging Face folder; ``open()`` gives targets that share them. forward: how a pass runs, for the trace."""
+    """Weights of a Hugging Face folder; ``open()`` returns targets that share them. forward: name of the forward pass, for the
+    trace."""
 
     forward = "tree scan"
 
@@ -30,7 +31,7 @@ class RecurrentModel(Mamba2):
 
 
 class RecurrentTarget(CachedTarget):
-    """One run's states over shared weights."""
+    """Recurrent states of one run over shared weights."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     max_pending = 0  # rows that wait would have to be replayed before the tree in front of which they stand
@@ -45,17 +46,17 @@ class RecurrentTarget(CachedTarget):
         super().__init__()
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
-        """Rows of the embedding table, [n, hidden]."""
+        """Return rows of the embedding table, [n, hidden]."""
         with torch.inference_mode():
             return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
-        """Logits of states [n, hidden] that have passed the last norm."""
+        """Return logits of states [n, hidden] after the last norm."""
         with torch.inference_mode():
             return self.model.head(states)
 
     def norm(self, states: Tensor) -> Tensor:
-        """States [n, hidden] of any layer after the last norm: what ``head`` takes."""
+        """Apply the final norm to states [n, hidden] of any layer; the result is an input of ``head``."""
         with torch.inference_mode():
             return self.model.norm(states)
 
@@ -73,7 +74,8 @@ class RecurrentTarget(CachedTarget):
             x = self._entered(rows, layer, x) if layer else x
             if f"layer:{layer}" in self._want:
                 found[f"layer:{layer}"] = x
-            before = self._scratch[layer].first(rows.lo) if rows.lo else None
+            scratch = self._scratch[layer]
+            before = scratch.first(rows.lo) if scratch is not None and rows.lo else None
             x, self._scratch[layer] = model.run_layer(layer, x, self._states[layer], before, sees, taps)
         x = model.norm(x)
         if "final" in self._want:
@@ -84,7 +86,7 @@ class RecurrentTarget(CachedTarget):
         return model.head(x[-1:] if rows.last else x), found
 
     def _gather(self, past: int, rows: list[int]) -> None:
-        """The scratch is replayed along the path by ``_keep``."""
+        """Do nothing; ``_keep`` replays the scratch along the path."""
 
     def _keep(self, rows: list[int]) -> None:
         if rows[-1] < self._rows:
@@ -105,14 +107,14 @@ class RecurrentTarget(CachedTarget):
     def _advance(self, path: list[int], length: int) -> None:
         """Advance the states along scratch rows, and keep a snapshot of them at ``length`` committed tokens."""
         self._states = [self.model.advance(layer, state, rows, path)
-                        for layer, (state, rows) in enumerate(zip(self._states, self._scratch))]
+                        for layer, (state, rows) in enumerate(zip(self._states, self._scratch)) if rows is not None]
         self._snapshots[length] = self._states
         for old in sorted(at for at in self._snapshots if at not in (0, self._prefilled))[:-SNAPSHOTS]:
             del self._snapshots[old]
 
     def _convolution_taps(self, rows: Rows) -> Tensor:
-        """Where the inputs of each row's convolution stand, [rows, kernel], the row itself last: its nearest ancestors, and for those
-        that the tree does not have, the committed window, which comes first."""
+        """Return indices of each row's convolution inputs, [rows, kernel], the row itself last: its nearest ancestors, then the
+        committed window, which comes first in the index."""
         window = self.model.kernel_size - 1
         taps = []
         for row in range(rows.lo, len(rows.tree) + 1):
@@ -125,7 +127,7 @@ class RecurrentTarget(CachedTarget):
         return torch.tensor(taps)
 
     def _entered(self, rows: Rows, layer: int, x: Tensor) -> Tensor:
-        """The states that enter a layer, with the rows that are given in place of them."""
+        """Return the states that enter a layer, with entry rows replaced."""
         for entry, where in rows.entries(layer):
             made: Any = entry.make(x)
             x = x.index_copy(0, torch.tensor(where, device=x.device), made.to(x.dtype))

@@ -46,7 +46,7 @@ class StaticModel(FastModel):
         return StaticTarget(self)
 
     def take_buffer(self, slots: int) -> StaticKVBuffer:
-        """Return a buffer of at least so many slots, one of an earlier run if possible."""
+        """Return a buffer of at least ``slots`` slots, one of an earlier run if possible."""
         with self._lock:
             fits = [buffer for buffer in self._spare if buffer.capacity >= slots]
             if fits:
@@ -67,6 +67,7 @@ class StaticTarget(FastTarget):
     """One run's buffer over shared weights. bucket: rows of its passes, which only grows; eager: count of eager passes by reason."""
 
     capabilities = FastTarget.capabilities - {"batch"}  # static shapes hold one sequence
+    model: StaticModel
 
     def __init__(self, model: StaticModel):
         self._buffer: StaticKVBuffer | None = None
@@ -125,7 +126,7 @@ class StaticTarget(FastTarget):
             self._straighten(rows.past + rows.lo)
             return super()._forward(rows)
         self.work = None
-        self.bucket = max(self.bucket, bucket_of(len(rows.ids)))
+        self.bucket = max(self.bucket, bucket_of(len(rows.ids)) or BUCKETS[-1])
         self._reserve(rows.past + rows.lo + self.bucket)
         logits, hidden_states = self._static(rows)
         logits, hidden_states = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in hidden_states.items()}
@@ -148,6 +149,7 @@ class StaticTarget(FastTarget):
     def _static(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         """Run the pass in its bucket; return logits and captured states of all rows of the bucket."""
         buffer, model, at = self._buffer, self.model, rows.past + rows.lo
+        assert buffer is not None  # reserved
         if self.bucket not in buffer.inputs:
             buffer.inputs[self.bucket] = Inputs(self.bucket, model.dtype, model.device)
         if self._map.changed:
@@ -177,17 +179,17 @@ class StaticTarget(FastTarget):
         if to:
             with torch.inference_mode():
                 to, source = (torch.tensor(x, device=self.model.device) for x in (to, source))
-                self._cache.index_copy_(3, to, self._cache.index_select(3, source))
+                self.slots.index_copy_(3, to, self.slots.index_select(3, source))
 
     def _reserve(self, slots: int) -> None:
         have = 0 if self._buffer is None else self._buffer.capacity
         if have and slots <= have:
             return
         buffer = self.model.take_buffer(max(slots, have + 1))
-        if have:
+        if self._buffer is not None:
             self._straighten(have)
             with torch.inference_mode():
-                buffer.slots[:, :, :, :have] = self._cache
+                buffer.slots[:, :, :, :have] = self.slots
             self.model.return_buffer(self._buffer)
         self._buffer, self._cache, self._map = buffer, buffer.slots, SlotMap(buffer.capacity)
 

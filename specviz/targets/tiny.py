@@ -20,7 +20,7 @@ Layer = dict[str, Tensor]
 
 
 class TinyNet:
-    """The weights and the arithmetic. vocab, width, layers: sizes; sharp: scale of the logits; seed: of the weights."""
+    """Weights and forward pass. vocab, width, layers: sizes; sharp: scale of the logits; seed: of the weights."""
 
     def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
         source, d = torch.Generator().manual_seed(seed), width
@@ -196,7 +196,8 @@ class TinyView(TinyTarget):
 
 
 class TinySideBySide(TinyView):
-    """The target with groups of layers in parallel: the attention of its nodes reads the input of the group (targets.side_by_side.py)."""
+    """The target with groups of layers in parallel: the attention of its nodes reads the input of the group
+    (targets/layer_groups.py)."""
 
     def __init__(self, whole: TinyTarget, size: int):
         from .layer_groups import groups_of
@@ -210,17 +211,20 @@ class TinySideBySide(TinyView):
         return super().sync(tokens)
 
     def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        self._approximate, self._entered = bool(rows.lo), None
+        self._approximate = bool(rows.lo)
+        self._entered: Tensor | None = None
         return super().through(rows, layers)
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
         if not self._approximate or self.starts[depth] == depth:
             self._entered = x
-        return x + (super().attended(depth, layer, self._entered, *where) - self._entered)
+        entered = self._entered
+        assert entered is not None  # the first layer starts a group
+        return x + (super().attended(depth, layer, entered, *where) - entered)
 
 
 class TinyLean(TinyView):
-    """The target over the committed rows selected by ``keep`` (own_cache.py); every sync copies them again."""
+    """The target over the committed rows selected by ``keep`` (targets/cache_selection.py); every sync copies them again."""
 
     def __init__(self, whole: TinyTarget, keep: CacheSelection):
         super().__init__(whole, ())

@@ -29,8 +29,8 @@ def join(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
     build = TreeBuilder()
     offset = [0]
     for tree in trees:
-        for k, label in enumerate(tree.drawn):
-            build.begin(tree.probs[k], label)
+        for label, probs in zip(tree.drawn, () if tree.probs is None else tree.probs):
+            build.begin(probs, label)
         offset.append(len(build.drawn))
     groups: list[tuple[int, list]] = [(-1, [(i, -1) for i in range(len(trees))])]  # (node of the union, source nodes merged into it)
     for node, members in groups:
@@ -115,10 +115,10 @@ class Overridden(Several):
 
     def __init__(self, lookup: Any, other: Drafter, match: int, own: Budget):
         super().__init__(lookup, Limited(other, own))
-        self.match = match
+        self.lookup, self.match = lookup, match
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        lookup, other = self.drafters
+        lookup, other = self.lookup, self.drafters[1]
         before = len(state.notes)
         tree = lookup.propose(state, budget)
         sure = len(tree) > 0 and lookup.matched >= self.match

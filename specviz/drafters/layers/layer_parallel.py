@@ -3,18 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core import Budget, Drafter, DraftTree, Scores, State, Target
+from ...core import Budget, CapableTarget, Drafter, DraftTree, Scores, State
 
 
 class LayerParallel(Drafter):
     """Draft with a model whose middle layers run in parallel groups of ``size``; grow(model) -> the drafter that uses it. The KV cache of
     the committed text is exact: it is recomputed sequentially at the start of each round, which also gives the first distribution."""
 
-    def __init__(self, model: Target, size: int, grow: Callable[[Target], Drafter]):
+    def __init__(self, model: CapableTarget, size: int, grow: Callable[[CapableTarget], Drafter]):
         self.model, self.size = model.layer_parallel(size), size
         self.inner = grow(self.model)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

@@ -14,10 +14,10 @@ class OwnCache(DraftChain):
 
     def __init__(self, view: Any, bits: int = 0):
         super().__init__(view)
-        self.bits = bits
+        self.view, self.bits = view, bits
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
         tree = yield from super().steps(state, budget)
         if len(tree):
-            state.note("own_cache", kept=self.model.kept, of=len(state.tokens) - 1, bits=self.bits)
+            state.note("own_cache", kept=self.view.kept, of=len(state.tokens) - 1, bits=self.bits)
         return tree

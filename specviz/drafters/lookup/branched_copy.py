@@ -12,6 +12,8 @@ class BranchedCopy(Following):
     """Copy the latest ``branches`` distinct continuations of the longest matching suffix of least..longest tokens, merged along common
     prefixes."""
 
+    index: Grams
+
     def __init__(self, longest: int = 3, least: int = 2, branches: int = 3):
         super().__init__(Grams(longest))
         self.least, self.branches = min(least, longest), branches

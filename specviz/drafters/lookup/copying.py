@@ -60,6 +60,8 @@ class NgramDraft(Following):
     longest, least: largest and smallest n.
     """
 
+    index: NgramCounts
+
     def __init__(self, longest: int = 5, least: int = 2):
         super().__init__(NgramCounts(longest))
         self.longest, self.least = longest, least
@@ -83,6 +85,8 @@ class NgramDraft(Following):
 class GramCopy(Following):
     """Copy the continuation of the first (or latest) earlier occurrence of the last ``gram`` tokens."""
 
+    index: GramIndex
+
     def __init__(self, gram: int = 3, latest: bool = False):
         super().__init__(GramIndex(gram))
         self.gram, self.latest = gram, latest
@@ -100,6 +104,8 @@ class SuffixCopy(Following):
 
     stretch: draft 1 + stretch * match length tokens.
     """
+
+    index: SuffixAutomaton
 
     def __init__(self, least: int = 5, stretch: float = 4.0):
         super().__init__(SuffixAutomaton())

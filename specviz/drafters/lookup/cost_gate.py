@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import replace
 from statistics import median
+from typing import Protocol, cast
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 
@@ -87,6 +88,12 @@ def _point(nodes: int, more: float) -> tuple[float, ...]:
 GUESSED = tuple(a + b for a, b in zip(_point(1, FIRST + ROW), _point(16, FIRST + 16 * ROW)))
 
 
+class Matching(Protocol):
+    """A drafter that reports the length of its last match."""
+
+    matched: int
+
+
 class CostGate(Drafter):
     """Gate a drafter of deterministic nodes, sorted parents first and best first, that reports the length of its match in ``matched``.
     caution: required expected gain over cost; 0 disables the gate."""
@@ -142,9 +149,9 @@ class CostGate(Drafter):
         """Return the number of matching tokens before the copied position; outside the context the drafter's own count."""
         place = tree.origin[0] if tree.origin else None
         if place is None:
-            return self.inner.matched
+            return cast(Matching, self.inner).matched
         if place.source != "context":
-            return max(0, self.inner.matched - ELSEWHERE)
+            return max(0, cast(Matching, self.inner).matched - ELSEWHERE)
         n = 0
         while n < AGREE[-1] and n < place.start and tokens[place.start - 1 - n] == tokens[-1 - n]:
             n += 1

@@ -27,7 +27,7 @@ class StoreStates(Drafter):
         if store.dense is None or not marks(store.facts.get("states"), target):
             raise StoreError(f"The datastore {store.name!r} holds no hidden states of this target: build it again with "
                              "`python -m specviz.training.datastore --dense`.", "datastore.no_states")
-        self.store, self.neighbours, self.least = store, neighbours, least
+        self.store, self.dense, self.neighbours, self.least = store, store.dense, neighbours, least
         self.state: Tensor | None = None  # [d], produced the last token
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -38,7 +38,7 @@ class StoreStates(Drafter):
         self.state = outcome.scores.hidden_states["final"][outcome.kept[-1]]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, dense = TreeBuilder(), self.store.dense
+        build, dense = TreeBuilder(), self.dense
         if budget.gamma <= 0 or self.state is None:
             return build.tree()
         key = dense.frame.keys(self.state[None])[0]

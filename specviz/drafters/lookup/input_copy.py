@@ -48,4 +48,5 @@ class InputCopy(Drafter):
         before = len(state.tokens) - size
         place = self.place if self.place is not None and self.at == before else self.found(state.tokens[:before])[0]
         same = place is not None and self.source[place:place + size] == list(outcome.committed)
-        self.place, self.at = (place + size if same and place + size < len(self.source) else None), len(state.tokens)
+        self.place = place + size if place is not None and same and place + size < len(self.source) else None
+        self.at = len(state.tokens)

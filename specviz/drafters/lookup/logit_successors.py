@@ -14,6 +14,7 @@ REACH = ((9, 4), (33, 3))  # (rank, tokens): branches below this rank have up to
 class NextNext(Following):
     """Draft branches from the last logits. longest: longest suffix that is looked up; reach: maximum tokens copied at the root."""
 
+    index: Grams
     restartable = False  # needs the target's logits of the last position
 
     def __init__(self, longest: int = 3, reach: int = 6):

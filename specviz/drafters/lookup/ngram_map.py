@@ -20,6 +20,8 @@ class NgramMap(Following):
     counted: use the dominant one of up to four continuations, or none; otherwise the latest.
     """
 
+    index: GramIndex
+
     def __init__(self, key: int = 12, least: int = 1, counted: bool = False):
         super().__init__(GramIndex(key))
         self.key, self.least, self.counted = key, least, counted

@@ -13,6 +13,8 @@ from .copying import Following, copy_chain
 class PromptLookup(Following):
     """Copy the continuation of a matching suffix. longest: maximum match length; latest: use the last occurrence instead of the first."""
 
+    index: Grams
+
     def __init__(self, longest: int = 3, latest: bool = False):
         super().__init__(Grams(longest))
         self.latest = latest

@@ -18,7 +18,8 @@ class FirstRowRecorder:
     """A draft model that keeps its logits after the last committed token, ``first`` [vocab]."""
 
     def __init__(self, model: Target):
-        self._model, self.first = model, None
+        self._model = model
+        self.first: Tensor | None = None
 
     def sync(self, tokens) -> Scores:
         return self._model.sync(tokens)
@@ -49,7 +50,8 @@ class PrunedUnion(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         drafted = self.draft.propose(state, budget)
         found = self.retrieval.propose(state, budget)
-        kept = prune(found, self.model.first, self.top, self.room) if len(found) else found
+        first = self.model.first
+        kept = prune(found, first, self.top, self.room) if first is not None and len(found) else found
         tree, owners = join([drafted, kept])
         names = {(0,): "draft", (1,): "retrieved", (0, 1): "both"}
         state.note("fused", by=[names[who] for who in owners], found=len(found), kept=len(kept))

@@ -82,8 +82,11 @@ class TrigramSearch(Drafter):
             forget(known, c)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, pair = TreeBuilder(), tuple(state.tokens[-2:])
-        if budget.gamma <= 0 or len(pair) < 2 or not self.matrix[pair]:
+        build = TreeBuilder()
+        if budget.gamma <= 0 or len(state.tokens) < 2:
+            return build.tree()
+        pair = state.tokens[-2], state.tokens[-1]
+        if not self.matrix[pair]:
             return build.tree()
         # a separate random stream: the draft must not depend on the verifier's random numbers
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")
@@ -150,7 +153,7 @@ class TrigramSearch(Drafter):
 def forget(row: dict[int, float], kept: int | None = None) -> None:
     """Drop the lowest scores beyond ``KEPT`` successors, except that of ``kept``."""
     while len(row) > KEPT:
-        del row[min((token for token in row if token != kept), key=row.get)]
+        del row[min((token for token in row if token != kept), key=row.__getitem__)]
 
 
 def best_visited(root: Place, count: int, width: int, stop: frozenset[int]) -> list[Place]:

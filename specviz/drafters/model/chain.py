@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,12 +15,14 @@ from ...core import (
     Budget,
     CapableTarget,
     Drafter,
+    DraftingModel,
     DraftSteps,
     DraftTree,
     Scores,
     State,
     Step,
     StopBelowProbability,
+    Target,
     TreeBuilder,
     UnbatchedCall,
     check_distributions,
@@ -37,10 +40,10 @@ from ...trees.growth import Children
 class ModelDrafter(Drafter):
     """Base class of drafters with a draft model. The draft model prefills the prompt together with the target."""
 
-    def __init__(self, model: CapableTarget):
+    def __init__(self, model: DraftingModel):
         self.model = model
 
-    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.model.sync(state.tokens)
 
 
@@ -74,7 +77,7 @@ class DraftChain(ModelDrafter):
     def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
         """Draft the chain with the model's own generation loop if it has one; return whether it did. Stop functions that need more than a
         token's probability are asked after each piece, because tokens after the stop are wasted."""
-        sampling, model = state.sampling, self.model
+        sampling, model = state.sampling, cast(CapableTarget, self.model)  # whatever drafts a chain states its capabilities
         if "draft_chain" not in model.capabilities or state.processors or not (sampling.greedy or sampling.whole):
             return False
         stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
@@ -155,7 +158,8 @@ class DraftShape(ModelDrafter):
     draft, 0 for the run's.
     """
 
-    def __init__(self, model: CapableTarget, shape: Shape, drawn: bool = True, children: Children = drawn_children, temperature: float = 0.0):
+    def __init__(self, model: DraftingModel, shape: Shape, drawn: bool = True, children: Children = drawn_children,
+                 temperature: float = 0.0):
         super().__init__(model)
         self.shape, self.drawn, self.children, self.temperature = shape, drawn, children, temperature
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from ...core import (
     WITHOUT_REPLACEMENT,
     Budget,
+    DraftingModel,
     DraftTree,
     State,
-    Target,
     TreeBuilder,
     is_on_device,
     numbers,
@@ -34,7 +34,7 @@ class ConfidentTree(ModelDrafter):
     authors' choice. The selection depends on the tokens, so all nodes count as deterministic.
     """
 
-    def __init__(self, model: Target, beam: int, gain: float = 0.0, with_temperature: bool = False, asks: bool = False):
+    def __init__(self, model: DraftingModel, beam: int, gain: float = 0.0, with_temperature: bool = False, asks: bool = False):
         super().__init__(model)
         self.beam, self.gain, self.with_temperature, self.asks = beam, gain, with_temperature, asks
 
@@ -140,7 +140,7 @@ class GreedyTree(ModelDrafter):
     by level, every slot worth more than 1 / budget.nodes, one draft pass per level.
     """
 
-    def __init__(self, model: Target, ahead: int = 4, temperature: float = 0.0, layered: bool = False):
+    def __init__(self, model: DraftingModel, ahead: int = 4, temperature: float = 0.0, layered: bool = False):
         super().__init__(model)
         self.ahead, self.temperature, self.layered = ahead, temperature, layered
 

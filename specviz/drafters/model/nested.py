@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
+from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
 from ...models.exits import exits
 from ...trees import Scorer, draw_one
 from .chain import belief
@@ -23,7 +23,7 @@ class NestedChain(Drafter):
         last = len(self.sizes) - 1
         self.asked = range(last + 1) if size is None else (min(size, last) % (last + 1),)
 
-    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
         for at in reversed(self.asked):  # the smaller views share the largest one's cache
             self.views[at].sync(state.tokens)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...core import CapableTarget, DraftTree, Outcome, Scores, State, TrainableTarget
+from ...core import CapableTarget, DraftTree, Outcome, Scores, State, Target, TrainableTarget
 from .overlap import OverlapChain, verified_rows
 
 WINDOW = 512  # context tokens of a training step
@@ -45,7 +45,7 @@ class OnlineChain(OverlapChain):
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
 
-    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
+    def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.unlearned.sync(state.tokens)
 

@@ -4,7 +4,7 @@ The speed of such a run bounds every drafter of the same draft length on this ma
 """
 from __future__ import annotations
 
-from ...core import Budget, Drafter, DraftTree, Scores, State, Target
+from ...core import Budget, Drafter, DraftingModel, DraftTree, Scores, State, Target
 from .chain import DraftChain
 
 
@@ -12,7 +12,7 @@ class OracleChain(Drafter):
     """Draft a chain with a second KV cache of the target, outside the measured time. At temperatures above 0 the chain is sampled from
     the target's own distribution, so the ratio rule accepts it with probability 1."""
 
-    def __init__(self, model: Target):
+    def __init__(self, model: DraftingModel):
         self.inner = DraftChain(model)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:

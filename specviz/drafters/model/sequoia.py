@@ -1,7 +1,7 @@
 """Plan the tree shape from measured acceptance and measured costs: Sequoia (Chen et al. 2402.12374)."""
 from __future__ import annotations
 
-from ...core import Budget, DraftTree, Outcome, Scores, State, Target
+from ...core import Budget, DraftingModel, DraftTree, Outcome, Scores, State, Target
 from ...trees import SequoiaPlan, Shape
 from .chain import DraftShape
 
@@ -17,7 +17,7 @@ class SequoiaTree(DraftShape):
     Only earlier rounds enter a plan, so the tokens of a round follow the distributions they are drawn from.
     """
 
-    def __init__(self, model: Target, width: int, depth: int, nodes: int, drawn: bool = True):
+    def __init__(self, model: DraftingModel, width: int, depth: int, nodes: int, drawn: bool = True):
         super().__init__(model, Shape(), drawn)
         self.width, self.depth, self.nodes = width, depth, nodes
 

@@ -48,6 +48,7 @@ class ShortContext(DraftChain):
 
     def __init__(self, model: Target, room: int = 512, size: int = 64, sure: float = 0.4):
         super().__init__(model)
+        self.context = model.context
         self.room, self.size, self.sure = room, size, sure
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -62,7 +63,7 @@ class ShortContext(DraftChain):
                     left -= piece.end - piece.start
             self.found = sorted(kept, key=lambda p: p.start)
             self.opening = prompt[:HEAD] + [t for p in self.found for t in prompt[p.start:p.end]] + prompt[-self.size:]
-        if len(self.opening) <= self.model.context:
+        if len(self.opening) <= self.context:
             super().start(replace(state, tokens=self.opening), target, prefill)
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
@@ -75,5 +76,5 @@ class ShortContext(DraftChain):
         short = self.opening + state.tokens[self.from_:]
         state.note("chunks", kept=[{"start": p.start, "end": p.end, "score": round(p.score, 3)} for p in self.found],
                    read=len(short), of=len(state.tokens), whole=not self.found)
-        room = max(0, self.model.context - len(short))
+        room = max(0, self.context - len(short))
         return (yield from super().steps(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, room), stop=stop)))

@@ -2,7 +2,7 @@
 probability is too small."""
 from __future__ import annotations
 
-from ...core import IID, Budget, DraftTree, State, Target, TreeBuilder
+from ...core import IID, Budget, DraftingModel, DraftTree, State, TreeBuilder
 from ...trees import Scorer, draw_one
 from .chain import ModelDrafter
 
@@ -14,7 +14,7 @@ class ConfidentChain(ModelDrafter):
     was used up.
     """
 
-    def __init__(self, model: Target, least: float = 0.6):
+    def __init__(self, model: DraftingModel, least: float = 0.6):
         super().__init__(model)
         self.least = least
 

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Entry, Outcome, Scores, State, Target
+from ...core import Budget, CapableTarget, Drafter, DraftTree, Entry, Outcome, Scores, State
 from ...indexes.ngram_counts import NgramCounts
 
 WEIGHTS = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}  # interpolation weights of n-grams, as published
@@ -31,7 +31,7 @@ class Superposed(Drafter):
         self.counts = NgramCounts(max(WEIGHTS))
         self.passes: list[tuple[float, float, int]] = []
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target = target
         self.counts.clear()
         self.counts.extend(state.tokens)

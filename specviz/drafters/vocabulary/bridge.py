@@ -76,7 +76,8 @@ class Bridge:
             pair = self.theirs.encode(text) if len(text) > 1 else []
             if len(pair) == 2 and self.theirs(pair[0]) + self.theirs(pair[1]) == text:
                 found.setdefault(pair[0], []).append((pair[1], token))
-        return {first: tuple(torch.tensor(pairs).T) for first, pairs in found.items()}
+        both = {first: torch.tensor(pairs) for first, pairs in found.items()}
+        return {first: (pairs[:, 0], pairs[:, 1]) for first, pairs in both.items()}
 
     def encode(self, tokens: Sequence[int]) -> list[int]:
         """Re-encode target tokens with the draft's tokenizer: control tokens by name (dropped if missing), the text between them

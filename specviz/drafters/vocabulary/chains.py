@@ -49,17 +49,18 @@ class Intersection(DraftChain):
     """TLI: sample an ordinary chain from the draft distribution restricted to the intersection of both vocabularies."""
 
     def __init__(self, model: Target, bridge: Bridge):
-        super().__init__(IntersectionModel(model, bridge))
+        self.intersection = IntersectionModel(model, bridge)
+        super().__init__(self.intersection)
         self.bridge = bridge
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        context = self.model.follower.follow(state.tokens)
-        if context and len(context) <= self.model.context:
+        context = self.intersection.follower.follow(state.tokens)
+        if context and len(context) <= self.intersection.context:
             super().start(state, target, prefill)
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
-        context = self.model.follower.follow(state.tokens) if budget.gamma > 0 else []
-        if not context or len(context) + budget.gamma > self.model.context:
+        context = self.intersection.follower.follow(state.tokens) if budget.gamma > 0 else []
+        if not context or len(context) + budget.gamma > self.intersection.context:
             return DraftTree()
         tree = yield from super().steps(state, budget)
         if len(tree):

@@ -107,7 +107,7 @@ class Place:
     def target_token(self, path: tuple[int, ...]) -> int:
         """Return the target token proposed for this path."""
         whole = self.merged(path)
-        return self.cache.known[whole] if len(whole) > 1 else self.cache.bridge.to_ours[whole[0]]
+        return self.cache.known[whole] if len(whole) > 1 else self.cache.bridge.to_ours[next(iter(whole))]
 
     def draw(self, state: State) -> tuple[tuple[int, ...], int]:
         """Sample draft tokens; return them and the target token they form."""

@@ -7,11 +7,12 @@ head on the draft's hidden states learns to predict acceptance. All updates happ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ...core import Outcome, State, Target
+from ...core import CapableTarget, Outcome, State, TrainableTarget
 from ...models.draft_length import AcceptanceHead, loss
 from .bridge import Bridge
 from .ngrams import MergingChain
@@ -35,7 +36,9 @@ class OmniChain(MergingChain):
     """Draft with a trainable copy. every: generated tokens per step; rate: constant AdamW learning rate; weight: of the n-gram loss; head:
     acceptance head trained on the draft's hidden states, or None."""
 
-    def __init__(self, model: Target, bridge: Bridge, ahead: int = 4, every: int = 16, rate: float = 3e-4, weight: float = 0.2,
+    model: TrainableTarget
+
+    def __init__(self, model: CapableTarget, bridge: Bridge, ahead: int = 4, every: int = 16, rate: float = 3e-4, weight: float = 0.2,
                  head: AcceptanceHead | None = None):
         super().__init__(model.learning(), bridge, ahead)
         self.every, self.weight, self.head, self.updates = every, weight, head, 0
@@ -56,8 +59,8 @@ class OmniChain(MergingChain):
         new = [token for token in lacking if self.cache.add(token)]
         self.written += [WrittenTokens(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
         if self.head is not None:
-            self.judged += [(self.hidden[decision.node + 1], decision.accept) for decision in outcome.verdict.decisions
-                            if decision.node + 1 < len(self.hidden)]
+            states = {node: hidden for node, hidden in enumerate(self.hidden, -1) if hidden is not None}
+            self.judged += [(states[decision.node], decision.accept) for decision in outcome.verdict.decisions if decision.node in states]
         if len(self.written) >= self.every:
             self.learn(state.tokens)
         tree, path = outcome.tree, outcome.verdict.path
@@ -116,6 +119,7 @@ def untrained_head(hidden: int, vocab: int, seed: int = 0) -> AcceptanceHead:
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = AcceptanceHead(hidden, vocab, layers=1)
-        nn.init.zeros_(head.model[-1].weight)
-        head.model[-1].bias.data = torch.tensor([-HOPE / 2, HOPE / 2])
+        last = cast(nn.Linear, head.model[-1])
+        nn.init.zeros_(last.weight)
+        last.bias.data = torch.tensor([-HOPE / 2, HOPE / 2])
     return head
