@@ -21,6 +21,14 @@ from .rms_norm import Norm
 from .weights import ModelError
 
 
+class Decoder(nn.Module):
+    """What lies below the output matrix, under the published names."""
+
+    embed_tokens: nn.Embedding
+    layers: nn.ModuleList
+    norm: nn.RMSNorm
+
+
 class Causal(nn.Module):
     """A small decoder of the Llama family that can be trained.
 
@@ -34,7 +42,7 @@ class Causal(nn.Module):
         self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
         d, self.vocab = self.sizes.hidden, config["vocab_size"]
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
-        self.model = nn.Module()
+        self.model = Decoder()
         self.model.embed_tokens = nn.Embedding(self.vocab, d)
         self.model.layers = nn.ModuleList(Layer(self.sizes, True, True, bias, qk_norm=qk_norm) for _ in range(self.sizes.layers))
         self.model.norm = nn.RMSNorm(d, eps=self.sizes.eps)
@@ -66,7 +74,7 @@ class CausalNet(Fused):
     """The attributes of models/llama.py's Llama that a target needs, from trained modules."""
 
     def __init__(self, whole: Causal):
-        super().__init__(list(whole.model.layers), whole.config)
+        super().__init__(whole.model.layers, whole.config)
         self.name, self.vocab, self.config = whole.name, whole.vocab, whole.config
         self.embedding, self.output_weight = whole.model.embed_tokens.weight.detach(), whole.output.detach()
         self.norm_final = Norm(whole.model.norm.weight.detach(), self.eps)

@@ -75,8 +75,8 @@ def listed(value: Any) -> list[Any]:
 
 def fits(name: str, need: int, *devices: torch.device) -> None:
     """Raise ModelError if ``need`` bytes are not free on all devices together."""
-    known = [free(device) for device in devices]
-    have = sum(known) if None not in known else need
+    known = [have for have in map(free, devices) if have is not None]
+    have = sum(known) if len(known) == len(devices) else need
     if need > have:
         raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free", "checkpoint.memory")
 

@@ -73,7 +73,8 @@ class AcceptanceHead(Quick):
 
     def logit(self, states: Tensor) -> Tensor:
         """Return log odds [...] of acceptance from states [..., hidden]: the softmax over (rejected, accepted) as one number."""
-        refused, accepted = self.model(states.to(self.model[-1].weight.dtype)).unbind(-1)
+        kind = self.model[-1].weight.dtype
+        refused, accepted = self.model(states.to(kind)).unbind(-1)  # pyright: ignore[reportCallIssue, reportArgumentType] (no cast in TorchScript)
         return accepted - refused
 
     def forward(self, states: Tensor) -> Tensor:
@@ -169,7 +170,7 @@ def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier | Length
     return found
 
 
-def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Module:
+def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> LengthHead:
     inner, most = weights.shape("first.weight")[0], config.get("most")
     if type(most) is not int or most < 1:
         raise ModelError(f"config.json of {weights.title} says most is {str(most)[:40]}, where a number of tokens must stand",
@@ -178,7 +179,7 @@ def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Modu
     return fill(made, {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}, body)
 
 
-def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.Module:
+def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> Classifier:
     inner, fields = weights.shape("first.weight")
     if fields < 3 or fields - 2 > body.vocab or config.get("top", fields - 2) != fields - 2:
         raise ModelError(f"{weights.title} reads {fields} numbers a token, and its config.json says top {config.get('top')}: "
@@ -188,7 +189,7 @@ def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> nn.
     return fill(Classifier(body.vocab, fields - 2, inner), tensors, body)
 
 
-def _acceptance(weights: HeadWeights, body: Body) -> nn.Module:
+def _acceptance(weights: HeadWeights, body: Body) -> AcceptanceHead:
     last = max(weights.numbers(r"model\.(\d+)\.weight"), default=-1)
     if last < 0:
         raise ModelError(f"{weights.title} holds no acceptance head: there is no matrix named model.N.weight",

@@ -82,7 +82,7 @@ class Eagle(nn.Module):
     @cached_property
     def fused(self) -> Fused:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return Fused(list(self.layers), self.config, self.fc)
+        return Fused(self.layers, self.config, self.fc)
 
     def open(self) -> EagleRows:
         """Return a KV cache over these weights for one run."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ class Beside(Layer):
         state = self.hidden_norm(x)
         y, kv = self.self_attn(torch.cat([self.input_layernorm(embeds), state], -1), angles, past, mask)
         x = (state if self.before else x) + y
-        return x + self.mlp(self.post_attention_layernorm(x)), kv
+        return self.feed(x), kv
 
 
 class Eagle3(nn.Module):
@@ -51,6 +51,9 @@ class Eagle3(nn.Module):
 
     config: a Llama-like config.json with vocab_size of the target, read_layers (whose inputs are read), draft_vocab_size,
     norm_before_residual, norm_output, fc_norm, attention_bias, qk_norm, own_head (default true)."""
+
+    d2t: Tensor | None
+    t2d: Tensor | None
 
     def __init__(self, config: dict[str, Any], name: str = "the EAGLE-3 head"):
         super().__init__()
@@ -84,6 +87,7 @@ class Eagle3(nn.Module):
     def speak(self, ids: Tensor) -> None:
         """Set the draft vocabulary to these target ids, in order."""
         ids = ids.sort().values
+        assert self.d2t is not None and self.t2d is not None  # the head was built for a part of the vocabulary
         self.d2t.copy_(ids - torch.arange(len(ids), device=ids.device))
         self.t2d.zero_()[ids] = True
 
@@ -95,16 +99,17 @@ class Eagle3(nn.Module):
 
     def own(self, states: Tensor) -> Tensor:
         """Return logits over the draft vocabulary; only for a head with an output matrix of its own."""
+        assert self.lm_head is not None
         return self.lm_head(states if self.norm_output else self.norm(states))
 
     def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
         """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``lent``: the target's head."""
         if self.lm_head is None:
             return lent(states if self.norm_output else self.norm(states))
-        logits = self.own(states)
-        if self.d2t is None:
+        logits, tokens = self.own(states), self.tokens
+        if tokens is None:
             return logits
-        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
+        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, tokens, logits)
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
         """Training: return ``steps`` tensors [batch, n, hidden] of predicting states. embeds [batch, n, hidden] of the tokens
@@ -116,7 +121,7 @@ class Eagle3(nn.Module):
         out, state = [], self.joined(states).to(states.dtype)
         for step in range(steps):
             mask = seen(place, step)
-            x, past[0] = self.layers[0].beside(embeds, state, angles, past[0], mask)
+            x, past[0] = cast(Beside, self.layers[0]).beside(embeds, state, angles, past[0], mask)
             for i, layer in enumerate(self.layers[1:], 1):
                 x, past[i] = layer(x, angles, past[i], mask)
             x = self.norm(x) if self.norm_output else x
@@ -138,11 +143,11 @@ class BesideNet(Fused):
     """The layers in inference layout; input rows are twice as wide as the layers: the embedding, then the state."""
 
     def __init__(self, head: Eagle3):
-        super().__init__(list(head.layers), head.config, head.fc)
-        first = head.layers[0]
+        super().__init__(head.layers, head.config, head.fc)
+        first = cast(Beside, head.layers[0])
         self.beside, self.before = Norm(first.hidden_norm.weight.detach(), self.eps), first.before
         self.after = Norm(head.norm.weight.detach(), self.eps) if head.norm_output else None
-        self.each = None if head.fc_norm is None else [Norm(norm.weight.detach(), self.eps) for norm in head.fc_norm]
+        self.each = None if head.fc_norm is None else [Norm(cast(nn.RMSNorm, norm).weight.detach(), self.eps) for norm in head.fc_norm]
 
     def joined(self, states: Tensor) -> Tensor:
         if self.each is not None:
@@ -161,6 +166,8 @@ class BesideNet(Fused):
 
 class BesideRows(RowCache):
     """KV cache rows of pairs (embedding of token t + 1, states of token t); their outputs predict token t + 2."""
+
+    net: BesideNet
 
     def __init__(self, head: Eagle3):
         super().__init__(head.fused)

@@ -6,9 +6,9 @@ The modules carry the published key names and are trained. ``Fused`` holds the s
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +86,7 @@ class Attention(nn.Module):
         return self.o_proj(y.transpose(1, 2).flatten(2)), kv
 
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return (q, k) if self.q_norm is None else (self.q_norm(q), self.k_norm(k))
+        return (q, k) if self.q_norm is None or self.k_norm is None else (self.q_norm(q), self.k_norm(k))
 
     @torch.no_grad()
     def weights(self, x: Tensor, angles: Tensor) -> Tensor:
@@ -151,7 +151,9 @@ class Layer(nn.Module):
 
     def feed(self, x: Tensor) -> Tensor:
         """Apply the feed-forward block, with its residual, to rows after the attention."""
-        return x if self.mlp is None else x + self.mlp(self.post_attention_layernorm(x))
+        if self.mlp is None or self.post_attention_layernorm is None:
+            return x
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -> Tensor:
@@ -166,7 +168,8 @@ class Fused(Llama):
     lead: a linear layer before the layers (EAGLE's fc); ``lead`` then applies it.
     """
 
-    def __init__(self, layers: Sequence[Layer], config: dict[str, Any], lead: nn.Linear | None = None):
+    def __init__(self, modules: Iterable[nn.Module], config: dict[str, Any], lead: nn.Linear | None = None):
+        layers = cast("list[Layer]", list(modules))
         sizes = layers[0].self_attn.sizes
         self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner = (
             sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner)
@@ -182,7 +185,7 @@ class Fused(Llama):
             self.kernel = linear.kernel
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
-            self.lead = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
+            self.lead: Any = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
             self._tables(rope_of(config))
             script(self, layers[0].self_attn.q_proj.in_features)
 
@@ -226,13 +229,13 @@ class Fused(Llama):
         return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
 
     def _block(self, layer: Layer, matrices: dict[str, Any]) -> Block:
-        def norm(module):
+        def norm(module: nn.Module | None) -> Any:
             weight = getattr(module, "weight", None)
             return (lambda x: x) if weight is None else Norm(weight.detach(), self.eps)
 
-        of_heads = (None if part is None else Norm(self._paired(part.weight.detach()), self.eps)
-                    for part in (layer.self_attn.q_norm, layer.self_attn.k_norm))
-        return Block(norm(layer.input_layernorm), matrices["qkv"], *of_heads, matrices["out"],
+        norm_q, norm_k = (None if part is None else Norm(self._paired(part.weight.detach()), self.eps)
+                          for part in (layer.self_attn.q_norm, layer.self_attn.k_norm))
+        return Block(norm(layer.input_layernorm), matrices["qkv"], norm_q, norm_k, matrices["out"],
                      norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:

@@ -56,7 +56,7 @@ class GGUFFile:
     def __init__(self, path: Path):
         self.name = path.name
         self._data = self._map(path)
-        self._view, self._at = memoryview(self._data), 0
+        self._view, self._at = self._data.data, 0
         self.metadata: dict[str, Any] = {}
         self.tensors: dict[str, TensorInfo] = {}
         try:
@@ -75,7 +75,7 @@ class GGUFFile:
             if not parts:
                 raise ModelError(f"{path.parent.name} has no {path.name}", "gguf.missing")
             data = np.empty(sum(part.stat().st_size for part in parts), np.uint8)
-            view, at = memoryview(data), 0
+            view, at = data.data, 0
             for part in parts:
                 with part.open("rb") as file:
                     at += file.readinto(view[at:at + part.stat().st_size])
@@ -84,7 +84,7 @@ class GGUFFile:
         except (OSError, UnicodeDecodeError, IndexError) as error:
             raise ModelError(f"{self.name} cannot be read: {getattr(error, 'strerror', None) or 'its checksum is no text'}",
                              "gguf.read") from None
-        if wanted is not None and hashlib.sha256(data).hexdigest() != wanted:
+        if wanted is not None and hashlib.sha256(data.data).hexdigest() != wanted:
             raise ModelError(f"the parts of {self.name} do not add up to the published file: its sha256 differs", "gguf.digest")
         return data
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -191,7 +191,10 @@ def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
     return (found or marks or [None])[0]
 
 
-def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module:
+M = TypeVar("M", bound=nn.Module)
+
+
+def fill(module: M, tensors: dict[str, Tensor], body: Body) -> M:
     """Load tensors into a module and prepare it for drafting: on the target's device, in its data type, without gradients."""
     try:
         module.load_state_dict(tensors, assign=True)
@@ -200,7 +203,7 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], body: Body) -> nn.Module
     return ready(module, body)
 
 
-def ready(module: nn.Module, body: Body) -> nn.Module:
+def ready(module: M, body: Body) -> M:
     """Prepare a head for drafting with its target: on its device, in its data type, without gradients, with static shapes where
     the target has them."""
     for part in module.modules():
@@ -210,7 +213,7 @@ def ready(module: nn.Module, body: Body) -> nn.Module:
     if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "quick"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
-                part.forward = Streamed(part, body.eight)
+                part.forward = Streamed(part, body.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
     return module
 
 
@@ -219,7 +222,9 @@ class Streamed:
     with few rows it is memory-bound. They are packed at first use, and again after they change."""
 
     def __init__(self, linear: nn.Linear, eight: bool = False):
-        self._linear, self._of, self._run, self._eight = linear, None, None, eight
+        self._linear, self._eight = linear, eight
+        self._of: tuple[int, int] | None = None  # the weights that were packed: address and version
+        self._run: PlainLinear | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         weight, bias = self._linear.weight, self._linear.bias
@@ -229,6 +234,7 @@ class Streamed:
         if self._of != now:
             self._of, self._run = now, self._packed(weight)
             return self(x)
+        assert self._run is not None
         y = self._run(x if x.dim() == 2 else x[None])
         y = y if bias is None else y.add_(bias)
         return y if x.dim() == 2 else y[0]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -59,7 +59,7 @@ class Prefix(nn.Module):
     @cached_property
     def fused(self) -> tuple[Fused, Norm]:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return Fused(list(self.layers), self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
+        return Fused(self.layers, self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
 
 
 class PrefixRows:
@@ -120,7 +120,7 @@ class Hydra(nn.Module):
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
         """Return the output matrix of a head for training; ``targets``: the target's."""
-        return self.hydra_lm_head[index].weight if len(self.hydra_lm_head) else targets
+        return cast(nn.Linear, self.hydra_lm_head[index]).weight if len(self.hydra_lm_head) else targets
 
 
 def build(body: Body, numbers: dict[str, Any]) -> Hydra:

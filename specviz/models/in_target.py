@@ -79,8 +79,9 @@ class Transfer(LookAhead):
 
     def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
         super().__init__(hidden, vocab, layers)
-        self.transfer = nn.ModuleList(nn.Linear(hidden, hidden) for _ in layers)
-        for matrix in self.transfer:
+        matrices = [nn.Linear(hidden, hidden) for _ in layers]
+        self.transfer = nn.ModuleList(matrices)
+        for matrix in matrices:
             nn.init.eye_(matrix.weight)
             nn.init.zeros_(matrix.bias)
 

@@ -173,7 +173,7 @@ def _pair(seconds: dict[type, dict[int, float]], total: int) -> tuple[type, type
     seconds = {kind: {rows: max(spent, TICK) for rows, spent in times.items()} for kind, times in seconds.items()}
     few, many = (min(seconds, key=lambda kind: seconds[kind][rows]) for rows in ROWS)
     slower = {kind: sum(times[rows] / seconds[best][rows] for rows, best in zip(ROWS, (few, many))) / 2 for kind, times in seconds.items()}
-    one = min(slower, key=slower.get)
+    one = min(slower, key=slower.__getitem__)
     return (few, many) if slower[one] > WORTH and total <= TWICE else (one, one)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +43,7 @@ class BlockAttention(Attention):
         x [batch, n, hidden] and text [batch, c, hidden]; angles [batch, 1, n, head_dim / 2], text_angles [c, head_dim / 2]; mask
         [batch, 1, n, c + n], True where a row may attend.
         """
+        assert self.q_norm is not None and self.k_norm is not None
         q = _turned(self.q_norm(self.heads(self.q_proj, x)), angles)
         k = torch.cat([_turned(self.k_norm(self.heads(self.k_proj, text)), text_angles),
                        _turned(self.k_norm(self.heads(self.k_proj, x)), angles)], 2)
@@ -60,7 +61,7 @@ class BlockLayer(Layer):
 
     def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
         x = x + self.self_attn.across(self.input_layernorm(x), text, angles, text_angles, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        return self.feed(x)
 
 
 class MarkovHead(nn.Module):
@@ -150,15 +151,17 @@ class BlockDrafter(nn.Module):
         mask = torch.cat([seen, (own == own[:, None]).expand(batch, -1, -1)], 2)[:, None]
         x = embeds.flatten(1, 2)
         for layer in self.layers:
-            x = layer.across(x, text, turns[at][:, None], turns[:len(places)], mask)
+            x = cast(BlockLayer, layer).across(x, text, turns[at][:, None], turns[:len(places)], mask)
         return self.norm(x).unflatten(1, (blocks, size))
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
         """Return logits [n] that the tokens of rows are accepted, from their states [n, hidden] and the tokens before them [n].
         """
+        assert self.confidence_head is not None  # asked of a drafter that has one
         if not self.confidence_with_markov:
             return self.confidence_head(states)
         markov = self.markov_head
+        assert markov is not None  # checked when it was built
         before = markov.latent(tokens, states) if self.confidence_gated else markov.markov_w1(tokens)
         return self.confidence_head(torch.cat([states, before], -1))
 
@@ -176,10 +179,10 @@ class BlockNet(Fused):
     """The layers in row-wise inference layout, and one matrix for the keys and values of all layers from a row of text."""
 
     def __init__(self, head: BlockDrafter):
-        super().__init__(list(head.layers), head.config, head.fc)
+        super().__init__(head.layers, head.config, head.fc)
         with torch.inference_mode():
             self.after_fc, self.after = Norm(head.hidden_norm.weight.detach(), self.eps), Norm(head.norm.weight.detach(), self.eps)
-            parts = [layer.self_attn for layer in head.layers]
+            parts = [cast(BlockLayer, layer).self_attn for layer in head.layers]
             self.text = torch.cat([torch.cat([self._paired(at.k_proj.weight), at.v_proj.weight]) for at in parts]).detach()
             biases = [torch.cat([self._paired(at.k_proj.bias), at.v_proj.bias]) for at in parts if at.k_proj.bias is not None]
             self.text_bias = torch.cat(biases).detach() if biases else None
@@ -191,6 +194,7 @@ class BlockNet(Fused):
         kv = F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
         kv = kv.view(n, self.layers, 2, self.kv_heads, self.head_dim)
         for i, block in enumerate(self.blocks):
+            assert block.norm_k is not None
             keys = block.norm_k(kv[:, i, 0]).contiguous()
             self._rotate(keys, turn)
             new = torch.stack([keys, kv[:, i, 1]]).transpose(1, 2)
@@ -205,6 +209,8 @@ class BlockNet(Fused):
 
 class BlockRows(RowCache):
     """KV cache of the text's rows; the block's rows are dropped after each pass."""
+
+    net: BlockNet
 
     def read(self, states: Tensor) -> None:
         """Append text rows [n, layers * hidden]."""

@@ -92,11 +92,12 @@ def load_causal(name: str, source: str, revision: str | None, **options):
             state = _gguf_state(Path(source), options.get("dtype"))
             known = dict(output_loading_info=True, ignore_mismatched_sizes=True) | options  # the report names sizes; an error would not
             if state is None:
-                net, report = transformers.AutoModelForCausalLM.from_pretrained(
+                found: Any = transformers.AutoModelForCausalLM.from_pretrained(
                     source, config=config, revision=revision, trust_remote_code=False, use_safetensors=True, **known)
             else:
-                network = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-                net, report = network.from_pretrained(None, config=config, state_dict=state, trust_remote_code=False, **known)
+                network: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+                found = network.from_pretrained(None, config=config, state_dict=state, trust_remote_code=False, **known)
+            net, report = found
     except ModelError:
         raise
     except Exception as error:  # transformers, safetensors and the hub each raise their own

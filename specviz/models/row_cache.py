@@ -4,6 +4,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,7 +64,7 @@ class RowCache:
         self._scratch = old + n
         return self._run(x, [depth - 1 for depth in depths], new)
 
-    def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Tensor | None] | None = None) -> Tensor | None:
+    def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Any] | None = None) -> Any:
         """Run the net (or another function of it) over rows at the end of the scratch: depths [n] after the text, sees [n, scratch]."""
         n, scratch = sees.shape
         work, buffer = work or self.net.run, self._buffer(self.count + scratch, max(depths))
@@ -89,7 +90,7 @@ class RowCache:
         have = 0 if self._slots is None else self._slots.shape[3]
         if slots > have or self._slots is None:
             bigger = self.net.new_slots(-(-max(slots, 2 * have, 1) // STEP) * STEP)
-            if have:
+            if self._slots is not None:
                 bigger[:, :, :, :have] = self._slots
             self._slots = bigger
         return self._slots
@@ -97,13 +98,16 @@ class RowCache:
     def _static_buffer(self, slots: int, positions: int) -> Tensor:
         old = self._static
         if old is None or slots > old.capacity or positions > len(old.turn):
-            self._static = self.net.buffers.take(slots, positions)
+            pool = self.net.buffers
+            assert pool is not None  # static layers have one
+            self._static = new = pool.take(slots, positions)
             if old is not None:
                 with torch.inference_mode():
-                    self._static.slots[:, :, :, :self.count] = old.slots[:, :, :, :self.count]
+                    new.slots[:, :, :, :self.count] = old.slots[:, :, :, :self.count]
                 self._gone()
-            self._gone = weakref.finalize(self, self.net.buffers.give, self._static)
-        return self._static.slots
+            self._gone = weakref.finalize(self, pool.give, new)
+            return new.slots
+        return old.slots
 
 
 # Cached by the tensors they are made from, since tree shapes repeat from round to round.

@@ -44,7 +44,8 @@ class Inputs:
 
     def split(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return ids, positions, slots [rows] and the number of committed rows [1]."""
-        return self.numbers.split([self.rows, self.rows, self.rows, 1])
+        ids, positions, slots, past = self.numbers.split([self.rows, self.rows, self.rows, 1])
+        return ids, positions, slots, past
 
 
 @dataclass

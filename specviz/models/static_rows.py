@@ -79,6 +79,7 @@ def run(net: Any, buffer: StaticRowBuffer, x: Tensor, first: int, past: int, dep
     """
     n, scratch = sees.shape
     bucket, lo = bucket_of(n), scratch - n
+    assert bucket is not None  # ``holds`` was asked
     key = name, bucket, x.shape[1]
     if key not in buffer.inputs:
         buffer.inputs[key] = (torch.zeros(bucket, x.shape[1], dtype=net.dtype, device=net.device),

@@ -1,4 +1,5 @@
-"""Choose the forward that runs a checkpoint: ours for the Llama family, that of transformers for everything else (table: models.yaml)."""
+"""Choose the forward pass for a checkpoint: ours for the Llama family, that of transformers for everything else (table:
+models.yaml)."""
 from __future__ import annotations
 
 import logging
@@ -25,9 +26,9 @@ Config = dict[str, Any]
 class Forward:
     """One way to run a checkpoint.
 
-    load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; capabilities(config): those of its targets,
-    known without loading; measures: on a processor it times layouts of the weights and takes the fastest; on: the only kind of device
-    it runs on ("" for any), where another device falls back to the table of models.yaml.
+    load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; capabilities(config): of its targets,
+    known without loading; measures: whether it times weight layouts on a CPU and uses the fastest; on: the only device type it
+    runs on ("" for any), where another device falls back to the table of models.yaml.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Forward:
 
 
 def _load_fast(folder: Path, device: Any) -> Any:
-    """Load for captured CUDA graphs where a capture outlives a call: on CUDA, except on hosts that attach the GPU per call (ZeroGPU)."""
+    """Load for captured CUDA graphs if they outlive a call: on CUDA, except on hosts that attach the GPU per call (ZeroGPU)."""
     from ..targets.fast import FastModel
 
     per_call = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
@@ -94,10 +95,10 @@ def _tree_scan_provides(config: Config) -> frozenset[str]:
     return RecurrentTarget.capabilities
 
 
-def _load_hf(folder: Path, device: Any, **options: str) -> Any:
+def _load_hf(folder: Path, device: Any, device_map: str | None = None, quantise: str = "") -> Any:
     from ..targets.hf import HFModel
 
-    return HFModel(str(folder), device=device.type, **options)
+    return HFModel(str(folder), device=device.type, device_map=device_map, quantise=quantise)
 
 
 def _hf_refuses(config: Config) -> str | None:
@@ -105,7 +106,7 @@ def _hf_refuses(config: Config) -> str | None:
 
 
 def _hf_provides(config: Config) -> frozenset[str]:
-    """Expected capabilities, by the kinds of layers; the network itself is probed when it is loaded."""
+    """Return the expected capabilities by the kinds of layers; the network itself is probed when it is loaded."""
     recurrent = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
     lent = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
     return lent if recurrent else lent | {"tree"}

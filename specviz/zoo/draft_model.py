@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..core import DraftTree, Scores, Target, Verdict
+from ..core import CapableTarget, DraftTree, Scores, TrainableTarget, Verdict
 
 CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "draft_chain", "skip", "layer_parallel"})
 
 
 class DraftModel:
-    """A model by which something is drafted, or an intermediate verifier. vocab: the target's width; name: as models.yaml has it.
+    """A draft model, or an intermediate verifier. vocab: the target's width; name: as in models.yaml.
 
-    Tokens that the model does not know are read as its token 0. A token beyond ``vocab`` is never proposed. Everything a drafter may
-    use is listed here: nothing else of the model is reachable. ``problem``: why it stopped drafting, for the trace.
+    Unknown tokens are read as its token 0. A token beyond ``vocab`` is never proposed. Only the attributes listed here are
+    available to drafters. ``problem``: why it stopped drafting, for the trace.
     """
 
-    def __init__(self, model: Target, vocab: int, name: str):
+    def __init__(self, model: CapableTarget, vocab: int, name: str):
         self._model, self.vocab, self.name = model, vocab, name
         self.context: int = model.context
         self.capabilities = model.capabilities & CAPABILITIES - (set() if model.vocab <= vocab else {"draft_chain"})
@@ -41,7 +41,7 @@ class DraftModel:
 
     @property
     def weights(self) -> Any:
-        """Equal for models that can share a pass."""
+        """Equal for models that can share a forward pass."""
         return self._model.weights, self.vocab
 
     def ready(self) -> bool:
@@ -84,7 +84,7 @@ class DraftModel:
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> Any:
-        """As the model's own ``write``, cut before the first token whose logits overflow; None to draft pass by pass."""
+        """Draft with the model's own loop, cut before the first token whose logits overflow; None to draft pass by pass."""
         if self._failed or self._length + len(after) + count > self.context:
             return None
         written = self._model.draft_chain(after, count, temperature, roll, least)
@@ -138,7 +138,7 @@ class DraftModel:
         return replace(tree, tokens=tuple(self._known([int(token) for token in tree.tokens])))
 
     def _fitted(self, scores: Scores) -> Scores:
-        """Give the logits the target's width, and rows that overflowed a uniform distribution."""
+        """Return logits of the target's width, with overflowed rows replaced by a uniform distribution."""
         logits = scores.logits
         if logits.device.type == "cpu":
             if len(logits) and not bool(torch.isfinite(logits.sum())):
@@ -153,7 +153,7 @@ class DraftModel:
         return replace(scores, logits=self._fit(logits, -torch.inf))
 
     def _mended(self, logits: Tensor) -> Tensor:
-        """The logits with rows of zeros in place of those that are not numbers; minus infinity is a number here."""
+        """Return the logits with NaN rows replaced by zeros; minus infinity is allowed."""
         bad = torch.isnan(logits).any(-1) | (logits == torch.inf).any(-1) | (logits == -torch.inf).all(-1)
         if not bool(bad.any()):
             return logits
@@ -170,7 +170,7 @@ class DraftModel:
         return Scores(torch.zeros(rows, self.vocab, device=device), states, max(0, self._length - 1))
 
     def _fails(self, tree: DraftTree) -> bool:
-        """Return whether the tree cannot be scored; then nothing can until the next sync, which fills the scratch anew."""
+        """Return whether the tree cannot be scored; then nothing can until the next sync, which refills the scratch."""
         self._failed = self._failed or self._length + max(tree.depths, default=0) > self.context
         return self._failed
 
@@ -188,6 +188,8 @@ class DraftModel:
 
 class LearningDraft(DraftModel):
     """A draft model whose weights may change. weights: the trainable tensors."""
+
+    _model: TrainableTarget
 
     @property
     def weights(self) -> Any:

@@ -9,19 +9,19 @@ from .registry import Entry, ZooError
 
 
 def needed_bytes(entry: Entry, device: torch.device) -> float | None:
-    """Bytes the entry needs on the device; None when models.yaml gives no size."""
+    """Return the bytes the entry needs on the device; None if models.yaml gives no size."""
     return bytes_needed(entry, device.type == "cuda")
 
 
 def free(device: torch.device, every: bool = False) -> float | None:
-    """Bytes that can still be allocated (every: on all cards together); None when unknown."""
+    """Return the bytes that can still be allocated (every: on all GPUs together); None if unknown."""
     if device.type == "cuda" and every:
-        return float(sum(sizes.free(torch.device("cuda", card)) for card in range(torch.cuda.device_count())))
+        return float(sum(sizes.free(torch.device("cuda", card)) or 0 for card in range(torch.cuda.device_count())))
     return sizes.free(device)
 
 
 def why_too_large(entry: Entry, device: torch.device) -> str | None:
-    """Return one sentence when the entry does not fit, None when it does or the sizes are unknown."""
+    """Return one sentence if the entry does not fit; None if it fits or the sizes are unknown."""
     need, have = needed_bytes(entry, device), free(device, bool(entry.device_map))
     if need is None or have is None or need <= have:
         return None
@@ -30,7 +30,7 @@ def why_too_large(entry: Entry, device: torch.device) -> str | None:
 
 
 def require_memory(entry: Entry, device: torch.device) -> None:
-    """Raise ZooError when the entry does not fit."""
+    """Raise ZooError if the entry does not fit into free memory."""
     problem = why_too_large(entry, device)
     if problem:
         raise ZooError(f"{problem}.", "checkpoint.memory")

@@ -72,7 +72,8 @@ def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tensor]:
     """Return the tensors by their names in the file: matrices in 16 bits where they were stored so, vectors in 32."""
-    store = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(config.get("dtype") or config.get("torch_dtype"), torch.float32)
+    stored = config.get("dtype") or config.get("torch_dtype") or "float32"
+    store = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(stored, torch.float32)
     weights = Weights(folder, torch.device("cpu"), torch.float32 if full else store)
     heads, keys = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     names = {there: here for there, here in TOP.items() if there != "lm_head.weight" or not config.get("tie_word_embeddings")}

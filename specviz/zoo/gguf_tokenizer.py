@@ -62,7 +62,7 @@ def _texts(file: GGUFFile, key: str) -> list[str]:
 
 
 def _id(file: GGUFFile, key: str, count: int) -> int | None:
-    """The id of a special token: bos, eos, ...; None where the file names none."""
+    """Return the id of a special token (bos, eos, ...); None if the file names none."""
     found = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
     if found is not None and not (type(found) is int and 0 <= found < count):
         raise ModelError(f"{file.name} says tokenizer.ggml.{key}_token_id is {str(found)[:40]}, which is no token",
@@ -78,7 +78,7 @@ def _byte_level(file: GGUFFile, tokens: list[str], kinds: list[int]) -> Any:
     if pre not in SPLITS:
         raise ModelError(f"{file.name} splits text in the way {str(pre)[:40]!r}; {', '.join(SPLITS)} are known",
                          "gguf.pretokenizer")
-    merges = [tuple(merge.split(" ")) for merge in _texts(file, "merges")]
+    merges: list[Any] = [tuple(merge.split(" ")) for merge in _texts(file, "merges")]  # pairs, or it raises
     try:
         raw = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges, ignore_merges=pre in OPENED))
     except Exception as error:  # a merge that is no pair, or of tokens that are not there
@@ -102,7 +102,7 @@ def _byte_level(file: GGUFFile, tokens: list[str], kinds: list[int]) -> Any:
 
 
 def _sentencepiece(file: GGUFFile, folder: Path) -> Any:
-    """transformers' reading of a SentencePiece vocabulary; the folder holds a link to the file."""
+    """Return transformers' conversion of a SentencePiece vocabulary; the folder holds a link to the file."""
     from transformers import AutoTokenizer
     from transformers.utils import logging
 

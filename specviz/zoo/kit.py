@@ -12,6 +12,7 @@ from ..core.errors import code_of
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.earlier_answers import Memory
 from ..indexes.store import Store, StoreError, vocabulary_mark
+from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from .draft_model import DraftModel
 from .registry import ZooError, register
@@ -29,7 +30,7 @@ class Kit:
     """
 
     loaded: Any  # the Loaded of pair.py
-    opened: list[Target] = field(default_factory=list)
+    opened: list[CachedTarget | DraftModel] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
     predicted: tuple[int, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What a reader must know of a model next to its name, from its files alone: a context that is cut, recommended sampling settings."""
+"""Notes on a model shown next to its name, from its files alone: a truncated context, recommended sampling settings."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -27,7 +27,8 @@ def model_notes(folder: Path) -> list[str]:
 
 
 def _cut_context(config: dict[str, Any]) -> list[str]:
-    inner = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    text = config.get("text_config")
+    inner = text if isinstance(text, dict) else config
     fixed, stated = fixed_rotary_length(inner), inner.get("max_position_embeddings")
     if fixed is None or type(stated) is not int or stated <= fixed:
         return []
@@ -35,7 +36,7 @@ def _cut_context(config: dict[str, Any]) -> list[str]:
 
 
 def _recommended(settings: dict[str, Any]) -> list[str]:
-    """Name the settings that the authors recommend and that change what is written; a run uses those of its request."""
+    """Return the authors' recommended settings that change the output; a run uses those of its request."""
     found = {"temperature": 0} if settings.get("do_sample") is False and settings.get("temperature") not in (None, 1.0) else {}
     found = {key: settings[key] for key, neutral in NEUTRAL.items() if settings.get(key) is not None and settings[key] != neutral} | found
     words = [f"{key} {shown(value, 20)}" for key, value in found.items()]

@@ -68,6 +68,6 @@ class TokenizerBytes:
 
 @lru_cache(maxsize=4)
 def bridge(target: Path, draft: Path, vocab: int, their_vocab: int) -> Bridge:
-    """The bridge between the tokenizers of two folders. Raises ZooError."""
-    both = (TokenizerBytes(words, TokenBytes(words)) for words in (open_tokenizer(target), open_tokenizer(draft)))
-    return Bridge(*both, vocab, their_vocab)
+    """Return the bridge between the tokenizers of two folders. Raises ZooError."""
+    ours, theirs = (TokenizerBytes(words, TokenBytes(words)) for words in (open_tokenizer(target), open_tokenizer(draft)))
+    return Bridge(ours, theirs, vocab, their_vocab)

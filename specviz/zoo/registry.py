@@ -1,4 +1,4 @@
-"""Read models.yaml, and resolve what people type for a model: a name, a folder in Hugging Face format, a GGUF file, or org/name@commit.
+"""Read models.yaml, and resolve a model's name: an entry, a folder in Hugging Face format, a GGUF file, or org/name@commit.
 
 Only safetensors, GGUF, tokenizer and JSON files are read or fetched, and a hub model is pinned to a commit: measurements can be
 repeated, and no code of a repository runs.
@@ -49,7 +49,7 @@ def pinned(name: str) -> bool:
 
 
 class ZooError(CodedError, ValueError):
-    """A model is not available; the message is one sentence for a person."""
+    """A model is not available; the message is one sentence."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
         super().__init__(tidy(sentence), code)
@@ -108,7 +108,7 @@ class Entry:
                            code_of(error, "model.load")) from None
 
     def installed(self) -> bool:
-        """Whether the weights of an entry with a path are on this machine."""
+        """Return whether the weights of an entry with a path are on this machine."""
         return self.path is not None and self.path.exists() and (not self.package or has_weights(self.path) or cached(self) is not None)
 
     def fetch(self) -> Path:
@@ -197,7 +197,7 @@ class Register:
 
 @lru_cache(maxsize=4)
 def _composed(path: Path, changed: int, size: int) -> yaml.Node | None:
-    """The file's YAML nodes, parsed once for each time of change: the page asks for the register at each event."""
+    """Return the file's YAML nodes, parsed once per modification time, because the page reads the register at each event."""
     return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
 
 
@@ -238,7 +238,8 @@ def register(path: str | Path | None = None) -> Register:
 
 
 def _installed(default: str, entries: dict[str, Entry]) -> str:
-    """The default target, or where its weights are not installed (a wheel has the small models alone) the first target that is."""
+    """Return the default target, or if its weights are not installed (a wheel has only the small models) the first target that
+    is."""
     here = [e.name for e in entries.values() if e.role == "target" and e.installed()]
     if entries[default].path is None or entries[default].installed() or not here:
         return default
@@ -247,7 +248,7 @@ def _installed(default: str, entries: dict[str, Entry]) -> str:
 
 @lru_cache
 def _warn_of_default(default: str, used: str) -> None:
-    """Warn once per process."""
+    """Warn once per process that the default target is not installed."""
     logging.getLogger(__name__).warning("%s is not installed; %s is used. Fetch it: specviz models --fetch %s", default, used, default)
 
 
@@ -265,9 +266,9 @@ def with_found_weights(entries: dict[str, Entry]) -> dict[str, Entry]:
     """Return the entries and what was found for their targets; a folder that the file names itself is not added again."""
     named = {entry.path.resolve() for entry in entries.values() if entry.path}
     found: dict[str, Entry] = {}
-    for target in [entry for entry in entries.values() if entry.role == "target" and entry.path]:
-        new = entries_found_for(target.name, target.path)
-        found = {name: entry for name, entry in new.items() if entry.path.resolve() not in named} | found
+    for target, folder in [(entry, entry.path) for entry in entries.values() if entry.role == "target" and entry.path]:
+        new = entries_found_for(target.name, folder)
+        found = {name: entry for name, entry in new.items() if entry.path and entry.path.resolve() not in named} | found
     return entries | {name: entry for name, entry in found.items() if name not in entries}
 
 
@@ -286,13 +287,13 @@ def _is_url(value: str) -> bool:
         return False
 
 
-def _one_of(*values: str) -> tuple[str, Callable[[str], bool]]:
+def _one_of(*values: str) -> tuple[str, Callable[[str], object]]:
     return f"one of {', '.join(values)}", values.__contains__
 
 
 NAME = 100  # most characters of a model's name
 PLAIN_TEXT = (f"a printable text of at most {LONGEST:,} characters", lambda value: value.isprintable() and len(value) <= LONGEST)
-KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {  # what a field holds; any other holds PLAIN_TEXT
+KINDS: dict[str, tuple[str, Callable[[str], object]]] = {  # what a field holds; any other holds PLAIN_TEXT
     "memory": ("a number of GB above 0", _size),
     "gated": ("yes or left out", "yes".__eq__), "device_map": ("auto or left out", "auto".__eq__),
     "quantise": _one_of(*QUANTISED), "backend": _one_of(*FORWARDS),
@@ -310,14 +311,14 @@ class _Reader:
         raise ZooError(f"{self.path.name}, line {line}: {what}.", "models_yaml.entry")
 
     def check(self, node: Any, name: str, fields: dict[str, str]) -> None:
-        """Refuse a field whose value is not of its kind (KINDS)."""
+        """Refuse a field whose value has the wrong type (KINDS)."""
         for key, value in fields.items():
             kind, fits = KINDS.get(key, PLAIN_TEXT)
             if not (PLAIN_TEXT[1](value) and fits(value)):
                 self.refuse(node, f"{key} of {name} must be {kind}, not {shown(value)!r}")
 
     def check_roles(self, node: Any, entry: Entry, entries: dict[str, Entry]) -> None:
-        """Refuse an entry that names a model of a role that cannot be used there, or a kind that no method declares."""
+        """Refuse an entry that names a model with an unsuitable role, or a kind that no method declares."""
         for word, other, roles in (("draft", entry.draft, ("target", "draft")), ("middle", entry.middle, ("target",)),
                                    ("for", entry.target, ("target",))):
             if other and entries[other].role not in roles:
@@ -352,7 +353,7 @@ class _Reader:
         return tuple(self.word(one, "a model type") for one in node.value)
 
     def places(self, name: str, node: Any) -> dict[str, Path]:
-        """Read the paths of a store: one for every target, or one per target, where ``any`` stands for all others."""
+        """Read the paths of a datastore: one for every target, or one per target, where ``any`` stands for all others."""
         by_target = self.mapping(node, name) if isinstance(node, yaml.MappingNode) else {"": node}
         return {"" if target == ANY else target: self.path.resolve().parent / Path(self.word(one, "a path")).expanduser()
                 for target, one in by_target.items()}
@@ -372,7 +373,7 @@ class _Reader:
     def entry(self, name: str, node: Any) -> Entry:
         known = {"path", "hub", "revision", "gguf", "package", "draft", "middle", "role", "for", "kind", "backend", "about", "nature",
                  "scripts", "licence", "size", "memory", "gated", "device_map", "quantise"}
-        fields = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
+        fields: dict[str, Any] = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         self.check(node, name, fields)
         if ("path" in fields) == ("hub" in fields):
             self.refuse(node, f"{name} needs either a path or a hub id")
@@ -421,7 +422,8 @@ def _configuration(entry: Entry) -> Path:
 
 
 def _download(entry: Entry, local_only: bool) -> Path:
-    """The folder or the GGUF file of a hub model, from the cache, else from the network. Raises an error of the hub's client."""
+    """Return the folder or the GGUF file of a hub model, from the cache, else from the network. Raises an error of the hub's
+    client."""
     import huggingface_hub as hub
 
     if entry.gguf:
@@ -434,7 +436,7 @@ def _download(entry: Entry, local_only: bool) -> Path:
 
 
 def _fetched(entry: Entry) -> Path:
-    """The files of a hub model at its commit, from the cache or the network. Raises ZooError."""
+    """Return the files of a hub model at its commit, from the cache or the network. Raises ZooError."""
     import huggingface_hub as hub
 
     hub.logging.set_verbosity_error()  # its retries would bury the one sentence below

@@ -83,7 +83,7 @@ class Chimera(nn.Module):
     @cached_property
     def fused(self) -> Fused:
         """Return the encoder in its layout for drafting, made once and shared by all runs."""
-        return Fused(list(self.fast_layer1), self.settings)
+        return Fused(self.fast_layer1, self.settings)
 
     @property
     def config(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Falcon(Eagle):
 
 class FalconNet(Fused):
     def __init__(self, head: Falcon):
-        super().__init__(list(head.layers), head.config)
+        super().__init__(head.layers, head.config)
         with torch.inference_mode():
             self.cells = [(weight.detach(), bias.detach()) for weight, bias in head.cells]
 

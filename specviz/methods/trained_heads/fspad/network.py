@@ -86,7 +86,7 @@ class Fspad(Eagle):
 
 class PartingNet(Fused):
     def __init__(self, head: Fspad):
-        super().__init__(list(head.layers), head.config, head.fc.fc)
+        super().__init__(head.layers, head.config, head.fc.fc)
         mlp = head.fc.mlp
         self.gate, self.up, self.down = (part.weight.detach() for part in (mlp.gate_proj, mlp.up_proj, mlp.down_proj))
         self.sampled = Norm(head.fc.post_attention_layernorm.weight.detach(), self.eps)

@@ -63,7 +63,7 @@ class GlideLayer(Layer):
     def across(self, x: Tensor, angles: Tensor, turns: Tensor, lent: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), angles, None, None)[0]
         x = x + self.cross_attn(x, turns, *lent, sees)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        return self.feed(x)
 
 
 class Glide(nn.Module):
@@ -119,7 +119,7 @@ class GlideNet(Fused):
     owner: GlideRows
 
     def __init__(self, module: Glide):
-        super().__init__(list(module.layers), module.config)
+        super().__init__(module.layers, module.config)
         self.static, self.buffers = False, None  # what a row sees of the target's keys follows from the text
         self.cross, self.after = [layer.cross_attn for layer in module.layers], Norm(module.norm.weight.detach(), self.eps)
         self.inverse = inverse_frequencies(rope_of(module.config), module.keys[1])

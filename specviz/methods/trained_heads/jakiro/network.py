@@ -94,7 +94,7 @@ class MixedNet(Fused):
     """The experts' matrices fused into one, so that a small batch costs few calls."""
 
     def __init__(self, head: Jakiro):
-        super().__init__(list(head.layers), head.config, head.fc)
+        super().__init__(head.layers, head.config, head.fc)
         moe = head.layers[0].mlp_moe
         with torch.inference_mode():
             self.gate = moe.gate.weight.detach()

@@ -50,7 +50,7 @@ class Kangaroo(nn.Module):
     @cached_property
     def fused(self) -> Fused:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return Fused(list(self.layers), self.config)
+        return Fused(self.layers, self.config)
 
     @cached_property
     def last_norm(self) -> Norm:

@@ -101,7 +101,7 @@ class Mtp(nn.Module):
 
 class MtpNet(Fused):
     def __init__(self, module: Mtp):
-        super().__init__(list(module.layers), module.config, module.fc)
+        super().__init__(module.layers, module.config, module.fc)
         norms = (module.pre_fc_norm_embedding, module.pre_fc_norm_hidden, module.norm)
         self.of_embedding, self.of_state, self.after = (Norm(norm.weight.detach(), self.eps) for norm in norms)
         self.feeds_normed, self.zero_first = module.feeds_normed, module.zero_first
