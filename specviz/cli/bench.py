@@ -1,4 +1,4 @@
-"""``specviz bench``: methods against plain decoding, in one run or over several sessions, and the table of the figures."""
+"""``specviz bench``: measure methods against plain decoding, in one run or over several sessions, and print the table."""
 from __future__ import annotations
 
 import argparse
@@ -11,7 +11,7 @@ from .errors import INTERRUPTED, UsageError
 from .option_lists import method_keys, split_list
 
 
-def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
+def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser; ``options`` adds those of models and sampling."""
     sub = command("bench", bench, "Methods against plain decoding, interleaved in one run.")
     sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")

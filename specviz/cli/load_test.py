@@ -14,7 +14,7 @@ from .option_lists import split_list
 from .output_files import check_output, write_output
 
 
-def add(command: Callable[..., Any], options: Callable[[Any], None]) -> None:
+def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser; ``options`` adds those of models and sampling."""
     sub = command("load-test", run_load_test, "Many users at once: latency, throughput and goodput of methods on the same arrivals.",
                   aliases=["load"])

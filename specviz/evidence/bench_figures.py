@@ -7,7 +7,7 @@ from typing import Any
 from .. import ASSETS
 from . import bench_page
 from .bench_ledger import Ledger
-from .benchmark import quartiles
+from .benchmark import nonempty_quartiles
 
 FIGURES = ASSETS / "bench.json"
 SCHEMA = "specviz-bench/1"
@@ -22,13 +22,13 @@ def figures(ledger: Ledger, target: str | None = None, draft: str | None = None)
         of = bench_page.by_method([one for one in sessions if float(one.settings["temperature"]) == temperature])
         for key, row in of.items():
             if row.speeds():
-                speedups.setdefault(key, {})[f"{temperature:g}"] = round(quartiles(row.speeds())[1], 4)
+                speedups.setdefault(key, {})[f"{temperature:g}"] = round(nonempty_quartiles(row.speeds())[1], 4)
     return {"schema": SCHEMA, "where": bench_page.where(sessions), "target": bench_page.name_of(sessions[0], "target"),
             "draft": bench_page.name_of(sessions[0], "draft"), "speedups": speedups}
 
 
 def lines(found: dict[str, Any]) -> str:
-    """Return the JSON text, a method a line."""
+    """Return the JSON text, one method per line."""
     head = {name: value for name, value in found.items() if name != "speedups"}
     rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in found["speedups"].items())
     return json.dumps(head, ensure_ascii=False)[:-1] + ', "speedups": {\n' + rows + "\n}}\n"

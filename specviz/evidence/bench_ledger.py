@@ -45,9 +45,9 @@ class Run:
     @classmethod
     def read(cls, row: dict[str, Any]) -> Run:
         """Parse a row. Raises KeyError, TypeError or ValueError if it is malformed."""
-        return cls(str(row["method"]), *(int(row[name]) for name in COUNTS), *(float(row[name]) for name in SECONDS),
-                   None if row["same"] is None else bool(row["same"]), str(row["failed"]),
-                   None if row.get("loops") is None else bool(row["loops"]))
+        figures: dict[str, Any] = {name: int(row[name]) for name in COUNTS} | {name: float(row[name]) for name in SECONDS}
+        return cls(str(row["method"]), **figures, same=None if row["same"] is None else bool(row["same"]), failed=str(row["failed"]),
+                   loops=None if row.get("loops") is None else bool(row["loops"]))
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,10 @@ class Progress:
     failed: dict[str, int]  # failed runs not repeated yet, by method
 
     def __str__(self) -> str:
-        text = f"All {self.of} runs of {self.of_turns} turns of a prompt and a repeat are measured"
+        text = f"All {self.of} runs ({self.of_turns} turns: one prompt, one repeat, all methods) are measured"
         if self.runs < self.of:
             text = (f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
-                    f"{self.of_turns} turns of a prompt and a repeat whole)")
+                    f"{self.of_turns} turns complete)")
         broke = ", ".join(f"{key} ({times})" for key, times in self.failed.items())
         return f"{text} in {self.hours:.1f} hours" + (f"; failed runs: {broke}" if broke else "")
 

@@ -1,7 +1,9 @@
-"""The table of all methods (docs/bench.md) from a ledger: medians with quartiles, and who wins where it is clear.
+"""The table of all methods (docs/bench.md) from a ledger: median speed-ups with quartiles, and the winner of each task where it
+is clear.
 
-A pair is a run and plain decoding's in the same leg; its ratio is ``trace.metrics.walltime_speedup``. A method's figure is the
-median over all its pairs, of every prompt and repeat there is; the winner of a family on a task is named only where it is clear.
+A pair is a method's run and the plain-decoding run of the same group; its ratio is ``trace.metrics.walltime_speedup``. A method's
+figure is the median over all its pairs, over every prompt and repeat. A family's winner on a task is named only where the
+intervals separate it.
 """
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from ..methods import catalogue
 from ..run.request import SessionError
 from ..trace.metrics import walltime_speedup
 from .bench_ledger import BenchSession, Ledger, Requested, Run, progress_of
-from .benchmark import quartiles
+from .benchmark import nonempty_quartiles, quartiles
 from .looping import GRAM, TIMES
 from .resumable_bench import GROUP_SIZE
 
@@ -28,14 +30,24 @@ FEWEST = 4  # pairs: quartiles of fewer say nothing
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
 TITLE = "# Every method against plain decoding"
-HOW = f"""Speed-up: plain decoding's seconds a token over the method's, after the prefill (in which drafters read the prompt, too), of the
-same prompt and seed, the two at most {GROUP_SIZE // 2} runs apart; the median of these pairs over all prompts and repeats, and in brackets
-their quartiles. Tokens a pass: all that was written over all passes of the target. What wins when, and why, is in
-[the log](log/2026-11/speed.md)."""
-CLEAR = f"""The quickest exact method of each family (of a family that has none, the quickest), by its median on the task; it is
-named the winner only where its lower quartile lies above the runner-up's median and both have {FEWEST} pairs or more."""
-
-CIRCLES = f"""An answer goes in circles if some {GRAM} tokens in a row occur {TIMES} times; copying methods gain most there."""
+TEXTS = {  # sentences of the page, by identifier
+    "how": f"""Speed-up: plain decoding's seconds per token divided by the method's, after the prefill (draft models' prefill included),
+for the same prompt and seed, at most {GROUP_SIZE // 2} runs apart: median of these pairs over all prompts and repeats, quartiles in
+brackets. Tokens per pass: generated tokens divided by target passes (block efficiency). [The log](log/2026-11/speed.md) explains the
+results.""",
+    "clear": f"""The fastest exact method of each family (the fastest lossy one if none is exact), by its median on the task. It is a
+clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs.""",
+    "loops": f"An answer loops if some {GRAM} consecutive tokens occur {TIMES} times; copying methods gain most there.",
+    "excluded": "Excluded, because settings, versions or machine differ: {runs}.",
+    "excluded.runs": "{count} runs of {target} with {draft} on {machine}, {threads} threads, {tokens} tokens",
+    "progress": "{when}: {prompts} prompts of {tasks} tasks, {repeats} repeats and {methods} methods requested. {progress}.",
+    "noise": "Two runs of plain decoding in neighbouring groups on the same prompt differ by {apart:.1%} (median of {count}): smaller "
+             "differences are noise.",
+    "same": "Of {runs} greedy runs of exact methods, {same} equal plain decoding token for token.",
+    "not_measured": "Not measured: {methods}.",
+    "winner.alone": "alone: {first}",
+    "winner.unclear": "no clear winner: {first}, {second}",
+}
 
 
 @dataclass
@@ -75,8 +87,8 @@ MethodFigures = dict[str, MethodRow]  # by method, plain decoding first
 
 
 def page(ledger: Ledger, target: str | None = None, draft: str | None = None) -> str:
-    """The page in Markdown. The settings and machine with most runs are shown, of this target and draft where one is named, and
-    what else the ledger holds is said. Raises SessionError where it holds nothing of them."""
+    """Return the page as Markdown: the settings and machine with the most runs (of this target and draft, if named), and a
+    sentence on what else the ledger holds. Raises SessionError if nothing matches."""
     sessions, others = chosen(ledger, target, draft)
     by_temperature: dict[float, list[BenchSession]] = defaultdict(list, {0.0: []})
     for one in sessions:
@@ -86,26 +98,26 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     tasks = list(dict.fromkeys(task for one in sessions for _, task in one.asked.prompts))
     parts = [TITLE, where(sessions), "\n".join(
                  command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures if by_temperature[temperature]),
-             *(progress(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), HOW, noise(sessions),
+             *(progress(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), TEXTS["how"], noise(sessions),
              kept(by_temperature_figures[0.0], methods), others,
              "\n".join(lines(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
     titles = [temperature for temperature in by_temperature_figures if by_temperature_figures[temperature]]
     for temperature in titles:
         parts += [f"## Speed-up by task, {named(temperature)}", "\n".join(by_task(by_temperature_figures[temperature], methods, tasks))]
     for temperature in titles:
-        parts += [f"## Winners of each family by task, {named(temperature)}", CLEAR if temperature == titles[0] else "",
+        parts += [f"## Winners of each family by task, {named(temperature)}", TEXTS["clear"] if temperature == titles[0] else "",
                   "\n".join(winners(by_temperature_figures[temperature], methods, tasks))]
     parts += looping(by_temperature_figures, methods)
     references = {key: None for of in by_temperature_figures.values() for key in of if key not in methods}
     if references:
-        parts += ["## Beside them, on the same weights", "\n".join([*header("decoding", by_temperature_figures), *(
+        parts += ["## Other engines on the same weights", "\n".join([*header("decoding", by_temperature_figures), *(
             f"| {' | '.join([plain(key), *cells(by_temperature_figures, key)])} |" for key in references)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[BenchSession], str]:
-    """The sittings of one table, and a sentence on what is left aside. They differ in temperature alone, and from one temperature to
-    another in threads, of which each time as many are taken as are quickest just then."""
+    """Return the sessions of one table and a sentence on those left out. Sessions of a table differ only in temperature and,
+    between temperatures, in the number of threads."""
     groups: dict[str, list[BenchSession]] = defaultdict(list)
     for one in ledger.sessions:
         groups[repr([sorted((name, value) for name, value in of.items() if name not in ("temperature", "threads"))
@@ -119,10 +131,11 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
         temperature = same[0].settings["temperature"]
         best[temperature] = max(best.get(temperature, same), same, key=runs)
     found = [one for group in best.values() for one in group]
-    rest = [f"{runs(same)} runs of {name_of(same[0], 'target')} with {name_of(same[0], 'draft')} on {same[0].machine.get('machine')}, "
-            f"{same[0].machine.get('threads')} threads, {same[0].settings.get('max_new_tokens')} tokens"
+    rest = [TEXTS["excluded.runs"].format(
+                count=runs(same), target=name_of(same[0], "target"), draft=name_of(same[0], "draft"), machine=same[0].machine.get("machine"),
+                threads=same[0].machine.get("threads"), tokens=same[0].settings.get("max_new_tokens"))
             for group in groups.values() for same in apart(group) if runs(same) and same[0] not in found]
-    aside = plain(f"Left aside, since settings, versions or machine are others: {'; '.join(rest)}.") if rest else ""
+    aside = plain(TEXTS["excluded"].format(runs="; ".join(rest))) if rest else ""
     return found, aside
 
 
@@ -131,7 +144,7 @@ def runs(sessions: list[BenchSession]) -> int:
 
 
 def apart(sessions: list[BenchSession]) -> list[list[BenchSession]]:
-    """Those of one temperature and one number of threads together."""
+    """Group sessions of one temperature and one number of threads."""
     groups: dict[Any, list[BenchSession]] = defaultdict(list)
     for one in sessions:
         groups[one.settings["temperature"], one.machine.get("threads")].append(one)
@@ -139,7 +152,7 @@ def apart(sessions: list[BenchSession]) -> list[list[BenchSession]]:
 
 
 def by_method(sessions: list[BenchSession]) -> MethodFigures:
-    """A line a method; where a run was made twice, the first counts."""
+    """Return one row per method; of repeated runs the first counts."""
     found: MethodFigures = {}
     seen = set()
     for leg in (leg for one in sessions for leg in one.run_groups):
@@ -152,7 +165,7 @@ def by_method(sessions: list[BenchSession]) -> MethodFigures:
 
 
 def lines(by_temperature_figures: dict[float, MethodFigures], methods: dict[str, Method]) -> Iterable[str]:
-    """The table, quickest first."""
+    """Return the table's lines, fastest method first."""
     def speed(key: str) -> list[float]:
         return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in by_temperature_figures.values()]
 
@@ -162,7 +175,7 @@ def lines(by_temperature_figures: dict[float, MethodFigures], methods: dict[str,
 
 
 def header(first: str, by_temperature_figures: dict[float, MethodFigures]) -> list[str]:
-    columns = [first, *(f"{named(temperature)}: tokens a pass | speed-up" for temperature in by_temperature_figures), "pairs"]
+    columns = [first, *(f"{named(temperature)}: tokens per pass | speed-up" for temperature in by_temperature_figures), "pairs"]
     line = f"| {' | '.join(columns)} |"
     return [line, "|" + "---|" * (line.count("|") - 1)]
 
@@ -186,16 +199,17 @@ def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> 
                 f"{number(row.straight_tokens / row.straight_rounds) if row.straight_rounds else ABSENT} | "
                 f"{spread(row.straight) if row.straight else ABSENT} |"
                 for key, row in sorted(judged.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
-        out += [f"## Without answers that go in circles, {named(temperature)}", CIRCLES,
-                "\n".join(["| method | looping answers | tokens a pass without them | speed-up without them |",
+        out += [f"## Without looping answers, {named(temperature)}", TEXTS["loops"],
+                "\n".join(["| method | looping answers | tokens per pass without them | speed-up without them |",
                            "|---|---|---|---|", *rows])]
     return out
 
 
 def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
-    """The medians of each task and their mean, quickest first; no mean where a task is missing."""
+    """Return the medians of each task and their mean, fastest first; no mean where a task is missing."""
     found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
-    means = {key: None if None in mine else fmean(mine) for key, mine in found.items()}
+    known = {key: [value for value in mine if value is not None] for key, mine in found.items()}
+    means = {key: fmean(known[key]) if len(known[key]) == len(tasks) else None for key in found}
     yield f"| method | {' | '.join(map(plain, tasks))} | mean of the tasks |"
     yield "|---" * (len(tasks) + 2) + "|"
     for key in sorted(found, key=lambda key: -(means[key] or 0)):
@@ -204,7 +218,7 @@ def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> 
 
 
 def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> list[str]:
-    """A row a family, a column a task."""
+    """Return the table of winners: a row per family, a column per task."""
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
     for key in of:
@@ -216,25 +230,25 @@ def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> 
 
 
 def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
-    """Return the family's winner of the task, in words."""
+    """Return the cell that names the family's winner of a task."""
     there = [key for key in keys if of[key].speeds(task)]
     there = [key for key in there if methods[key].exactness in EXACT] or there
     if not there:
         return ABSENT
-    middle: Callable[[str], Any] = lambda key: quartiles(of[key].speeds(task))[1]  # noqa: E731
+    middle: Callable[[str], float] = lambda key: nonempty_quartiles(of[key].speeds(task))[1]  # noqa: E731
     first, *rest = sorted(there, key=middle, reverse=True)
     mine = of[first].speeds(task)
     titles = f"{plain(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
     if not rest:
-        return f"alone: {titles} {spread(mine)}"
+        return TEXTS["winner.alone"].format(first=f"{titles} {spread(mine)}")
     beaten = of[rest[0]].speeds(task)
-    if min(len(mine), len(beaten)) >= FEWEST and quartiles(mine)[0] > middle(rest[0]):
+    if min(len(mine), len(beaten)) >= FEWEST and nonempty_quartiles(mine)[0] > middle(rest[0]):
         return f"**{titles}** {spread(mine)}"
-    return f"no clear winner: {titles} {spread(mine)}, {plain(methods[rest[0]].title)} {spread(beaten)}"
+    return TEXTS["winner.unclear"].format(first=f"{titles} {spread(mine)}", second=f"{plain(methods[rest[0]].title)} {spread(beaten)}")
 
 
 def where(sessions: list[BenchSession]) -> str:
-    """The sentence on machine, versions, models and days; the page reads the target from it."""
+    """Return the sentence on machine, versions, models and dates; the page reads the target from it."""
     of, days = sessions[0].machine, sorted({one.began[:10] for one in sessions if one.run_groups})
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sessions[0], 'target')} with {name_of(sessions[0], 'draft')}"
@@ -264,33 +278,33 @@ def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
 
 
 def progress(temperature: float, sessions: list[BenchSession]) -> str:
-    """Return how much of the request is measured."""
+    """Return the sentence on how much of the request is measured."""
     if not any(one.run_groups for one in sessions):
         return f"{named(temperature).capitalize()}: {ABSENT}."
     asked = whole(sessions)
     tasks = {task for _, task in asked.prompts}
-    return plain(f"{named(temperature).capitalize()}: {len(asked.prompts)} prompts of {len(tasks)} tasks, {asked.repeats} repeats and "
-                 f"{len(asked.methods)} methods were asked for. {progress_of(sessions, asked)}.")
+    return plain(TEXTS["progress"].format(
+        when=named(temperature).capitalize(), prompts=len(asked.prompts), tasks=len(tasks), repeats=asked.repeats,
+        methods=len(asked.methods), progress=progress_of(sessions, asked)))
 
 
 def noise(sessions: list[BenchSession]) -> str:
-    """Return how far two runs of plain decoding in one turn differ."""
+    """Return the sentence on the difference between two runs of plain decoding in one turn."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sessions):
         for leg in one.run_groups:
             seen[count, leg.prompt, leg.repeat].append(leg.plain)
     ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
     apart = [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
-    sentence = f"Two runs of plain decoding, one leg apart on the same prompt, differ by {median(apart):.1%}" if apart else ""
-    return sentence and f"{sentence} (median of {len(apart)}): smaller differences are noise."
+    return TEXTS["noise"].format(apart=median(apart), count=len(apart)) if apart else ""
 
 
 def kept(greedy: MethodFigures, methods: dict[str, Method]) -> str:
-    """Return how many greedy runs of exact methods wrote plain decoding's tokens."""
+    """Return the sentence on how many greedy runs of exact methods equal plain decoding's tokens."""
     base = next(iter(methods))
     mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
     runs, same = sum(line.pairs for line in mine), sum(line.same for line in mine)
-    return f"Of {runs} greedy runs of exact methods {same} wrote plain decoding's tokens." if runs else ""
+    return TEXTS["same"].format(runs=runs, same=same) if runs else ""
 
 
 def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions: list[BenchSession], methods: dict[str, Method]) -> str:
@@ -298,7 +312,7 @@ def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions:
     why = whole(sessions).skipped
     none = [f"{method.title} ({why[key].rstrip('.')})" if key in why else method.title for key, method in methods.items()
             if not any(key in of for of in by_temperature_figures.values())]
-    return plain(f"Not measured: {'; '.join(none)}.") if none else ""
+    return plain(TEXTS["not_measured"].format(methods="; ".join(none))) if none else ""
 
 
 def whole(sessions: list[BenchSession]) -> Requested:
@@ -306,7 +320,7 @@ def whole(sessions: list[BenchSession]) -> Requested:
 
 
 def name_of(bench_session: BenchSession, role: str) -> str:
-    """The model's name; "none" where there is none, as the command line has it."""
+    """Return the model's name; "none" without one, as on the command line."""
     return str((bench_session.settings.get(role) or {}).get("name", "none"))
 
 
@@ -319,11 +333,11 @@ def number(value: float) -> str:
 
 
 def spread(values: list[float]) -> str:
-    """Median and quartiles."""
-    low, middle, high = quartiles(values)
+    """Return median and quartiles as text."""
+    low, middle, high = nonempty_quartiles(values)
     return f"{number(middle)} ({number(low)} to {number(high)})"
 
 
 def plain(text: str) -> str:
-    """A text that ends no cell, no line and no paragraph, and marks nothing up."""
+    """Escape a text for Markdown: no table cells, line breaks, paragraphs or markup."""
     return re.sub(r"[^\w ,.:;()/+%'@=&-]", " ", text)

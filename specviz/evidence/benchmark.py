@@ -27,7 +27,7 @@ COLUMNS = ["method", "task", "block_efficiency", "acceptance_rate", "tokens_per_
            "of_possible", "overhead_share", "same_tokens", "looping_share", "walltime_speedup_without_loops"]
 WARM_TOKENS = 12
 
-Runner = Callable[[str, Sampling, int], Result]  # (prompt, sampling, max_new_tokens)
+Runner = Callable[[str | list[dict[str, str]], Sampling, int], Result]  # (prompt, sampling, max_new_tokens)
 
 
 @dataclass
@@ -75,11 +75,11 @@ def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str 
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
           sampling: Sampling = Sampling(), reference: bool = False,
           quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
-    """{environment, rows}: a row for each method and task, and for each method over the tasks (task "mean").
+    """Return {environment, rows}: a row for each method and task, and for each method its mean over the tasks (task "mean").
 
-    suite: a file, or several ("ours" for our own), as ``read_suite`` takes them. tasks, prompts: only these tasks, so many
-    prompts of each. reference: add rows of transformers' decoding on the same weights, and of llama.cpp if installed. quiet: no
-    progress bar (None: none if stderr is not a terminal). deterministic: as in Session. Ctrl-C ends the measurement and returns what was
+    suite: a file, or several ("ours" for the shipped one), as in ``read_suite``. tasks: only these; prompts: number per task.
+    reference: add rows of transformers' decoding on the same weights, and of llama.cpp if installed. quiet: no progress bar
+    (None: none if stderr is not a terminal). deterministic: as in Session. Ctrl-C ends the measurement and returns what was
     measured. Raises SessionError before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
@@ -120,12 +120,13 @@ def prepare(loaded: Any, methods: Sequence[str], suite: Any, tasks: Sequence[str
     if not items:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.",
                            "suite.too_long")
+    others: dict[str, Runner] = {}
     if reference:
         from . import llamacpp_baseline, transformers_baseline
 
         plain = next(iter(runners.values())).session
-        runners |= transformers_baseline.references(loaded, plain) | llamacpp_baseline.references(loaded, plain)
-    return Plan(runners, items, ", ".join(located(one).name for one in files), mark, skipped, len(asked) - len(items))
+        others = {**transformers_baseline.references(loaded, plain), **llamacpp_baseline.references(loaded, plain)}
+    return Plan({**runners, **others}, items, ", ".join(located(one).name for one in files), mark, skipped, len(asked) - len(items))
 
 
 def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
@@ -158,17 +159,18 @@ class Ours:
 
     session: Session
 
-    def __call__(self, prompt: str, sampling: Sampling, length: int) -> Result:
+    def __call__(self, prompt: str | list[dict[str, str]], sampling: Sampling, length: int) -> Result:
         mine = self.session
         return collect(Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic).run(prompt, length))
 
 
 def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling,
-             deterministic: bool = False) -> tuple[dict[str, Runner], dict[str, str]]:
+             deterministic: bool = False) -> tuple[dict[str, Ours], dict[str, str]]:
     """Return runners (plain decoding first) and the reasons for skipped methods."""
     chosen = [find_method(key) for key in keys]
     plain = next(iter(catalogue().values()))  # plain decoding is the first method
-    runners, skipped = {plain.key: Ours(Session(loaded, plain, None, sampling, deterministic=deterministic))}, {}
+    runners = {plain.key: Ours(Session(loaded, plain, None, sampling, deterministic=deterministic))}
+    skipped: dict[str, str] = {}
     for method in chosen:
         try:
             runners.setdefault(method.key, Ours(Session(loaded, method, None, sampling, deterministic=deterministic)))
@@ -220,7 +222,8 @@ def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any
 
 
 def possible(table: list[dict[str, Any]], bounds: set[str]) -> None:
-    """Add ``of_possible`` to the rows: the speed-up over that of a method that is a bound, on the same task; None where none was run."""
+    """Add ``of_possible`` to the rows: the speed-up divided by that of the oracle method on the same task; None if it was not
+    run."""
     limits = {row["task"]: row["walltime_speedup"] for row in table if row["method"] in bounds}
     for row in table:
         limit, ours = limits.get(row["task"]), row["walltime_speedup"]
@@ -228,9 +231,11 @@ def possible(table: list[dict[str, Any]], bounds: set[str]) -> None:
 
 
 def quartiles(values: list[float]) -> Sequence[float | None]:
-    if len(values) < 2:
-        return values * 3 or [None] * 3
-    return quantiles(values, n=4, method="inclusive")
+    return nonempty_quartiles(values) if values else [None] * 3
+
+
+def nonempty_quartiles(values: list[float]) -> list[float]:
+    return values * 3 if len(values) == 1 else quantiles(values, n=4, method="inclusive")
 
 
 def _mean(values: list[Any]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -50,9 +50,9 @@ def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | 
     """Compare a method (its key, or a Method that no catalogue lists) with plain decoding of the same target at temperature 0;
     prompts are texts or token ids.
 
-    status: "identical"; "near_tie" (it diverged where the two best logits are closer than rounding); "diverged" (a defect,
-    unless the method is lossy); "unavailable". tokens: how many agreed; position and margin: of the first divergence, the gap
-    of plain decoding's two best logits there. Raises ValueError for knobs that do not fit.
+    status: "identical"; "near_tie" (it diverged where the two best logits are closer than rounding); "diverged" (a defect, unless
+    the method is lossy); "unavailable". tokens: number of equal tokens; position: index of the first divergence; margin: gap
+    between plain decoding's top two logits there. Raises ValueError for knobs that do not fit.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
@@ -145,20 +145,21 @@ def _write(loaded, method: Method, knobs, ids: list[int], limit: int) -> list[in
     return state.tokens[len(ids):]
 
 
-def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Iterator[tuple[Tokens, dict | None]]:
+def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Generator[tuple[Tokens, dict | None]]:
     """Yield the first tokens of many runs and the decision on the first draft node of each."""
     kit = loaded.kit()
     parts = method.build(kit, **method.read_knobs(knobs or {}))
     for run in range(samples):
         state = State(list(ids), replace(sampling, seed=1_000_003 * sampling.seed + run), limit=loaded.context - len(ids),
                       stop=loaded.end_tokens)
-        nodes, trial = (), None
+        nodes: tuple[dict[str, Any], ...] = ()
+        trial = None
         with closing((parts.loop or speculate)(parts, kit.target, state)) as events:
             for event in events:
                 if isinstance(event, Drafted):
                     nodes = event.nodes
                 elif isinstance(event, Judged) and event.round == 0:
-                    trial = next(({**t, "tok": nodes[0]["tok"]} for t in event.decisions if t["node"] == 0), None)
+                    trial = next(({**t, "tok": next(iter(nodes))["tok"]} for t in event.decisions if t["node"] == 0), None)
                 elif isinstance(event, Committed) and len(state.tokens) - len(ids) >= DEPTH:
                     break
         yield tuple(state.tokens[len(ids):len(ids) + DEPTH]), trial

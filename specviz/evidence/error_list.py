@@ -45,8 +45,9 @@ def _in_file(name: str, tree: ast.Module, errors: set[str]) -> Iterator[Site]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors and node.args:
             code = node.args[1] if len(node.args) > 1 else ast.Constant("")
+            written = code.value if isinstance(code, ast.Constant) and isinstance(code.value, str) else None
             for words in _words(node.args[0]):
-                yield Site(f"{name}:{node.lineno}", node.func.id, code.value if isinstance(code, ast.Constant) else None, words)
+                yield Site(f"{name}:{node.lineno}", node.func.id, written, words)
 
 
 def _words(node: ast.expr) -> list[str]:
@@ -54,7 +55,7 @@ def _words(node: ast.expr) -> list[str]:
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.JoinedStr):
-        return ["".join(str(part.value) if isinstance(part, ast.Constant) else _value(part.value) for part in node.values)]
+        return ["".join(_value(part.value) if isinstance(part, ast.FormattedValue) else _words(part)[0] for part in node.values)]
     if isinstance(node, ast.IfExp):
         return _words(node.body) + _words(node.orelse)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -1,8 +1,8 @@
-"""llama.cpp's own decoding as a row of the benchmark: the same weights in 16 bits, as many threads, through llama-cpp-python's
-low-level calls, where that package is installed (and ``gguf``, which writes the file it reads).
+"""llama.cpp's own decoding as a row of the benchmark: the same weights in 16 bits and the same number of threads, through
+llama-cpp-python's low-level calls, if that package and ``gguf``, which writes the file, are installed.
 
-Greedy, or drawn by llama.cpp's own sampler. Timed as ours are: seconds after the prefill; the pass that reads the prompt writes the
-first token, which is not counted.
+Greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt yields the first token, which is
+not counted.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NAME = "llama_cpp"
 
 
 def references(loaded: Any, plain: Session) -> dict[str, LlamaCpp]:
-    """The row's runner by its name; none where the packages are missing, the device is no processor, or llama.cpp cannot be given
-    this architecture."""
+    """Return the row's runner by name; empty if a package is missing, the device is not a CPU, or llama.cpp does not support the
+    architecture."""
     if loaded.device.type != "cpu" or not (find_spec("llama_cpp") and find_spec("gguf")):
         return {}
     try:
@@ -36,7 +36,7 @@ def references(loaded: Any, plain: Session) -> dict[str, LlamaCpp]:
 
 
 class LlamaCpp:
-    """A runner of the benchmark. Raises ZooError where the target cannot be written for it."""
+    """A runner of the benchmark. Raises ZooError if the target cannot be exported to GGUF."""
 
     def __init__(self, loaded: Any, plain: Session):
         from llama_cpp import Llama

@@ -1,16 +1,16 @@
-"""Many users at once: what speculation brings under load, measured live on one machine.
+"""Load test: methods under many concurrent users, measured on one machine.
 
-Every method meets the same arrivals: the same prompts, answer lengths, seeds and, with a rate, times. Open load: requests arrive
-at a rate (Poisson). Closed load: so many users, each sending a new request when answered. The methods of a load are measured side by
-side, each on a clock of its own, in turns of a fraction of a second, so that a slow minute of the machine hits all of them. Goodput
-is tokens written a second, throughput is rows scored a second, written or not (Liu et al. 2406.14066).
+Every method gets the same arrivals: the same prompts, answer lengths, seeds and, in an open load, times. Open load: Poisson
+arrivals at a rate. Closed load: each of N users sends a new request once the last one is answered. The methods of a load take
+turns of a fraction of a second, each with its own clock, so that a slow minute of the machine affects all of them. Goodput:
+generated tokens per second; throughput: scored rows per second, accepted or not (Liu et al. 2406.14066).
 """
 from __future__ import annotations
 
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -37,10 +37,10 @@ Progress = Callable[[dict[str, Any]], None]
 
 def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
               cancel: threading.Event | None = None, **asked: Any) -> dict[str, Any]:
-    """{environment, rows, said}: a row for each load and method, and what follows from them in sentences. asked: as of ``measuring``.
+    """Return {environment, rows, said}: a row for each load and method, and conclusions as sentences. asked: as in ``measuring``.
 
-    progress: called after each turn with method, load, done, of, tokens. cancel: set it and what was measured is reported. Raises
-    SessionError.
+    progress: called after each turn with method, load, done, of, tokens. cancel: set it to stop and report what was measured.
+    Raises SessionError.
     """
     stop = cancel.is_set if cancel else bool
     for report in measuring(loaded, methods, stop=stop, **asked):
@@ -53,12 +53,12 @@ def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[
               requests: Any = 16, suite: Any = None, tasks: Sequence[str] = (), max_new_tokens: Any = 64,
               sampling: Sampling = Sampling(), slots: Any = 16, deterministic: bool = False,
               stop: Callable[[], bool] = bool) -> Iterator[dict[str, Any]]:
-    """The report as it grows, a turn at a time; ``at`` says where it stands, and the last one, which is whole, has none.
+    """Yield the report after each turn; ``at`` is the progress, absent in the last report, which is complete.
 
-    users: closed loads, so many users each; rates: open loads in requests a second, instead; requests: how many of each load.
-    stop: asked after each turn; what was measured is reported then. As many short requests as the largest load has at once come first
-    and are thrown away; what a method learns from them, and at one load for the next, it keeps, as a server does that stays up.
-    Raises SessionError before anything is measured.
+    users: closed loads, number of users each; rates: open loads in requests per second instead; requests: number per load. stop:
+    asked after each turn; True ends the measurement. Warm-up: as many short requests as the largest load has at once, discarded;
+    what a method's policy learns there and at one load is kept for the next, as in a server that keeps running. Raises
+    SessionError before anything is measured.
     """
     loads = _loads(users, rates)
     count, slots = read_whole("requests", requests, 1, MOST_REQUESTS), read_whole("slots", slots, 1, MOST_USERS)
@@ -103,15 +103,15 @@ def busy() -> float | None:
 
 
 def _warm(server: Server, asks: Sequence[TimedRequest], stop: Callable[[], bool]) -> None:
-    """Answer these all at once, for nothing but what is only done once and what the method learns."""
+    """Answer all warm-up requests at once, for one-time initialisation and the policy's first measurements."""
     with closing(server.serve(asks, len(asks))) as rounds:
         for _ in rounds:
             if stop():
                 return
 
 
-def _in_turns(servers: dict[str, Server], asks: Sequence[TimedRequest], users: int, seed: int) -> Iterator[tuple[str, dict[str, Served]]]:
-    """The methods under one load, a turn at a time, in shuffled order; who had the turn, and what each has done."""
+def _in_turns(servers: dict[str, Server], asks: Sequence[TimedRequest], users: int, seed: int) -> Generator[tuple[str, dict[str, Served]]]:
+    """Yield after each turn: the method that had it, and the progress of each. Turns are in shuffled order."""
     playing = {key: server.serve(asks, users) for key, server in servers.items()}
     served, rng = {key: Served() for key in servers}, random.Random(seed)
     try:
@@ -135,8 +135,8 @@ def _named(kind: str, load: float) -> str:
 
 
 def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
-    """For each method that drafts, up to which load it pays and where it no longer does, in a sentence; of the loads at which both
-    it and plain decoding answered all ``count`` requests."""
+    """Return one sentence per drafting method: the largest load at which it is faster than plain decoding and the smallest at
+    which it is not, among loads at which both answered all ``count`` requests."""
     plain, sentences = next(iter(catalogue())), []
     whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
     for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
@@ -161,7 +161,7 @@ def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
 
 
 def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with ``against_plain``: goodput over that of plain decoding under the same load, None where it is not known."""
+    """Return the rows with ``against_plain``: goodput divided by plain decoding's under the same load, None if unknown."""
     plain = {row["load"]: row.get("goodput") for row in rows if row["method"] == next(iter(catalogue()))}
     return [{**row, "against_plain": row["goodput"] / plain[row["load"]] if row.get("goodput") and plain.get(row["load"]) else None}
             for row in rows]
@@ -178,7 +178,7 @@ def _loads(users: Sequence[int], rates: Sequence[float]) -> list[tuple[str, floa
 
 
 def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministic: bool) -> tuple[dict[str, Session], dict[str, str]]:
-    """The methods that can share passes here, and why the others cannot."""
+    """Return the methods that support batching here, and why the others do not."""
     sessions, skipped = {}, {}
     for method in dict.fromkeys(find_method(key).key for key in keys):
         try:
@@ -197,8 +197,8 @@ def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministi
 
 
 def requests_of(session: Session, items: list[Item], count: int, length: int) -> list[TimedRequest]:
-    """So many requests from the items, shuffled and in turn; lengths from half of ``length`` to it. Raises SessionError where
-    none fits."""
+    """Return ``count`` requests from the items, shuffled, cycling through them; answer lengths from length / 2 to length. Raises
+    SessionError if no prompt fits."""
     rng, fitting = random.Random(session.sampling.seed), []
     for item in items:
         try:
@@ -211,12 +211,12 @@ def requests_of(session: Session, items: list[Item], count: int, length: int) ->
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {session.loaded.context}.",
                            "suite.too_long")
     rng.shuffle(fitting)
-    return [TimedRequest(*fitting[i % len(fitting)], rng.randint(max(1, int(length * SHORTEST)), length), session.sampling.seed + i)
-            for i in range(count)]
+    return [TimedRequest(task, ids, rng.randint(max(1, int(length * SHORTEST)), length), session.sampling.seed + i)
+            for i in range(count) for task, ids in [fitting[i % len(fitting)]]]
 
 
 def arriving(asks: Sequence[TimedRequest], rate: float, seed: int) -> list[TimedRequest]:
-    """The asks at the times of a Poisson process with so many a second."""
+    """Return the requests with Poisson arrival times at this rate per second."""
     rng, at, out = random.Random(f"{seed}/{rate}"), 0.0, []
     for ask in asks:
         out.append(replace(ask, at=at))

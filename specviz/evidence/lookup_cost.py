@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,11 +36,11 @@ VOCAB, STEP, DRAFT, DIM = 8192, 4, 10, 64
 SIZES = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000)
 INMEMORY = 256_000  # tokens beyond which an automaton of Python objects takes gigabytes; a store on disk takes its place there
 
-Round = Callable[[], None]
+Round = Callable[[], object]
 
 
 def made_up(count: int, seed: int = 0) -> list[int]:
-    """Return ``count`` tokens with Zipf's frequencies, a third of them in stretches copied from earlier."""
+    """Return ``count`` synthetic tokens with Zipf's frequencies, a third of them in spans copied from earlier positions."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(2, VOCAB + 2)
     tokens = rng.choice(VOCAB, count, p=weights / weights.sum())
@@ -54,7 +55,7 @@ def made_up(count: int, seed: int = 0) -> list[int]:
 
 
 class Scan(Drafter):
-    """Prompt lookup as it is usually written: the whole text is compared with its end. Here to be compared with."""
+    """Baseline: prompt lookup that scans the whole text in every round."""
 
     def __init__(self, longest: int = 3):
         self.longest, self.text, self.count = longest, np.zeros(0, np.int64), 0
@@ -74,15 +75,16 @@ class Scan(Drafter):
 
 
 def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterator[Round]:
-    """Rounds of a drafter that follows a text; its last rounds * STEP tokens are written while it is measured."""
+    """Return the rounds of a drafter that indexes the text; its last rounds * STEP tokens are added while it is measured."""
     drafter, split = make(), len(text) - rounds * STEP
     state = State(text[:split])
-    drafter.start(state, None, None)
+    unused: Any = None  # drafters that copy from the text read neither target nor outcome
+    drafter.start(state, unused, unused)
     for at in range(split, len(text), STEP):
         def one(at=at):
             drafter.propose(state, Budget(DRAFT, 8, 16))
             state.tokens += text[at:at + STEP]
-            drafter.observe(state, None)
+            drafter.observe(state, unused)
         yield one
 
 
@@ -91,17 +93,18 @@ def of_store(text: list[int], rounds: int) -> Iterator[Round]:
     drafter = StoreTree(store)
     for end in np.linspace(32, len(text) - 1, rounds).astype(int).tolist():
         state = State(text[max(0, end - 64):end])
-        yield lambda state=state: drafter.propose(state, Budget(DRAFT, 8, 16))
+        yield partial(drafter.propose, state, Budget(DRAFT, 8, 16))
 
 
 def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
-    """Nearest states: over all places, among those of one token, or through the approximate index."""
+    """Return the rounds of a nearest-hidden-state search: over all positions, over those of one token, or in the approximate
+    index."""
     source = torch.Generator().manual_seed(0)
     array = SuffixArray.build(np.array(text, np.uint32), 2)
     keys = torch.nn.functional.normalize(torch.randn(len(text), DIM, generator=source), dim=-1)
     frame = Frame(torch.zeros(DIM), torch.ones(DIM), torch.eye(DIM))
     dense = Dense(keys.numpy().astype(np.float16), frame)
-    graph = make_graph(keys.numpy()) if how == "graph" else None
+    graph: Any = make_graph(keys.numpy()) if how == "graph" else None
     for at in np.linspace(0, len(text) - 1, rounds).astype(int).tolist():
         key = keys[at] + 0.1
         yield {"all": lambda key=key: (keys @ key).topk(4), "token": lambda key=key, at=at: dense.nearest(array, text[at], key, 4),
@@ -123,7 +126,7 @@ STRUCTURES: dict[str, tuple[Callable[[list[int], int], Iterator[Round]], int]] =
 
 
 def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: None) -> dict[str, dict[int, float]]:
-    """Median microseconds of a round by structure and tokens."""
+    """Return the median microseconds of a round by data structure and text length."""
     out: dict[str, dict[int, float]] = {}
     text = made_up(min(most, max(SIZES)))
     for name, (prepare, limit) in STRUCTURES.items():
@@ -141,12 +144,12 @@ def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: Non
 
 
 def table(found: dict[str, dict[int, float]], where: str) -> str:
-    """The figures as Markdown."""
+    """Return the figures as Markdown."""
     sizes = sorted({size for row in found.values() for size in row})
-    lines = ["# What a lookup costs", "",
+    lines = ["# Cost of lookup drafters", "",
              "Median microseconds of a round against the tokens looked in, by `python -m specviz.evidence.lookup_cost`; "
              f"{where}, one thread.",
-             "A round takes in four tokens, looks the end of the text up and drafts at most ten tokens. A dash: not measured at this size.",
+             "A round appends four tokens, looks up the suffix of the text and drafts at most ten tokens. A dash: not measured at this size.",
              "", "![](lookup_cost.svg)", "", "| | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---|" + "---:|" * len(sizes)]
     for name, row in found.items():
         lines.append(f"| {name} | " + " | ".join(f"{row[size]:.0f}" if size in row else "-" for size in sizes) + " |")
@@ -157,7 +160,7 @@ COLOURS = ("#c0392b", "#2471a3", "#1e8449", "#b9770e", "#7d3c98", "#117a65", "#3
 
 
 def picture(found: dict[str, dict[int, float]]) -> str:
-    """The same as an SVG, both axes logarithmic."""
+    """Return the figures as SVG with logarithmic axes."""
     left, top, wide, high = 64, 20, 440, 300
     sizes = sorted({size for row in found.values() for size in row})
     values = [us for row in found.values() for us in row.values()]
@@ -190,7 +193,7 @@ def picture(found: dict[str, dict[int, float]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    p = argparse.ArgumentParser(prog="python -m specviz.evidence.lookup_cost", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="python -m specviz.evidence.lookup_cost", description=(__doc__ or "").splitlines()[0])
     p.add_argument("--most", type=int, default=max(SIZES), help="largest text or store, in tokens (1,000,000)")
     p.add_argument("--rounds", type=int, default=200, help="rounds a point (200)")
     p.add_argument("--out", type=Path, default=Path("docs"), help="folder for lookup_cost.svg and lookup_cost.md (docs)")

@@ -1,12 +1,13 @@
-"""One method answering many requests on a clock of its own: they join the batch between two rounds and leave when they are done.
+"""A simulated server: one method answers many requests by continuous batching, on its own clock. Requests join the batch between
+rounds and leave when finished.
 
-A prompt is read when its request joins, while the others wait. When idle, the clock jumps to the next arrival.
+A prompt is prefilled when its request joins, while the others wait. When idle, the clock jumps to the next arrival.
 """
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, quantiles
 from typing import Any
@@ -22,7 +23,7 @@ PARTS = 4  # of a measurement, whose speeds say how far it wavers
 
 @dataclass(frozen=True)
 class TimedRequest:
-    """One request: its prompt's tokens, its answer's length, its seed; at: seconds after the start, None where a user asks it."""
+    """One request: prompt tokens, answer length, seed; at: arrival in seconds after the start, None in a closed load."""
 
     task: str
     ids: list[int]
@@ -33,7 +34,7 @@ class TimedRequest:
 
 @dataclass
 class Answer:
-    """The times of a request: arrival, first token, end; seconds on the clock of the measurement."""
+    """Timestamps of a request: arrival, first token, end; in seconds on the measurement's clock."""
 
     task: str
     came: float
@@ -43,8 +44,22 @@ class Answer:
 
     @property
     def token_time(self) -> float | None:
-        """Seconds a token after the first round's."""
-        return (self.done - self.first) / (self.tokens - 1) if self.tokens > 1 else None
+        """Return seconds per token after the first round."""
+        if self.first is None or self.done is None or self.tokens < 2:
+            return None
+        return (self.done - self.first) / (self.tokens - 1)
+
+    @property
+    def ended(self) -> float:
+        """The end of an answer that is done."""
+        assert self.done is not None
+        return self.done
+
+    @property
+    def first_seconds(self) -> float:
+        """Seconds until the first token of an answer that has one."""
+        assert self.first is not None
+        return self.first - self.came
 
 
 @dataclass
@@ -60,33 +75,33 @@ class Served:
     drafting: float = 0.0
 
     def row(self) -> dict[str, Any]:
-        """The figures; times in seconds, each as [median, 95th percentile]."""
+        """Return the figures; times in seconds, each as [median, 95th percentile]."""
         done = [answer for answer in self.answers if answer.done is not None]
         if not done:
             return {"requests": 0, "tokens": 0}
-        span = max(answer.done for answer in done) - min(answer.came for answer in done)
+        span = max(answer.ended for answer in done) - min(answer.came for answer in done)
         tokens = sum(answer.tokens for answer in done)
         return {"requests": len(done), "tokens": tokens, "seconds": span, "goodput": tokens / span, "throughput": self.rows / span,
-                "first_token": middle([answer.first - answer.came for answer in done]),
+                "first_token": middle([answer.first_seconds for answer in done]),
                 "token_time": middle([answer.token_time for answer in done if answer.token_time is not None]),
-                "latency": middle([answer.done - answer.came for answer in done]), "parts": parts(done), "batch": fmean(self.rounds),
+                "latency": middle([answer.ended - answer.came for answer in done]), "parts": parts(done), "batch": fmean(self.rounds),
                 "rounds": len(self.rounds), "rows": self.rows, "reading": self.reading / span, "drafting": self.drafting / span,
                 "drafted": self.drafted / sum(self.rounds), "accepted": self.accepted / self.drafted if self.drafted else None}
 
 
 def parts(done: list[Answer]) -> list[float]:
-    """Goodput of each part of the answers, in the order in which they ended; nothing where there are too few."""
-    ordered, out = sorted(done, key=lambda answer: answer.done), []
+    """Return the goodput of each part of the answers, in order of completion; empty if there are too few."""
+    ordered, out = sorted(done, key=lambda answer: answer.ended), []
     began = min(answer.came for answer in done)
     for i in range(PARTS if len(done) >= 2 * PARTS else 0):
         mine = ordered[i * len(done) // PARTS:(i + 1) * len(done) // PARTS]
-        out.append(sum(answer.tokens for answer in mine) / max(mine[-1].done - began, 1e-9))
-        began = mine[-1].done
+        out.append(sum(answer.tokens for answer in mine) / max(mine[-1].ended - began, 1e-9))
+        began = mine[-1].ended
     return out
 
 
 def middle(values: list[float]) -> list[float] | None:
-    """Median and 95th percentile."""
+    """Return median and 95th percentile."""
     if len(values) < 2:
         return values * 2 or None
     cuts = quantiles(values, n=20, method="inclusive")
@@ -94,17 +109,19 @@ def middle(values: list[float]) -> list[float] | None:
 
 
 class Server:
-    """One method, answering. ``slots``: most requests in a batch; ``clock``: its own, which stands while others are measured. What its
-    policy of a batch learns lasts as long as the server."""
+    """One method that answers requests. ``slots``: largest batch; ``clock``: its own, paused while others are measured. The state
+    of its batch policy lasts as long as the server."""
 
     def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
         self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
-        self.clock, self.batch, self._joint = Clock(lambda: self._source() + self._skipped), None, {}
+        self.clock, self._joint = Clock(lambda: self._source() + self._skipped), {}
+        self.batch = Batch(self.clock, self._joint)
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
-    def serve(self, asks: Sequence[TimedRequest], users: int) -> Iterator[Served]:
-        """Answer all asks; without times, ``users`` of them at once. What was done so far, the same object, after each round, while
-        the clock stands still. Close it to end earlier: every cache is given back then, and only what was done has an end."""
+    def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[Served]:
+        """Answer all requests; without arrival times, ``users`` of them at once. Yields the result so far, the same object, after
+        each round, while the clock is paused. Close the generator to stop early: KV caches are freed, and only finished requests
+        have an end time."""
         out, waiting, later = Served(), deque(), deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
         self.batch = Batch(self.clock, self._joint)
@@ -150,7 +167,7 @@ class Server:
             self.live[request] = (answer, kit)
 
     def _round(self, out: Served) -> list[Answer]:
-        """Play a round; the requests it answered."""
+        """Play one round; return the requests it finished."""
         with torch.inference_mode():
             played = self.batch.round()
         now, done = self.clock.now(), []

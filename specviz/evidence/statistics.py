@@ -84,7 +84,7 @@ class Cells:
         if pool * samples >= LEAST:
             cells.expected[cls.POOL] = pool
         elif pool > 1e-12:  # too rare for its own cell: merge with the rarest cell
-            cells.pooled = min(cells.expected, key=cells.expected.get)
+            cells.pooled = min(cells.expected, key=cells.expected.__getitem__)
             cells.expected[cls.POOL] = cells.expected.pop(cells.pooled) + pool
         return cells
 
@@ -137,6 +137,7 @@ class Acceptance:
 
     @property
     def overlap(self) -> float:
+        assert self.draft is not None  # asked of a valid test alone
         return float(torch.minimum(self.target.double(), self.draft.double()).sum())
 
     @property

@@ -1,7 +1,7 @@
 """transformers' own decoding as rows of the benchmark: generate, assisted generation and prompt lookup on the same weights.
 
-Assisted generation is speculative decoding as transformers has it (Leviathan et al. 2211.17192; its draft length adapts);
-prompt lookup is Saxena 2023. Timed as ours are: seconds after the first round, which holds the prefill.
+Assisted generation is transformers' speculative decoding (Leviathan et al. 2211.17192; its draft length adapts); prompt lookup is
+Saxena 2023. Seconds are counted after the first round, which includes the prefill.
 """
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LOOKUP_TOKENS = 10  # transformers' documentation uses this
 
 
 class Generator:
-    """One way of ``model.generate`` as a runner of the benchmark."""
+    """One configuration of ``model.generate`` as a runner of the benchmark."""
 
     def __init__(self, plain: Session, models: Models, **options: Any):
         self.session, self.models, self.options = plain, models, options
 
-    def __call__(self, prompt: str, sampling: Sampling, length: int) -> Result:
+    def __call__(self, prompt: str | list[dict[str, str]], sampling: Sampling, length: int) -> Result:
         loaded, model, watch = self.session.loaded, self.models.target, _Watch(self.models.spent)
         ids = self.session.encode(prompt)
         given = torch.tensor([ids], device=model.device)
@@ -46,7 +46,7 @@ class Generator:
 
 @dataclass
 class Spent:
-    """Seconds inside forwards of target and assistant, and forwards of the target, since they were loaded."""
+    """Seconds inside forward passes of target and assistant, and the number of the target's, since loading."""
 
     seconds: float = 0.0
     passes: int = 0
@@ -60,7 +60,7 @@ class Models:
 
 
 class _Watch:
-    """A stopping criterion that never stops: it is asked after each round, and notes how things stand after the first."""
+    """A stopping criterion that never stops; it is called after each round and records the state after the first."""
 
     def __init__(self, spent: Spent):
         self._spent = spent
@@ -72,6 +72,7 @@ class _Watch:
         return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
 
     def result(self, prompt: list[int], written: list[int]) -> Result:
+        assert self._first is not None  # it is called after each round
         began, length, before = self._first
         seconds, first = time.perf_counter() - began, length - len(prompt)
         totals = Totals(tokens=len(written) - first, rounds=self._spent.passes - before.passes, phase_seconds={"verify": seconds})
@@ -79,7 +80,7 @@ class _Watch:
 
 
 def references(loaded: Any, plain: Session) -> dict[str, Generator]:
-    """Runners by row name. Raises ZooError when transformers cannot load the target."""
+    """Return runners by row name. Raises ZooError if transformers cannot load the target."""
     spent = Spent()
     models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
     found = {"transformers_generate": Generator(plain, models)}

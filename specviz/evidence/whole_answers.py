@@ -128,7 +128,7 @@ def conclude(places: TokenPlaces) -> dict[str, Any]:
     elif not passed:
         tried = {name: group["p"] for name, group in report["groups"].items() if group["p"] is not None and name != "all"}
         tried |= {kind: kind_["p"] for kind, kind_ in report["apart"].items() if kind_["p"] < tried.get(kind, 1.0)}
-        words += f" Furthest off: {min(tried, key=tried.get)}." if tried else ""
+        words += f" Furthest off: {min(tried, key=tried.__getitem__)}." if tried else ""
     words += "".join(f" {kind.capitalize()} ({one['samples']}): {one['against']} would be found with {one['power']:.0%}."
                      for kind, one in report["apart"].items())
     return {"status": "pass" if passed else "fail", **report, "detail": words}
@@ -139,7 +139,7 @@ def short(method: Method, depth: int | None) -> dict[str, Any]:
     if depth is None:
         return {}
     return {knob.name: min(max(depth, int(knob.low)), int(knob.high)) for knob in method.knobs
-            if knob.name in DEPTHS and isinstance(knob.default, int)}
+            if knob.name in DEPTHS and isinstance(knob.default, int) and knob.low is not None and knob.high is not None}
 
 
 def answer_writer(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
@@ -216,10 +216,11 @@ def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sa
     within = torch.rand(len(tokens), generator=torch.Generator().manual_seed(sampling.seed ^ 0x5EED), dtype=torch.float64).tolist()
     for i, token in enumerate(tokens):
         draft = drafts[i] if i < len(drafts) else None
-        known = draft is not None and draft.shape == distributions[i].shape
+        known = draft if draft is not None and draft.shape == distributions[i].shape else None
         yield (distributions[i],
                _place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None,
-               _place(distributions[i], distributions[i] / draft.double().cpu().clamp(min=1e-30), token, within[i]) if known else None)
+               None if known is None else
+               _place(distributions[i], distributions[i] / known.double().cpu().clamp(min=1e-30), token, within[i]))
 
 
 def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:

@@ -4,7 +4,7 @@ Each mistake is the correct part with one line changed. The broken methods exist
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..evidence.certificate import PROMPTS, greedy
 from ..loops import speculate
 from ..policies import Fixed
 from ..run.request import SessionError, read_whole
+from ..trace.events import Event
 from ..trees import Scorer
 from ..verifiers import TokenRejection
 from .distribution_test import SAMPLES, tested
@@ -84,11 +85,26 @@ class BonusFromDraft(TokenRejection):
 class StaleCacheTarget:
     """A target that keeps rejected tokens in its KV cache."""
 
+    capabilities: frozenset[str]  # these three are the model's own, by __getattr__
+    vocab: int
+    context: int
+
     def __init__(self, model: Target):
-        self._model, self._written, self._read, self._tree = model, [], [], DraftTree()
+        self._model, self._tree = model, DraftTree()
+        self._written: list[int] = []
+        self._read: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
+
+    def capture(self, names: frozenset[str]) -> None:
+        self._model.capture(names)
+
+    def expect(self, rows: int) -> None:
+        self._model.expect(rows)
+
+    def close(self) -> None:
+        self._model.close()
 
     def sync(self, tokens) -> Scores:
         same = self._written and list(tokens[:len(self._written)]) == self._written
@@ -111,7 +127,7 @@ class StaleCacheTarget:
         return self._model.sync(self._read)
 
 
-def _stale_cache_loop(parts: Parts, target: Target, state: State):
+def _stale_cache_loop(parts: Parts, target: Target, state: State) -> Generator[Event]:
     return speculate(parts, StaleCacheTarget(target), state)
 
 

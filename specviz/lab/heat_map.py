@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -32,9 +32,10 @@ COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup
 def heat_map(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure speed over draft length and temperature.
 
-    payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells, done, of,
-    csv}, growing run by run. cells: a dictionary of COLUMNS per pair, those not measured yet with null figures. A stop ends with what was
-    measured."""
+    payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells,
+    done, of, csv}, yielded after each run. cells: a dictionary of COLUMNS per pair, those not measured yet with null figures. A
+    stop ends with what was measured.
+    """
     method, prompt = method_of(payload), prompt_of(payload)
     knob = length_knob(method)
     lengths = _numbers(payload, "lengths", LENGTHS, MOST_LENGTHS, lambda value: _knob_value(knob, value))
@@ -85,15 +86,15 @@ def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[fl
         rate = accepted[0] / accepted[1] if accepted[1] else None
         for length in lengths:
             ours, mine = _speed(found[length, t]), sum(found[length, t], Totals())
-            ready = rate is not None and base and rounds[length] and found[length, t]
+            cost = rounds[length] if found[length, t] else None
             cells.append(dict(zip(COLUMNS, (length, t, ours, ours / base if ours and base else None,
-                                            tokens(min(rate, 0.999), length) / rounds[length] / base if ready else None,
+                                            tokens(min(rate, 0.999), length) / cost / base if rate is not None and base and cost else None,
                                             mine.metrics()["block_efficiency"], mine.metrics()["acceptance_rate"]))))
     return {"method": method.key, "knob": knob.name, "lengths": lengths, "temperatures": temperatures, "cells": cells, "done": done,
             "of": of, "csv": to_csv(cells)}
 
 
-def to_csv(cells: list[dict[str, Any]]) -> str:
+def to_csv(cells: Sequence[Mapping[Any, Any]]) -> str:
     """Return the cells as CSV for export."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")

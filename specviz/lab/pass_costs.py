@@ -20,8 +20,8 @@ SECONDS = 12.0  # no new turn starts after this
 
 
 def cost_curve(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """{rows, seconds (median), draft_seconds, one, machine, turns}: growing as turns are measured, the order of rows shuffled in
-    each turn. draft_seconds: one row of the draft model, null where there is none; one: the target's own single row."""
+    """Yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}; the rows are shuffled in each turn.
+    draft_seconds: one-token pass of the draft model, null without one; one: one-token pass of the target."""
     target = loaded.open_target()
     draft = loaded.kit().open("draft") if loaded.draft is not None else None
     past = min(PAST, loaded.context // 2)
@@ -32,8 +32,9 @@ def cost_curve(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -
     try:
         with torch.inference_mode():
             for turn in range(TURNS + 1):
-                for k in rng.sample([*rows, *(["draft"] if draft else [])], len(rows) + bool(draft)):
-                    model, count = (draft, 1) if k == "draft" else (target, k)
+                choices: list[int | str] = [*rows, *(["draft"] if draft else [])]
+                for k in rng.sample(choices, len(choices)):
+                    model, count = (draft, 1) if isinstance(k, str) else (target, k)
                     seconds = time_pass(model, text[:past], text[past:past + count - 1])
                     if turn:  # the first turn warms up
                         took[k].append(seconds)

@@ -1,7 +1,7 @@
-"""Race several methods over a set of one's own prompts: the median over prompts with an interval, and every run.
+"""Race several methods over the user's prompts: medians over prompts with confidence intervals, and every run.
 
-For each prompt plain decoding and the methods run once, in shuffled order, so that noise of the machine affects all of them. A speed-up
-is of the same prompt. The interval of a median holds for any distribution: it takes order statistics by the binomial distribution.
+For each prompt, plain decoding and the methods run once in shuffled order, so that machine noise affects all of them. A speed-up
+compares runs of the same prompt. The interval of a median is distribution-free: order statistics by the binomial distribution.
 """
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ CONFIDENCE = 0.95
 def prompt_set(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure methods on a set of prompts.
 
-    payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, growing prompt
-    by prompt; a stop ends with what was measured. rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency: [median,
-    low, high] or null, prompts, confidence}; runs: {prompt, method, tokens, seconds, block_efficiency, walltime_speedup}."""
+    payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, yielded
+    after each prompt; a stopped run returns what was measured. rows: {method, title, tokens_per_second, walltime_speedup,
+    block_efficiency: [median, low, high] or null, prompts, confidence}; runs: {prompt, method, tokens, seconds, block_efficiency,
+    walltime_speedup}.
+    """
     prompts, methods = _prompts(payload), _methods(payload)
     probs = sampling_of(payload, 0.0)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
@@ -60,15 +62,15 @@ def median_interval(values: list[float]) -> tuple[float, float, float]:
 
 
 def _covered(count: int, k: int) -> float:
-    """Return the probability that the median lies between the (k+1)-th smallest and the (k+1)-th largest of so many values."""
+    """Return the probability that the median lies between the (k+1)-th smallest and the (k+1)-th largest of ``n`` values."""
     return 1 - 2 * sum(comb(count, i) for i in range(k + 1)) / 2**count
 
 
 def _run(number: int, method: Method, found: dict[str, Totals]) -> dict[str, Any]:
     ours, plain = found[method.key], found[_plain().key]
-    speeds = [one.tokens / one.seconds if one.seconds else None for one in (ours, plain)]
-    return {"prompt": number, "method": method.key, "tokens": ours.tokens, "seconds": ours.seconds, "tokens_per_second": speeds[0],
-            "block_efficiency": ours.metrics()["block_efficiency"], "walltime_speedup": speeds[0] / speeds[1] if all(speeds) else None}
+    speed, base = (one.tokens / one.seconds if one.seconds else None for one in (ours, plain))
+    return {"prompt": number, "method": method.key, "tokens": ours.tokens, "seconds": ours.seconds, "tokens_per_second": speed,
+            "block_efficiency": ours.metrics()["block_efficiency"], "walltime_speedup": speed / base if speed and base else None}
 
 
 def _row(method: Method, runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from .payload import method_of, prompt_of, sampling_of
 MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
 
 
-def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | str]:
     """Measure a method over the values of one knob.
 
     payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
-    rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, growing turn by
-    turn. low, high: of the turns."""
+    rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, yielded after
+    each turn. low, high: slowest and fastest turn.
+    """
     method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
     knob, values = _values(method, payload)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
@@ -60,10 +61,10 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
 
 
 def _report(method, knob: str, values: list[Any], sums, speeds, turn: int) -> dict[str, Any]:
-    base = _middle(speeds[None])
-    rows = [{"value": v, "tokens_per_second": _middle(speeds[v]), "block_efficiency": sums[v].metrics()["block_efficiency"],
+    base, middles = _middle(speeds[None]), {v: _middle(speeds[v]) for v in values}
+    rows = [{"value": v, "tokens_per_second": middles[v], "block_efficiency": sums[v].metrics()["block_efficiency"],
              "low": min(speeds[v], default=None), "high": max(speeds[v], default=None),
-             "plain_tokens_per_second": base, "walltime_speedup": _middle(speeds[v]) / base if base and speeds[v] else None}
+             "plain_tokens_per_second": base, "walltime_speedup": middle / base if base and (middle := middles[v]) else None}
             for v in values]
     return {"method": method.key, "knob": knob, "turns": turn, "plain_tokens_per_second": base, "rows": rows}
 

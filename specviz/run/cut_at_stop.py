@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..trace.events import Drafted, Event, Judged
+from ..trace.events import Committed, Drafted, Event, Judged
 
 
 def cut_round(events: list[Event], count: int) -> list[Event]:
     """Return a round's events as if it had ended with its ``count``-th token: that token becomes the last one, and nodes below it
     count as skipped."""
     committed = events[-1]
+    assert isinstance(committed, Committed)  # it ends a round
     if count >= len(committed.tokens):
         return events
     gone = set(committed.path[count:])

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import Target, common
+from ..core import CapableTarget, common
 
 LEAST = 8  # common tokens from which on a prompt continues a conversation
 EXACT = ("exact", "greedy only")  # a method whose cache holds the target's own keys and values
@@ -20,7 +20,8 @@ class PrefixCache:
     """
 
     def __init__(self):
-        self._lock, self._model, self._target = threading.Lock(), "", None
+        self._lock, self._model = threading.Lock(), ""
+        self._target: CapableTarget | None = None
 
     def take(self, kit: Any, name: str, exactness: str) -> None:
         """Give the kept target to a run's kit, if it is of the same model."""
@@ -45,8 +46,8 @@ class PrefixCache:
             before.close()
 
     @property
-    def target(self) -> Target | None:
-        """The kept target, if any."""
+    def target(self) -> CapableTarget | None:
+        """The kept target, or None."""
         return self._target
 
     def close(self) -> None:
@@ -58,7 +59,7 @@ class PrefixCache:
 
 
 class PrefixPool:
-    """Prefix caches of conversations, the most recently used ``most`` of them. Owner and text identify a conversation."""
+    """Prefix caches of conversations, the ``most`` most recently used ones. Owner and text identify a conversation."""
 
     def __init__(self, most: int = 4):
         self.most, self._lock = most, threading.Lock()

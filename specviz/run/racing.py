@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ..core import Method
@@ -31,8 +30,10 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
     times = read_whole("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
         raise SessionError("A race is a list of one session or more.", "race.empty")
-    open_run = partial(Session.open, prompt=prompt, stop=stop)
-    runs = [open_run(session, max_new_tokens=max_new_tokens, **options) for session in sessions]
+    def open_run(session: Session, length: Any, **options: Any) -> Run:
+        return session.open(prompt, length, stop, **options)
+
+    runs = [open_run(session, max_new_tokens, **options) for session in sessions]
     plain = next((run.run_id for run in runs if is_baseline(run.session.method)), None)
     for run in runs:
         run.baseline_run_id = plain if run.run_id != plain else None
@@ -46,13 +47,13 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
         session = copy(sessions[lane])
         if session.memory is not None:
             session.memory = before[id(session.memory)].copy()
-        return open_run(session, max_new_tokens=length, **options | {"deadline": left})
+        return open_run(session, length, **options | {"deadline": left})
 
     return _measured(runs, times, again)
 
 
 def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run]) -> Iterator[tuple[int, Event | None]]:
-    """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) -> a new run."""
+    """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) returns a new run."""
     ends: dict[int, Finished] = {}
     took: dict[int, list[dict[str, float]]] = {}
     for lane in range(len(runs)):
@@ -74,7 +75,7 @@ def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | No
 
 
 def _figures(run: Run) -> dict[str, float] | None:
-    """Run to the end without events; return tokens and seconds after the prefill, None when it failed."""
+    """Run to the end without events; return tokens and seconds after the prefill, None if it failed."""
     for event in run.events:
         if isinstance(event, Finished):
             return {name: event.totals[name] for name in ("tokens", "seconds")}

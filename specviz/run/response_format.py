@@ -33,8 +33,8 @@ def read_format(given: Any) -> dict[str, Any] | None:
         schema = value.get("schema") if isinstance(value, dict) else None
         good, want, value = isinstance(schema, (dict, bool)), "{\"schema\": a JSON schema}", {"schema": schema}
     elif kind == "choice":
-        good = isinstance(value, (list, tuple)) and 0 < len(value) <= MOST_CHOICES and all(isinstance(x, str) and x for x in value)
-        value, want = list(value) if good else value, f"1 to {MOST_CHOICES} texts"
+        value, want = list(value) if isinstance(value, (list, tuple)) else [], f"1 to {MOST_CHOICES} texts"
+        good = 0 < len(value) <= MOST_CHOICES and all(isinstance(x, str) and x for x in value)
     else:
         good, want = isinstance(value, str) and bool(value.strip()), "text"
     if not good:

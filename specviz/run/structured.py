@@ -6,7 +6,7 @@ mask takes microseconds, and a matcher can roll back, so one matcher visits all 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,9 +21,9 @@ MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces t
 
 
 class Grammar:
-    """A response format compiled for one tokenizer. Raises SessionError for a format that is no grammar."""
+    """A response format compiled for one tokenizer. Raises SessionError for an invalid format."""
 
-    def __init__(self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Sequence[int]):
+    def __init__(self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Iterable[int]):
         if find_spec("llguidance") is None:
             raise SessionError("response_format needs the package llguidance: pip install llguidance.", "format.package")
         import llguidance.hf
@@ -48,7 +48,8 @@ class Grammar:
         return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
     def matches(self, tokens: Sequence[int], whole: bool = True) -> bool:
-        """Whether an answer, with or without its end token, matches; not ``whole``: as far as it goes, where no end token ended it."""
+        """Return whether an answer, with or without its end token, matches. whole=False: a prefix is enough for an answer without
+        an end token."""
         matcher, body = self.matcher(), [token for token in tokens if token not in self.ends]
         ended = whole or len(body) < len(tokens)
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
