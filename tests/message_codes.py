@@ -41,3 +41,26 @@ def _engine() -> list[tuple[str, re.Pattern[str]]]:
 def engine_codes(words: str) -> set[str]:
     """Return the identifiers of the engine's errors whose sentence may be part of these words."""
     return {code for code, pattern in _engine() if pattern.search(words)}
+
+
+class _Given(dict):
+    """Values of a message; one that is missing becomes a mark."""
+
+    def __missing__(self, name):
+        return _Missing()
+
+
+class _Missing:
+    def __format__(self, spec):
+        return "\0"
+
+    def __getattr__(self, name):
+        return self
+
+    def __getitem__(self, name):
+        return self
+
+
+def begins(texts: dict[str, str], code: str, **values: object) -> str:
+    """Return the message of a table up to its first value that is not given; all of it where none is missing."""
+    return texts[code].format_map(_Given(values)).partition("\0")[0]

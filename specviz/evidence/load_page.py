@@ -1,6 +1,7 @@
-"""The table of docs/load.md from what ``specviz load --out`` stored, with what is asked of SmartSpec and TETRIS judged load by load.
+"""The table of docs/load.md from a report of ``specviz load --out``, with the acceptance criteria for SmartSpec and TETRIS
+checked at each load.
 
-A judgement is of the whole run; beside it stand the same ratios in each quarter of the answers, which say how far such a run wavers.
+A criterion is checked on the whole run; the same ratios per quarter of the answers show how much such a run varies.
 """
 from __future__ import annotations
 
@@ -17,16 +18,31 @@ from .bench_page import plain as unmarked
 FLOOR = 0.95  # of the better of plain decoding and the fixed length, that SmartSpec is to reach at every load
 PLAIN, FIXED, SMART, TETRIS = "autoregressive", "speculative", "smartspec", "tetris"
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
-NONE = "Not measured yet: these figures want a machine on which nothing else runs."
-COLUMNS = ("load", "method", "tokens/s", "times plain", "rows/s", "tokens a row", "first token, ms", "a token after it, ms", "latency, s",
-           "requests in a round", "drafted", "accepted", "time on drafts", "time on prompts")
+TEXTS = {  # sentences of the page, by identifier
+    "none": "Not measured yet: these figures need an idle machine.",
+    "smartspec": "{method} goodput divided by the better of plain decoding's and a fixed draft length's",
+    "tetris.tokens": "{method}: generated tokens per scored token, divided by a fixed draft length's",
+    "tetris.goodput": "{method} goodput divided by a fixed draft length's, with equal scored tokens per request and round",
+    "criterion": "**Criterion**: {what}, at least {floor:.2f} at every load. ",
+    "met": "**Met**: {ratio:.2f} or more, lowest with {least}.",
+    "not_met": "**Not met** with {loads}: {ratio:.2f} or more, lowest with {least}.",
+    "load": "- {load}: {ratio:.2f} times {other}",
+    "quarters": " ({low:.2f} to {high:.2f} in the quarters of the run)",
+    "why": "Why: it generated {mine}; {name} generated {other}.",
+    "why.run": "{tokens:.2f} tokens per request in rounds of {ms:.1f} ms and {rows:.1f} scored tokens, {drafts} of the time on drafts and "
+               "{prompts} on prompts",
+    "times": "Times: median and 95th percentile. Drafted: tokens per request and round.",
+}
+NONE = TEXTS["none"]
+COLUMNS = ("load", "method", "tokens/s", "times plain", "scored tokens/s", "tokens per scored token", "first token, ms",
+           "per later token, ms", "latency, s", "requests per round", "drafted", "accepted", "time on drafts", "time on prompts")
 
 Row = dict[str, Any]
 Loads = dict[str, dict[str, Row]]  # by load and method
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A stored report. Raises SessionError."""
+    """Return a stored report. Raises SessionError."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         report["environment"]["requests"], [(row["load"], row["method"]) for row in report["rows"]]
@@ -36,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def figures(report: dict[str, Any] | None) -> str:
-    """Return the text between the marks of docs/load.md. report None: nothing was measured."""
+    """Return the text between the marks of docs/load.md; without a report, that nothing was measured."""
     if report is None:
         return NONE
     env, rows = report["environment"], report["rows"]
@@ -50,7 +66,7 @@ def figures(report: dict[str, Any] | None) -> str:
 
 
 def written(page: str, text: str) -> str:
-    """The page with the figures between its marks. Raises SessionError for a page without them."""
+    """Return the page with the figures between its marks. Raises SessionError for a page without them."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise SessionError(f"The page has no place for figures: it lies between {BEGIN} and {END}.", "load_page.no_place")
     return f"{page.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{page.partition(END)[2]}"
@@ -62,8 +78,8 @@ def where(env: Row) -> str:
     before = f" Load average of the machine before: {env['busy']}." if env.get("busy") is not None else ""
     part = " The run was interrupted." if env.get("interrupted") else ""
     return unmarked(f"{env.get('machine')}, {env.get('device')}, {env.get('dtype')}, {env.get('threads')} threads, {versions}; {models}; "
-                    f"{str(env.get('began', ''))[:10]}. {env['requests']} requests a load, answers of {env['max_new_tokens'] // 2} to "
-                    f"{env['max_new_tokens']} tokens where they do not end before.{before}{part}")
+                    f"{str(env.get('began', ''))[:10]}. {env['requests']} requests per load, answers of {env['max_new_tokens'] // 2} to "
+                    f"{env['max_new_tokens']} tokens unless they end earlier.{before}{part}")
 
 
 def command(env: Row) -> str:
@@ -92,48 +108,49 @@ def table(loads: Loads) -> str:
                      span(row["latency"], 1, 2), f"{row['batch']:.1f}", f"{row['drafted']:.2f}", percent(row["accepted"]),
                      percent(row["drafting"]), percent(row["reading"])]
             lines.append(f"| {' | '.join(unmarked(cell) for cell in cells)} |")
-    return "\n".join(lines) + "\n\nTimes are median and 95th percentile; tokens drafted are a request and round."
+    return "\n".join(lines) + "\n\n" + TEXTS["times"]
 
 
 def judged(loads: Loads) -> list[str]:
-    """Return the questions asked of the figures, with their answers. A question whose methods were not measured is left out."""
+    """Return the criteria with their results; one whose methods were not measured is left out."""
     beside, out = {}, []
     for load, of in loads.items():
         if {PLAIN, FIXED, SMART} <= set(of):
             beside[load] = of[SMART], max(of[PLAIN], of[FIXED], key=speed)
     if beside:
-        out += [judgement(f"{named(SMART)}'s goodput over that of the better of plain decoding and the fixed length", beside, speed, FLOOR)]
+        out += [judgement("smartspec", SMART, beside, speed, FLOOR)]
     beside = {load: (of[TETRIS], of[FIXED]) for load, of in loads.items() if {TETRIS, FIXED} <= set(of)}
     if beside:
-        out += [judgement(f"{named(TETRIS)}: tokens written for each row that was scored, over the fixed length's", beside,
-                          lambda row: row["tokens"] / row["rows"], 1.0, quarters=False),
-                judgement(f"{named(TETRIS)}'s goodput over the fixed length's, with as many rows a request and round", beside, speed, 1.0)]
+        out += [judgement("tetris.tokens", TETRIS, beside, lambda row: row["tokens"] / row["rows"], 1.0, quarters=False),
+                judgement("tetris.goodput", TETRIS, beside, speed, 1.0)]
     return out
 
 
-def judgement(what: str, beside: dict[str, tuple[Row, Row]], figure: Callable[[Row], float], floor: float, quarters: bool = True) -> str:
-    """A question, its answer, and a line a load. floor: what the ratio is to reach, to two places."""
+def judgement(criterion: str, method: str, beside: dict[str, tuple[Row, Row]], figure: Callable[[Row], float], floor: float,
+              quarters: bool = True) -> str:
+    """Return a criterion of TEXTS, its result, and one line per load. floor: smallest ratio that meets it, at two decimals."""
     ratios = {load: figure(mine) / figure(other) for load, (mine, other) in beside.items()}
     short = [load for load, ratio in ratios.items() if round(ratio, 2) < floor]
     least = min(ratios, key=lambda load: ratios[load])
-    verdict = (f"**met**: {ratios[least]:.2f} at the least, with {least}" if not short else
-               f"**not met** with {', '.join(short)}: {ratios[least]:.2f} at the least, with {least}")
-    lines = [f"**Asked**: {unmarked(what)}, at least {floor:.2f} at every load. {verdict}.", ""]
+    what = unmarked(TEXTS[criterion].format(method=named(method)))
+    verdict = TEXTS["not_met" if short else "met"].format(loads=", ".join(short), ratio=ratios[least], least=least)
+    lines = [TEXTS["criterion"].format(what=what, floor=floor) + verdict, ""]
     for load, (mine, other) in beside.items():
         apart = [a / b for a, b in zip(mine["parts"], other["parts"])] if quarters else []
-        wavers = f" ({min(apart):.2f} to {max(apart):.2f} in the quarters of the run)" if apart else ""
+        varies = TEXTS["quarters"].format(low=min(apart), high=max(apart)) if apart else ""
         why = f" {unmarked(reason(mine, other))}" if load in short else ""
-        lines.append(f"- {unmarked(load)}: {ratios[load]:.2f} times {unmarked(named(other['method']))}{wavers}.{why}")
+        line = TEXTS["load"].format(load=unmarked(load), ratio=ratios[load], other=unmarked(named(other["method"])))
+        lines.append(f"{line}{varies}.{why}")
     return "\n".join(lines)
 
 
 def reason(mine: Row, other: Row) -> str:
-    """Return a sentence on why the first fell short: tokens, time and rows of both."""
+    """Return a sentence on why the first method fell short: tokens, times and scored rows of both."""
     def summary(row: Row) -> str:
         each, count = row["tokens"] / (row["rounds"] * row["batch"]), row["rounds"]
-        return (f"{each:.2f} tokens a request in rounds of {1000 * row['seconds'] / count:.1f} ms and {row['rows'] / count:.1f} rows, "
-                f"{percent(row['drafting'])} of the time on drafts and {percent(row['reading'])} on prompts")
-    return f"Why: it wrote {summary(mine)}; {named(other['method'])} wrote {summary(other)}."
+        return TEXTS["why.run"].format(tokens=each, ms=1000 * row["seconds"] / count, rows=row["rows"] / count,
+                                       drafts=percent(row["drafting"]), prompts=percent(row["reading"]))
+    return TEXTS["why"].format(mine=summary(mine), name=named(other["method"]), other=summary(other))
 
 
 def speed(row: Row) -> float:

@@ -5,13 +5,13 @@ import re
 
 from specviz.evidence.bench_figures import figures, lines
 from specviz.evidence.bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup
-from specviz.evidence.bench_page import ABSENT, by_method, page, plain, winners
+from specviz.evidence.bench_page import ABSENT, TEXTS, by_method, page, plain, winners
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
 from specviz.ui.cards import cards
 from specviz.ui.picker_rows import measured, rows
 
-from ..message_codes import refuses
+from ..message_codes import begins, refuses
 
 BASE = "autoregressive"
 MACHINE = {"machine": "Some (R) Processor, 2 cores", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "python": "3"}
@@ -44,6 +44,10 @@ def ledger(path, *sessions):
     return Ledger(path)
 
 
+def said(code, **values):
+    return begins(TEXTS, code, **values)
+
+
 GREEDY = {"prompt_lookup": {"story": [1.0, 1.2, 1.4, 1.6], "edit": [3.0, 3.12, 3.2, 3.32]},
           "copyspec": {"story": [1.32, 1.12, 1.52, 1.24], "edit": [2.0, 2.12, 2.2, 2.3]}, "speculative": {"story": [1.5, 2.5]}}
 SAMPLED = {"copyspec": {"story": [0.9, 1.1]}, "swift": {"edit": [0.5]}}
@@ -64,10 +68,11 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
             "2026-01-02 to 2026-01-03.") in head
     assert ("    python -m specviz bench --suite heldout.jsonl --methods prompt_lookup,copyspec,speculative --prompts 2 "
             "--repeats 3 --max-new-tokens 96 --temperature 0 --target Llama-x-16M --draft Llama-x-draft --into f.jsonl") in head
-    assert "Greedy: 4 prompts of 2 tasks, 3 repeats and 4 methods were asked for. 26 of 48 runs are measured (54.2 %, 2 of 12 turns" in head
-    assert "in 0.1 hours" in head and "Temperature 1: 4 prompts" in head
-    assert "Of 18 greedy runs of exact methods 13 wrote plain decoding's tokens" in head  # the first of each is not the same, by script
-    assert "Jacobi decoding (Jacobi needs   more)" in reported and "Not measured: " in reported
+    greedy = said("progress", when="Greedy", prompts=4, tasks=2, repeats=3, methods=4)
+    assert greedy in head and [n in head.partition(greedy)[2].splitlines()[0] for n in ("26", "48", "54.2", "2", "12", "0.1")] == [True] * 6
+    assert said("progress", when="Temperature 1", prompts=4, tasks=2, repeats=3, methods=3) in head
+    assert TEXTS["same"].format(runs=18, same=13) in head  # the first of each is not the same, by script
+    assert "Jacobi decoding (Jacobi needs   more)" in reported.partition(said("not_measured"))[2].splitlines()[0]
     by_task = reported.partition("## Speed-up by task, greedy\n\n")[2].partition("\n\n")[0].splitlines()
     assert by_task == ["| method | story | edit | mean of the tasks |", "|---|---|---|---|", "| Prompt lookup | 1.3 | 3.16 | 2.23 |",
                        "| CopySpec | 1.28 | 2.16 | 1.72 |", "| Plain decoding | 1 | 1 | 1 |",
@@ -79,11 +84,11 @@ def test_a_winner_is_named_only_where_it_is_clear(tmp_path):
     first, _, *found = winners(of, catalogue(), ["story", "edit"])
     assert first == "| family | story | edit |" and len(found) == 2
     speculative, lookups = (line.split(" | ") for line in found)
-    assert speculative == ["| Draft model", "alone: Speculative decoding 2 (1.75 to 2.25)", f"{ABSENT} |"]
-    assert lookups[1] == "no clear winner: Prompt lookup 1.3 (1.15 to 1.45), CopySpec 1.28 (1.21 to 1.37)"
+    assert speculative == ["| Draft model", TEXTS["winner.alone"].format(first="Speculative decoding 2 (1.75 to 2.25)"), f"{ABSENT} |"]
+    assert lookups[1] == TEXTS["winner.unclear"].format(first="Prompt lookup 1.3 (1.15 to 1.45)", second="CopySpec 1.28 (1.21 to 1.37)")
     assert lookups[2] == "**Prompt lookup** 3.16 (3.09 to 3.23) |"
     few = {"prompt_lookup": {"edit": [3.0, 3.1, 3.2]}, "copyspec": {"edit": [2.0, 2.1, 2.2]}}
-    assert "no clear winner: Prompt lookup" in winners(by_method([bench_session(0.0, few)]), catalogue(), ["edit"])[2]
+    assert said("winner.unclear", first="Prompt lookup 3.1 (3.05 to 3.15)") in winners(by_method([bench_session(0.0, few)]), catalogue(), ["edit"])[2]
 
 
 def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
@@ -91,9 +96,9 @@ def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
                   if {"exact", "approximate"} <= {m.exactness for m in catalogue().values() if m.family == f})
     exact, loose = (next(m for m in catalogue().values() if (m.family, m.exactness) == (family, e)) for e in ("exact", "approximate"))
     speeds = {exact.key: {"edit": [1.0] * 4}, loose.key: {"edit": [9.0] * 4}}
-    assert f"alone: {exact.title} 1 (" in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
+    assert said("winner.alone", first=f"{exact.title} 1 (") in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
     del speeds[exact.key]
-    assert f"alone: {loose.title} (approximate) 9 (" in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
+    assert said("winner.alone", first=f"{loose.title} (approximate) 9 (") in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
 
 
 def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path):
@@ -103,7 +108,7 @@ def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path
     one.run_groups.append(RunGroup(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=1.0), (Run("swift", 8, 8, seconds=9.0), Run("medusa", failed="oh"))))
     of = by_method([one])
     assert of["swift"].speeds() == of["jacobi"].speeds() == [2.0] and "medusa" not in of  # the first of two counts
-    assert "differ by 100.0% (median of 2)" in page(ledger(tmp_path / "f.jsonl", one))
+    assert TEXTS["noise"].format(apart=1.0, count=2) in page(ledger(tmp_path / "f.jsonl", one))
 
 
 def test_each_temperature_may_have_threads_of_its_own_and_says_so(tmp_path):
@@ -113,7 +118,8 @@ def test_each_temperature_may_have_threads_of_its_own_and_says_so(tmp_path):
     assert "float32, 1 thread greedy and 2 threads at temperature 1, torch 2" in reported
     copied, swift = (next(line for line in reported.splitlines() if line.startswith(f"| {title} ")) for title in ("CopySpec", "SWIFT"))
     assert copied.endswith("| 8 + 2 |") and swift.endswith("| 0 + 1 |") and "0.5" in swift, "the one run with one thread is left aside"
-    assert "Left aside" in reported and "2 runs of Llama-x-16M with Llama-x-draft on Some (R) Processor, 2 cores, 1 threads" in reported
+    assert plain(said("excluded.runs", count=2, target="Llama-x-16M", draft="Llama-x-draft", machine="Some (R) Processor, 2 cores", threads=1)) in (
+        reported.partition(said("excluded"))[2])
     assert page(ledger(tmp_path / "g.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, SAMPLED, machine=one, target={"name": "big"}))
                 ).count("temperature 1") <= 1, "what is of another target is still left aside"
 
@@ -123,7 +129,8 @@ def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
     book = ledger(tmp_path / "f.jsonl", bench_session(0.0, few, target={"name": "big"}), bench_session(0.0, many), bench_session(0.0, few, max_new_tokens=8),
                   bench_session(0.0, few, machine={**MACHINE, "threads": 1}), bench_session(1.0, {}))
     reported = page(book)
-    assert "| SWIFT" not in reported and "Left aside" in reported and "2 runs of big with Llama-x-draft" in reported and "8 tokens" in reported
+    excluded = reported.partition(said("excluded"))[2].splitlines()[0]
+    assert "| SWIFT" not in reported and said("excluded.runs", count=2, target="big", draft="Llama-x-draft") in excluded and "8 tokens" in excluded
     assert "| SWIFT" in page(book, "big") and "| Prompt lookup" not in page(book, "big")
     for chosen in (("nope", None), (None, "none")):
         with refuses(SessionError, "ledger.no_runs"):
