@@ -373,7 +373,7 @@ class Parts:
     drafter: Drafter
     policy: Policy
     verifier: Verifier
-    loop: Callable[[Parts, Target, State], Generator[Any]] | None = None
+    loop: Callable[[Parts, CapableTarget, State], Generator[Any]] | None = None
     helpers: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property

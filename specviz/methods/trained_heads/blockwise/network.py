@@ -29,8 +29,9 @@ class Blockwise(nn.Module):
         super().__init__()
         self.hidden, self.vocab, self.inner = hidden, vocab, inner
         self.layer = nn.Linear(hidden, heads * inner)
-        self.out = nn.ModuleList(nn.Linear(inner, hidden) for _ in range(heads))
-        for out in self.out:
+        outputs = [nn.Linear(inner, hidden) for _ in range(heads)]
+        self.out = nn.ModuleList(outputs)
+        for out in outputs:
             nn.init.zeros_(out.weight)
             nn.init.zeros_(out.bias)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, DraftTree, Scores, State, Target
+from ....core import Budget, CapableTarget, DraftTree, Scores, State
 from ....drafters.heads.last_state import HydraTree
 from ....models.row_cache import RowCache
 
@@ -37,6 +37,7 @@ class ChimeraTree(HydraTree):
         return TextRows(self.heads)
 
     def model_of(self, state: State) -> ChimeraModel:
+        assert self.last is not None  # a draft begins at a known state
         self.model = ChimeraModel(self.heads, self.target, self.rows.cache, self.last, state.tokens[-3:])
         return self.model
 
@@ -57,7 +58,7 @@ class ChimeraModel:
     """The heads during one round, with the interface of a draft model. best: per level, the top-1 probability at its first node.
     """
 
-    def __init__(self, heads: Any, target: Target, cache: RowCache, last: Tensor, text: list[int]):
+    def __init__(self, heads: Any, target: CapableTarget, cache: RowCache, last: Tensor, text: list[int]):
         self.heads, self.target, self.cache, self.last, self.text = heads, target, cache, last, list(text)
         self._at, self._used = {}, 0  # node -> row of what it became; rows of the scratch in use
         self.best: list[float] = []

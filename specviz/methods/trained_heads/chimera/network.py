@@ -38,10 +38,11 @@ class Chimera(nn.Module):
         self.fast_layer1 = nn.ModuleList([Layer(self.sizes, True, True, bias)])
         self.own = bool(config["own_output"])
         out = config["vocab_size"] if self.own else d
-        self.chimera_head = nn.ModuleList(nn.Sequential(nn.Linear(2 * d, out, False)) for _ in range(config["chimera_num_heads"]))
+        matrices = [nn.Linear(2 * d, out, False) for _ in range(config["chimera_num_heads"])]
+        self.chimera_head = nn.ModuleList(nn.Sequential(matrix) for matrix in matrices)
         if not self.own:
-            for head in self.chimera_head:
-                head[0].weight.data.copy_(torch.eye(d).repeat(1, 2))
+            for matrix in matrices:
+                matrix.weight.data.copy_(torch.eye(d).repeat(1, 2))
         self.accuracy: list[list[float]] = []
         self.nodes = 0
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, DraftTree, Scores, State, Target, token_tensor
+from ....core import Budget, CapableTarget, DraftTree, Scores, State, token_tensor
 from ....drafters.heads.last_state import HydraTree
 from ....trees import Shape
 
@@ -30,7 +30,8 @@ class CloverTree(HydraTree):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = super().propose(state, budget)
         if len(tree):
-            at, path = -1, [()]
+            at = -1
+            path: list[tuple[int, ...]] = [()]
             while below := tree.children(at):
                 at = below[0]
                 path.append((*path[-1], tree.tokens[at]))
@@ -40,9 +41,10 @@ class CloverTree(HydraTree):
         return tree
 
     def model_of(self, state: State) -> CloverModel:
-        if self.table is None:
-            self.table = self.heads.rows(self.target.head, self.last)
-        self.model = CloverModel(self.heads, self.target, self.table, self.last, state.tokens[-1])
+        assert self.last is not None  # a draft begins at a known state
+        table = self.heads.rows(self.target.head, self.last) if self.table is None else self.table
+        self.table = table
+        self.model = CloverModel(self.heads, self.target, table, self.last, state.tokens[-1])
         return self.model
 
 
@@ -50,7 +52,7 @@ class CloverModel:
     """The heads during one round, with the interface of a draft model. gates: per drafted token below the root, the gates and the
     relative change of the state."""
 
-    def __init__(self, heads: Any, target: Target, table: Tensor, last: Tensor, root: int):
+    def __init__(self, heads: Any, target: CapableTarget, table: Tensor, last: Tensor, root: int):
         self.heads, self.target, self.table, self.last, self.root = heads, target, table, last, root
         self.states: dict[int, Tensor] = {}
         self.gates: dict[tuple[int, ...], tuple[list[float], float]] = {}

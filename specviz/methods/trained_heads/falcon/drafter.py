@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, select_rows
+from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, TreeBuilder, select_rows
 from ....drafters.heads.features import FeatureModel
 from ....trees import best
 from ....trees.draws import path_tokens
@@ -22,6 +22,7 @@ class BlockModel(FeatureModel):
     def first(self) -> Tensor:
         """Return the first predictions after the text [k, hidden]."""
         self.rows.crop(self.rows.count)
+        assert self._tip is not None  # sync() comes first
         return self._tip
 
 
@@ -38,7 +39,7 @@ class BlockwiseTree(Drafter):
         self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:final", "embed", "head"})
         self.net, self.beam, self.model = head, beam, BlockModel(head)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.model.start(target, state.tokens, prefill)
         self.model.sync(state.tokens)
 

@@ -101,6 +101,8 @@ class FalconNet(Fused):
 class BlockwiseRows(EagleRows):
     """Cache from pairs (embedding of token t + 1, feature t) to predictions of features k positions later."""
 
+    net: FalconNet
+
     def __init__(self, head: Falcon):
         super().__init__(head.fused)
         self.size = head.size

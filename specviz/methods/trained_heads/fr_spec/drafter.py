@@ -6,14 +6,14 @@ from the target.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
+from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State
 from ....models.linear import fastest_layout, without_timing
 
 _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictionary()
@@ -31,7 +31,7 @@ class ReducedHead:
     A target exposes its output matrix as a function, so the rows are computed from the unit vectors.
     """
 
-    def __init__(self, target: Target, tokens: Tensor):
+    def __init__(self, target: CapableTarget, tokens: Tensor):
         probe = torch.eye(target.embed([0]).shape[-1], dtype=(states := target.embed([0])).dtype, device=states.device)
         with torch.inference_mode():
             rows = torch.cat([target.head(part)[:, tokens.to(states.device)] for part in probe.split(64)]).T.contiguous()
@@ -43,7 +43,7 @@ class ReducedHead:
         logits = self.linear(states)
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
-    def fits(self, target: Target, tokens: Tensor) -> bool:
+    def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
         """Return whether it was made from this target's matrix for these tokens."""
         if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
             return False
@@ -56,7 +56,7 @@ class ReducedHead:
 class ReducedTarget:
     """A target whose ``head`` is replaced; everything else is unchanged."""
 
-    def __init__(self, target: Target, head: ReducedHead):
+    def __init__(self, target: CapableTarget, head: ReducedHead):
         self._target, self.head = target, head
 
     def __getattr__(self, name: str) -> Any:
@@ -72,13 +72,13 @@ class FrequentTokens(Drafter):
         self.inner, self.net, self.tokens = inner, head, tokens
         self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         made = _reduced_heads.setdefault(self.net, {})
         cut = made.get(len(self.tokens))
         if cut is None or not cut.fits(target, self.tokens):
             cut = made[len(self.tokens)] = ReducedHead(target, self.tokens)
         self.spoken, self.vocab = frozenset(self.tokens.tolist()), target.vocab
-        self.inner.start(state, ReducedTarget(target, cut), prefill)
+        self.inner.start(state, cast(CapableTarget, ReducedTarget(target, cut)), prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return self.inner.propose(state, budget)

@@ -44,9 +44,11 @@ class Parting(Layer):
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, True, bias)
+        assert self.mlp is not None
         self.mlp.down_proj = nn.Linear(sizes.inner, 2 * sizes.hidden, bias=False)
 
     def feed(self, x: Tensor) -> Tensor:
+        assert self.mlp is not None and self.post_attention_layernorm is not None
         return torch.cat([x, x], -1) + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -102,6 +104,8 @@ class PartingNet(Fused):
 
 class SampledRows(EagleRows):
     """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two states."""
+
+    net: PartingNet
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         kind = self.net.dtype

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder, common
+from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, TreeBuilder, common
 from ....drafters.model.chain import ModelDrafter
 from ....trees import Scorer, best
 
@@ -26,7 +26,7 @@ class GlideModel:
     def __init__(self, head: Any):
         self.net, self.rows, self.read = head, head.open(), []
 
-    def start(self, target: Target) -> None:
+    def start(self, target: CapableTarget) -> None:
         self.target, self.vocab = target, target.vocab
         self.rows.restart(0)
         self.read, self.rows.horizons = [], []
@@ -72,7 +72,7 @@ class Glide(Drafter):
         self.model = GlideModel(head)
         self.inner = grow(self.model)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.model.start(target)
         self.inner.start(state, target, prefill)
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +96,7 @@ class Glide(nn.Module):
         angles, turns = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
         sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
         for layer, pair in zip(self.layers, lent):
-            x = layer.across(x, angles, turns, pair, sees)
+            x = cast(GlideLayer, layer).across(x, angles, turns, pair, sees)
         return self.norm(x)
 
     @cached_property
@@ -121,7 +121,8 @@ class GlideNet(Fused):
     def __init__(self, module: Glide):
         super().__init__(module.layers, module.config)
         self.static, self.buffers = False, None  # what a row sees of the target's keys follows from the text
-        self.cross, self.after = [layer.cross_attn for layer in module.layers], Norm(module.norm.weight.detach(), self.eps)
+        self.cross = [cast(GlideLayer, layer).cross_attn for layer in module.layers]
+        self.after = Norm(module.norm.weight.detach(), self.eps)
         self.inverse = inverse_frequencies(rope_of(module.config), module.keys[1])
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
@@ -140,6 +141,8 @@ class GlideRows(RowCache):
     """Cache from embeddings of the text's tokens, including the last, to states for the target's head. ``horizons``: number of
     target keys visible to each text row; tree rows see those of the last text row. ``lent``: these keys and values, [kv_heads, c,
     head_dim], of each target layer used."""
+
+    net: GlideNet
 
     def __init__(self, net: GlideNet):
         super().__init__(copy.copy(net))

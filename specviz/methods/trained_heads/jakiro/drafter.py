@@ -21,11 +21,13 @@ class JakiroTree(Features):
     """Draft as Features does, but predict the last of two or more levels from the experts' contrast."""
 
     looks = ExpertModel
+    model: ExpertModel
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         self.model.last = budget.gamma - 1
         tree = super().propose(state, budget)
         if len(tree):
             deepest = max(tree.depths) == budget.gamma > 1
-            state.note("experts", shares=[round(x, 4) for x in self.model._out[:, -1].tolist()], contrast=budget.gamma * deepest)
+            shares = [] if self.model._out is None else self.model._out[:, -1].tolist()
+            state.note("experts", shares=[round(x, 4) for x in shares], contrast=budget.gamma * deepest)
         return tree

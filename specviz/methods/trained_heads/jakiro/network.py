@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,11 +95,11 @@ class MixedNet(Fused):
 
     def __init__(self, head: Jakiro):
         super().__init__(head.layers, head.config, head.fc)
-        moe = head.layers[0].mlp_moe
+        moe = cast(Mixed, head.layers[0]).mlp_moe
         with torch.inference_mode():
             self.gate = moe.gate.weight.detach()
             self.into = torch.cat([getattr(expert, name).weight for name in ("gate_proj", "up_proj") for expert in moe.experts])
-            self.out = torch.stack([expert.down_proj.weight for expert in moe.experts])
+            self.out = torch.stack([cast(Mlp, expert).down_proj.weight for expert in moe.experts])
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
         x = super().run(x, turn, slots, at, mask)

@@ -14,13 +14,13 @@ from torch import Tensor
 from ....core import (
     IID,
     Budget,
+    CapableTarget,
     Drafter,
     DraftTree,
     Outcome,
     Scores,
     State,
     Step,
-    Target,
     TreeBuilder,
     common,
     never_stop,
@@ -42,7 +42,7 @@ class ExitAdapter(Drafter):
         self.hidden_states = frozenset({self.capture})
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target, self.view = target, target.early(self.adapter.exit)
         states, at = prefill.hidden_states[self.capture], prefill.at
         if not len(states) and len(state.tokens) > 1:  # a target that kept its cache tells the last row again

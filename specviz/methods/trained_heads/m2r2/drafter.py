@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import IID, Budget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
+from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
 from ....drafters.model.chain import belief
 from ....trees import draw_one
 
@@ -25,7 +25,7 @@ class FastExit(Drafter):
     def __init__(self, net: Any):
         self.net = net
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target, self.view = target, target.early(self.net.exit)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

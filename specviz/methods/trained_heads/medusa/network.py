@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +28,9 @@ class Block(nn.Module):
 
     def __init__(self, hidden: int, layers: int, bias: bool = True):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(hidden, hidden, bias) for _ in range(layers))
-        for layer in self.layers:
+        matrices = [nn.Linear(hidden, hidden, bias) for _ in range(layers)]
+        self.layers = nn.ModuleList(matrices)
+        for layer in matrices:
             nn.init.zeros_(layer.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,6 +47,8 @@ class Medusa(nn.Module):
     width: of a reduced vocabulary, whose ``token_map`` [width] maps its rows to token ids; None for the full vocabulary. accuracy
     [heads][ranks]: calibrated probability that the token of this rank is correct; nodes: size of the tree it was made for.
     """
+
+    token_map: Tensor | None
 
     def __init__(self, hidden: int, vocab: int, heads: int = 4, layers: int = 1, output: str = TARGETS, bias: bool = True,
                  width: int | None = None):
@@ -77,14 +80,15 @@ class Medusa(nn.Module):
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
         """Return the output matrix of a head for training; ``targets``: the target's."""
-        return self.lm_heads[min(index, len(self.lm_heads) - 1)].weight if len(self.lm_heads) else targets
+        return cast(nn.Linear, self.lm_heads[min(index, len(self.lm_heads) - 1)]).weight if len(self.lm_heads) else targets
 
     @property
     def config(self) -> dict[str, Any]:
         """Return the config.json of heads in this project's layout."""
-        first = self.blocks[0].layers
-        return {"model_type": "medusa", "hidden_size": first[0].in_features, "vocab_size": self.vocab, "num_heads": len(self),
-                "num_hidden_layers": len(first), "medusa_fc_bias": first[0].bias is not None,
+        layers = cast(Block, self.blocks[0]).layers
+        first = cast(nn.Linear, layers[0])
+        return {"model_type": "medusa", "hidden_size": first.in_features, "vocab_size": self.vocab, "num_heads": len(self),
+                "num_hidden_layers": len(layers), "medusa_fc_bias": first.bias is not None,
                 "accuracy": self.accuracy, "nodes": self.nodes}
 
 

@@ -11,7 +11,7 @@ and so on, with or without the prefix ``speculator.``; copies of tied weights ma
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -50,11 +50,12 @@ class MLPSpeculator(nn.Module):
         self.hidden, self.vocab, self.levels, self.inner, self.tied, self.scaled = hidden, vocab, levels, inner or hidden, tied, scaled
         self.top = tuple(top)[:levels] + (1,) * (levels - len(top))
         inner, own = self.inner, 1 if tied else levels
-        self.emb = nn.ModuleList(nn.Embedding(vocab, inner) for _ in range(own))
+        tables = [nn.Embedding(vocab, inner) for _ in range(own)]
+        self.emb = nn.ModuleList(tables)
         self.proj = nn.ModuleList(nn.Linear(inner if i else hidden, inner, False) for i in range(min(levels, 2) if tied else levels))
         self.ln = nn.ModuleList(RootNorm(inner) for _ in range(own))
         self.head = nn.ModuleList(nn.Linear(inner, vocab, False) for _ in range(own))
-        for table in self.emb:
+        for table in tables:
             nn.init.normal_(table.weight, std=inner**-0.5)
         share = 0.5 ** (0.5 / levels)  # of the state; the token has the rest
         self.token_weight = ((1 - share**2) * inner / 2) ** 0.5 / share
@@ -77,7 +78,7 @@ class MLPSpeculator(nn.Module):
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
         """Return the output matrix of a level for training."""
-        return self.head[0 if self.tied else index].weight
+        return cast(nn.Linear, self.head[0 if self.tied else index]).weight
 
     @property
     def config(self) -> dict[str, Any]:
@@ -95,7 +96,8 @@ def load(folder: str | Path, body: Body) -> MLPSpeculator:
     """Load the speculator of a folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     weights, config = HeadWeights(folder, body), config_of(folder)
-    levels, top = config.get("n_predict"), config.get("top_k_tokens_per_head") or []
+    levels: Any = config.get("n_predict")
+    top = config.get("top_k_tokens_per_head") or []
     whole = [levels, config.get("inner_dim", 0), *top]
     if not all(type(value) is int for value in whole) or levels < 1 or not all(value > 0 for value in top):
         raise ModelError(f"config.json of {folder.name} must say n_predict, the number of levels, and in whole numbers inner_dim and "

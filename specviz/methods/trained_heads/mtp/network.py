@@ -114,6 +114,8 @@ class MtpNet(Fused):
 class MtpRows(EagleRows):
     """Cache from pairs (embedding of token t + 1, hidden state of token t) to states that predict token t + 2."""
 
+    net: MtpNet
+
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
         if self.net.zero_first and not self.first + self.count:
             embeds = torch.cat([torch.zeros_like(embeds[:1]), embeds[1:]])
@@ -138,11 +140,11 @@ def load(folder: str | Path, body: Body) -> Mtp:
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **raw, **(nested if isinstance(nested, dict) else {})}
     layouts = (QWEN, SPECULATORS if raw.get("speculators_model_type") == "mtp" else MIMO, DEEPSEEK)
-    layout = next((one for one in layouts if weights.first(one.pattern)), None)
-    if layout is None:
+    layout, name = next(((one, name) for one in layouts if (name := weights.first(one.pattern))), (None, None))
+    if layout is None or name is None:
         raise ModelError(f"{folder.name} is no MTP module: it has no pre_fc_norm_embedding, input_proj or eh_proj",
                          "head.other_kind")
-    fc, embedding, hidden, last, at = (name.format(weights.first(layout.pattern)[1]) for name in layout.names)
+    fc, embedding, hidden, last, at = (part.format(name[1]) for part in layout.names)
     kind = str(config.get("model_type") or "")
     if config["hidden_size"] != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['hidden_size']} numbers, and {body.name} "
@@ -160,6 +162,6 @@ def load(folder: str | Path, body: Body) -> Mtp:
                  for part in ("q_norm", "k_norm")}
     found |= {"layers.0." + name.removeprefix(at): tensor for name, tensor in mine.items()}
     if kind.startswith(ADDED_TO_ONE):
-        found = {name: tensor + 1 if "norm" in name else tensor for name, tensor in found.items()}
+        found = {name: tensor + 1 if "norm" in name and tensor is not None else tensor for name, tensor in found.items()}
     weights.none_left(r".*embed_tokens\.weight", r".*shared_head\.head\.weight", r"lm_head\.weight")  # copies of the target's
     return fill(Mtp(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)

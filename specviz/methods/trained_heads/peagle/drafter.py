@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, select_rows
+from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, select_rows
 from ....drafters.heads.features import FeatureModel
 from ....drafters.model.chain import draw_independent
 
@@ -14,7 +14,7 @@ from ....drafters.model.chain import draw_independent
 class OnePass(FeatureModel):
     """The head over one run of a target: pending pairs are processed together with the masks after them."""
 
-    def start(self, target: Target, tokens: list[int], prefill: Scores) -> None:
+    def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
         super().start(target, tokens, prefill)
         self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
 
@@ -26,6 +26,7 @@ class OnePass(FeatureModel):
             if self._waiting:
                 states, self._waiting = torch.cat(self._waiting), []
             else:
+                assert self._last is not None
                 states = self._last
                 self.rows.crop(self.rows.count - 1)
             self._last = states[-1:]
@@ -42,7 +43,7 @@ class OnePassFeatures(Drafter):
         self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:layer", "embed", "head"})
         self.model = OnePass(head)
 
-    def start(self, state: State, target: Target, prefill: Scores) -> None:
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.model.start(target, state.tokens, prefill)
         self.model.block(state.tokens, 1)
 

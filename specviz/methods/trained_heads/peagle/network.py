@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle import like
-from ....models.eagle3 import VERIFIER, BesideNet, BesideRows, Eagle3, read, spread
+from ....models.eagle3 import VERIFIER, Beside, BesideNet, BesideRows, Eagle3, read, spread
 from ....models.eagle_layers import angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.weights import ModelError
@@ -56,7 +56,7 @@ class PEagle(Eagle3):
         masks = embeds.shape[1] - states.shape[1]
         x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
         angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, embeds.device)[places][:, None]
-        x, _ = self.layers[0].beside(embeds, x, angles, None, mask)
+        x, _ = cast(Beside, self.layers[0]).beside(embeds, x, angles, None, mask)
         for layer in self.layers[1:]:
             x, _ = layer(x, angles, None, mask)
         return self.norm(x) if self.norm_output else x

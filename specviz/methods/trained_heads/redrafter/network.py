@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +63,7 @@ class ReDrafter(nn.Module):
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
         """Return the output matrix for training, the same at every step; ``targets``: the target's."""
-        return self.lm_head[-1].weight if self.own else targets
+        return cast(nn.Linear, self.lm_head[-1]).weight if self.own else targets
 
     @property
     def config(self) -> dict[str, Any]:
