@@ -7,6 +7,7 @@ from typing import Any
 from .errors import SessionError
 
 FORMATS = ("text", "json_object", "json_schema", "regex", "choice", "lark")
+SCHEMA_FIELDS = {"schema", "name", "description", "strict"}  # of "json_schema"; all but the schema are OpenAI's, and change nothing
 LONGEST_FORMAT, DEEPEST_FORMAT, MOST_CHOICES = 65_536, 64, 1000  # characters, levels, choices of a response format
 
 
@@ -26,6 +27,10 @@ def read_format(given: Any) -> dict[str, Any] | None:
         raise SessionError("response_format is not plain JSON data.", "format.json") from None
     if length > LONGEST_FORMAT:
         raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.", "format.long")
+    inner = given.get("json_schema") if kind == "json_schema" and isinstance(given.get("json_schema"), dict) else {}
+    unknown = [*(set(given) - {"type", kind}), *(set(inner) - SCHEMA_FIELDS)]
+    if unknown:
+        raise SessionError(f"response_format of type {kind} has no field {str(unknown[0])[:60]!r}.", "format.unknown")
     if kind in ("text", "json_object"):
         return None if kind == "text" else {"type": kind}
     value = given.get(kind)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.E
 
 
 def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
-            caches: Any) -> list[Iterator[list[Chunk]]]:
+            caches: Any) -> list[Generator[list[Chunk]]]:
     """Return the chunks of each of the request's ``n`` answers. Missing fields take the model's defaults from its
     generation_config.json. Raises SessionError before anything is run."""
     from ..run.request import GenerationRequest
@@ -50,7 +50,7 @@ def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Ev
 
 def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel: Any) -> Iterator[list[Chunk]]:
     from ..run.result import Result, RunFailed
-    from ..trace.events import Committed, TextEmitted
+    from ..trace.events import Committed, Finished, TextEmitted
     from ..trace.recorder import Recorder
     from ..zoo.text import Transcript
 
@@ -58,6 +58,7 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
     recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
     transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), _decoder(), 0
     records: list[dict[str, Any]] = []
+    reused = 0  # tokens of the prompt that the KV cache held already
     for event in session.run(asked.prompt, raw=asked.raw, deadline=seconds, cancel=cancel, top_k_saved=TOP):
         result.take(event)
         records += recorder.take(event)
@@ -68,6 +69,8 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
                 transcript.add(piece[0])
             text, sent = decode(bytes(transcript.data[sent:transcript.stable_length])), max(sent, transcript.stable_length)
             yield [{"index": index, "text": text, "logprobs": logprobs}]
+        elif isinstance(event, Finished):
+            reused = event.totals.get("reused", 0)
     if result.why:
         raise RunFailed(result.why)
     rest = decode(bytes(transcript.data[sent:transcript.length]), True)
@@ -75,8 +78,9 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
     yield [{"index": index, "text": rest, "logprobs": None}] if rest else []
     yield [{"index": index, "finish": result.finish_reason, "records": records,
             "usage": {"prompt_tokens": len(result.prompt_ids), "completion_tokens": len(result.token_ids),
-                      "cached_tokens": event.totals.get("reused", 0)},
+                      "cached_tokens": reused},
             "speculative": {"method": session.method.key, "knobs": session.knobs, "passes": result.totals.rounds,
+                            "tokens": result.totals.tokens, "tried": result.totals.tried, "accepted": result.totals.accepted,
                             "mean_accepted_length": metrics["block_efficiency"], "acceptance_rate": metrics["acceptance_rate"],
                             "tokens_per_second": metrics["tokens_per_second"],
                             "time_to_first_token": metrics["time_to_first_token"], "request": request.record(),
@@ -90,9 +94,9 @@ def _decoder() -> Any:
 def _logprobs(loaded: Any, event: Any) -> list[dict[str, Any]]:
     """Return the log-probability of each token of a round, and of its top alternatives."""
     def token(number: int, logprob: float) -> dict[str, Any]:
-        data = loaded.token_bytes(number)
-        return {"token": data.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
+        name, data = loaded.token_bytes(number), loaded.token_bytes.output_bytes(number)  # a special token adds no bytes to the text
+        return {"token": name.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
 
-    tops = event.top_logprobs or ((),) * len(event.tokens)
+    tops: Any = event.top_logprobs or ((),) * len(event.tokens)
     return [token(number, logprob) | {"top_logprobs": [token(int(one), value) for one, value in top]}
             for number, logprob, top in zip(event.tokens, event.logprobs or (), tops)]

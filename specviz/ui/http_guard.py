@@ -14,7 +14,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -68,7 +68,7 @@ class HttpGuard:
         scope = _without_forged_headers(scope, self._proxies)
         address = (scope.get("client") or ("", 0))[0]
         if address and self._in_flight[address] >= IN_FLIGHT:
-            await _error(429, "budget.events", most=IN_FLIGHT)(scope, receive, send)
+            await self._error(Request(scope), 429, "budget.events", most=IN_FLIGHT)(scope, receive, send)
             return
         self._in_flight[address] += 1
         try:
@@ -82,7 +82,7 @@ class HttpGuard:
         request, body, begun = Request(scope), _BoundedBody(receive), False
         event = b"" if request.method == "POST" and EVENT.fullmatch(_path(request)) else None
 
-        async def send_with_headers(message: dict) -> None:
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             nonlocal begun, event
             if message["type"] == "http.response.start":
                 begun = True
@@ -96,7 +96,7 @@ class HttpGuard:
 
         try:
             early = self._answer_early(request) or await self._check_body(request, body, event is not None)
-            app = self._api if self._api and _path(request).startswith("/v1/") else self._app
+            app = self._api if self._for_api(request) else self._app
             await (early(scope, receive, send_with_headers) if early else app(scope, body, send_with_headers))
         except Refused as why:
             if begun:
@@ -111,7 +111,7 @@ class HttpGuard:
                 await send({"type": "http.response.body", "body": b""})
             else:
                 unknown = isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"
-                await (self._no_endpoint() if unknown else _error(400, "http.malformed"))(scope, receive, send_with_headers)
+                await (self._no_endpoint() if unknown else self._error(request, 400, "http.malformed"))(scope, receive, send_with_headers)
 
     def _answer_early(self, request: Request) -> Response | None:
         """Return the answer to a request that is not passed on. Raises Refused."""
@@ -142,7 +142,7 @@ class HttpGuard:
         try:
             value = json.loads(data or b"null")
         except (ValueError, RecursionError):
-            return _error(422, "http.malformed")
+            return self._error(request, 422, "http.malformed")
         check_size("body", value)
         body.session = value.get("session_hash") if isinstance(value, dict) else None
         if call is None:
@@ -174,9 +174,15 @@ class HttpGuard:
 
             self._sweeper = asyncio.get_running_loop().create_task(sweep())
 
+    def _error(self, request: Request, status: int, code: str, **values: Any) -> Response:
+        return self._refused(request, Refused(code, **values)) if self._for_api(request) else _error(status, code, **values)
+
+    def _for_api(self, request: Request) -> bool:
+        return self._api is not None and _path(request).startswith("/v1/")
+
     def _refused(self, request: Request, why: Refused) -> Response:
         """Return the answer to a refused request, in the form that its client reads."""
-        if self._api and _path(request).startswith("/v1/"):
+        if self._for_api(request):
             from .openai_api import refusal
 
             return refusal(why)

@@ -7,6 +7,7 @@ the page. Fields have vLLM's names and semantics; an unknown field is refused by
 from __future__ import annotations
 
 import asyncio
+import codecs
 import hashlib
 import hmac
 import json
@@ -14,9 +15,9 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -34,8 +35,9 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
                   "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n",
                   "response_format", "tools", "enable_thinking", "generation_config")
-OTHER_FIELDS = ("chat_template_kwargs", "model", "messages", "prompt", "stream", "stream_options", "max_completion_tokens", "logprobs",
-                "top_logprobs", "speculative", "user", "metadata", "store")
+OTHER_FIELDS = ("chat_template_kwargs", "model", "stream", "stream_options", "max_completion_tokens", "logprobs", "speculative", "user",
+                "metadata", "store")
+MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 MOST_ANSWERS = 4
 DEFAULT_METHOD = "speculative"
 TRACES, TRACE_BYTES = 64, 32 * 2**20  # kept, until newer ones take their place
@@ -99,9 +101,9 @@ class OpenAIApi:
             target, asked = self._read(body, kind, owner_of(address, request.headers.get("authorization", "")))
             shape = kind(self._names()[target], str(request.base_url).rstrip("/"))
             chunks = self._chunks(target, asked, shape, Visitor(address))
-            if body.get("stream"):
+            streamed, usage = _stream_fields(body)
+            if streamed:
                 first = await anext(chunks)  # a refusal before the first token is a status, not an event
-                usage = (body.get("stream_options") or {}).get("include_usage") is True
                 return StreamingResponse(shape.events(first, chunks, usage), media_type="text/event-stream")
             async with aclosing(chunks):
                 async for chunk in chunks:
@@ -119,7 +121,7 @@ class OpenAIApi:
         if not isinstance(body, dict):
             raise Refused("http.malformed")
         for name, value in body.items():
-            if name not in REQUEST_FIELDS + OTHER_FIELDS and value not in (None, [], {}):
+            if name not in (*REQUEST_FIELDS, *OTHER_FIELDS, *kind.fields) and value not in (None, [], {}):
                 raise Refused("openai.field", field=shorten(name, 60))
         names = self._names()
         name = body.get("model") or next(iter(names.values()))
@@ -128,7 +130,9 @@ class OpenAIApi:
             raise self._no_model(name)
         method, knobs = self._method(body.get("speculative"), target)
         fields = {name: body[name] for name in REQUEST_FIELDS if body.get(name) is not None}
-        fields |= {"max_tokens": body.get("max_completion_tokens") or body.get("max_tokens") or NEW_TOKENS,
+        _stream_fields(body)
+        length = body.get("max_completion_tokens")
+        fields |= {"max_tokens": fields.get("max_tokens", NEW_TOKENS) if length is None else length,
                    "logprobs": kind.logprobs(body), "seed": fields.get("seed", secrets.randbits(31)),
                    **_template_fields(body.get("chat_template_kwargs"))}
         for name, most in (("max_tokens", NEW_TOKENS), ("n", MOST_ANSWERS)):
@@ -149,7 +153,7 @@ class OpenAIApi:
             raise Refused("field.method", name=shorten(key, 60), names=", ".join(cards))
         return key, read_knobs(cards[key], asked.get("knobs", {}))
 
-    async def _chunks(self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor) -> AsyncIterator[dict[str, Any]]:
+    async def _chunks(self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor) -> AsyncGenerator[dict[str, Any]]:
         """Yield the chunks of an answer, after its place in the queue. Raises Refused."""
         with self._run_queue.open_run(visitor.address):
             async with aclosing(self._loader.wait(target)) as progress:
@@ -191,12 +195,15 @@ class Shape:
     """The format of an answer, whole or streamed."""
 
     raw, prefix, name = False, "", ""
+    fields: tuple[str, ...] = ()  # of this kind of request alone
+    prompt: ClassVar[Callable[[dict[str, Any]], Any]]  # what a request's body asks to continue
+    logprobs: ClassVar[Callable[[dict[str, Any]], int | None]]  # how many alternatives of each token it asks for
 
     def __init__(self, model: str, base: str):
         self.id, self.base = self.prefix + secrets.token_hex(12), base
         self._head = {"id": self.id, "object": self.name, "created": int(time.time()), "model": model}
         self._answers: dict[int, dict[str, Any]] = {}
-        self._usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        self._usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         self._speculative: dict[str, Any] = {}
 
     def add(self, chunk: dict[str, Any]) -> None:
@@ -211,14 +218,14 @@ class Shape:
                 self._usage["prompt_tokens_details"] = {"cached_tokens": chunk["usage"]["cached_tokens"]}
             self._usage["completion_tokens"] += chunk["usage"]["completion_tokens"]
             self._usage["total_tokens"] = self._usage["prompt_tokens"] + self._usage["completion_tokens"]
-            self._speculative = chunk["speculative"]
+            self._speculative = _together(self._speculative, chunk["speculative"])
 
     def whole(self) -> dict[str, Any]:
         """Return the whole answer."""
         choices = [self._choice(index, answer) for index, answer in sorted(self._answers.items())]
         return self._head | {"choices": choices, "usage": self._usage, "speculative": self._speculative}
 
-    async def events(self, first: dict[str, Any], chunks: AsyncIterator[dict[str, Any]], usage: bool) -> AsyncIterator[str]:
+    async def events(self, first: dict[str, Any], chunks: AsyncGenerator[dict[str, Any]], usage: bool) -> AsyncIterator[str]:
         """Yield the server-sent events of a streamed answer; usage: add a last one without choices that holds the usage."""
         async with aclosing(chunks):
             try:
@@ -234,8 +241,9 @@ class Shape:
     def _event(self, chunk: dict[str, Any]) -> str:
         begun = chunk["index"] in self._answers
         self.add(chunk)
-        answer = {"text": chunk.get("text", ""), "logprobs": chunk.get("logprobs") or [],
-                  "finish": self._answers[chunk["index"]]["finish"] if "finish" in chunk else None}
+        whole, logprobs = self._answers[chunk["index"]], chunk.get("logprobs") or []
+        answer = {"text": chunk.get("text", ""), "logprobs": logprobs, "finish": whole["finish"] if "finish" in chunk else None,
+                  "before": whole["logprobs"][:len(whole["logprobs"]) - len(logprobs)]}
         more = {"speculative": chunk["speculative"]} if "finish" in chunk else {}
         return f"data: {json.dumps(self._stream_head() | {'choices': [self._delta(chunk['index'], answer, begun)]} | more)}\n\n"
 
@@ -250,7 +258,7 @@ class Shape:
 
 
 class ChatShape(Shape):
-    prefix, name = "chatcmpl-", "chat.completion"
+    prefix, name, fields = "chatcmpl-", "chat.completion", ("messages", "top_logprobs")
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[dict[str, str]]:
@@ -262,11 +270,14 @@ class ChatShape(Shape):
             if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
                                                  for part in content):
                 content = "".join(part["text"] for part in content)
+            unknown = [name for name in one if name not in MESSAGE_FIELDS and one[name]] if isinstance(one, dict) else []
+            if unknown:
+                raise Refused("openai.field", field=f"messages: {shorten(unknown[0], 60)}")
             calls = {name: one[name] for name in ("tool_calls", "tool_call_id", "name") if one.get(name)} if isinstance(one, dict) else {}
             content = "" if content is None and "tool_calls" in calls else content
             if isinstance(content, str) and one.get("role") in ROLES:
                 messages.append({"role": one["role"].replace("developer", "system"), "content": content, **calls})
-        if not messages or len(messages) != len(given) or messages[-1]["role"] not in ("user", "tool"):
+        if not messages or not isinstance(given, list) or len(messages) != len(given) or messages[-1]["role"] not in ("user", "tool"):
             raise Refused("openai.messages", most=TURNS + 1)
         if sum(len(m["content"]) for m in messages) > CONVERSATION_CHARACTERS:
             raise Refused("field.conversation", turns=TURNS, characters=CONVERSATION_CHARACTERS)
@@ -274,7 +285,12 @@ class ChatShape(Shape):
 
     @staticmethod
     def logprobs(body: dict[str, Any]) -> int | None:
-        return (body.get("top_logprobs") or 0) if body.get("logprobs") is True else None
+        asked, top = body.get("logprobs"), body.get("top_logprobs")
+        if asked not in (None, True, False) or isinstance(asked, int) and not isinstance(asked, bool):
+            raise Refused("openai.value", field="logprobs", form="true or false")
+        if top is not None and not asked:
+            raise Refused("openai.value", field="top_logprobs", form="given together with logprobs: true")
+        return (top or 0) if asked else None
 
     def _stream_head(self) -> dict[str, Any]:
         return self._head | {"object": "chat.completion.chunk"}
@@ -293,7 +309,7 @@ class ChatShape(Shape):
 
 
 class CompletionShape(Shape):
-    raw, prefix, name = True, "cmpl-", "text_completion"
+    raw, prefix, name, fields = True, "cmpl-", "text_completion", ("prompt",)
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> str:
@@ -318,13 +334,49 @@ class CompletionShape(Shape):
         found = answer["logprobs"]
         if not found:
             return None
-        return {"tokens": [one["token"] for one in found], "token_logprobs": [one["logprob"] for one in found], "text_offset": [],
+        earlier = answer.get("before", [])
+        offsets = _offsets([*earlier, *found])[len(earlier):]
+        return {"tokens": [one["token"] for one in found], "token_logprobs": [one["logprob"] for one in found], "text_offset": offsets,
                 "top_logprobs": [{top["token"]: top["logprob"] for top in one["top_logprobs"]} for one in found]}
 
 
 def owner_of(address: str, authorization: str) -> str:
     """Return the owner of a request's conversation: KV caches are reused only for the same address and key."""
     return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
+
+
+def _offsets(tokens: list[dict[str, Any]]) -> list[int]:
+    """Return the place in the text at which each token begins; a token inside a character begins where that character does."""
+    decoder, at, found = codecs.getincrementaldecoder("utf-8")("replace"), 0, []
+    for one in tokens:
+        data = bytes(one["bytes"])
+        broken = decoder.getstate()[0] and data and not 0x80 <= data[0] < 0xC0  # the character before stays incomplete
+        found.append(at + bool(broken))
+        at += len(decoder.decode(data))
+    return found
+
+
+def _stream_fields(body: dict[str, Any]) -> tuple[bool, bool]:
+    """Read ``stream``, and whether its last event holds the usage. Raises Refused."""
+    streamed, options = body.get("stream") or False, body.get("stream_options") or {}
+    if not isinstance(streamed, bool):
+        raise Refused("openai.value", field="stream", form="true or false")
+    usage = options.get("include_usage", False) if isinstance(options, dict) else None
+    if not isinstance(usage, bool) or set(options) - {"include_usage"} or options and not streamed:
+        raise Refused("openai.value", field="stream_options", form='{"include_usage": true or false}, given together with stream: true')
+    return streamed, usage
+
+
+def _together(before: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of the answers of a request: counts are added, the rest is the last answer's."""
+    out = dict(answer)
+    for name in ("passes", "tokens", "tried", "accepted"):
+        out[name] = before.get(name, 0) + answer[name]
+    out["mean_accepted_length"] = out["tokens"] / out["passes"] if out["passes"] else None
+    out["acceptance_rate"] = out["accepted"] / out["tried"] if out["tried"] else None
+    out["time_to_first_token"] = before.get("time_to_first_token", answer["time_to_first_token"])
+    out["request"] = before.get("request", answer["request"])
+    return out
 
 
 def _template_fields(given: Any) -> dict[str, Any]:
@@ -340,7 +392,13 @@ def error_object(why: Refused) -> tuple[int, dict[str, Any]]:
     family = why.code.partition(".")[0]
     status = STATUS.get(why.code) or {"size": 413, "queue": 429, "budget": 429}.get(family, 400)
     return status, {"error": {"message": str(why), "type": TYPES.get(status, "invalid_request_error"), "code": why.code,
-                              "param": why.values.get("field")}}
+                              "param": why.values.get("field") or _param(why.code)}}
+
+
+def _param(code: str) -> str | None:
+    """Return the field of an error of the engine, where its code names one."""
+    family, _, name = code.partition(".")
+    return name if family == "request" and name in REQUEST_FIELDS else "response_format" if family == "format" else None
 
 
 def refusal(why: Refused) -> Response:

@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
@@ -91,6 +93,10 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
     result = collect(Session(load(), "speculative", None, Sampling()).run("the cat", 10, raw=True))
     choice = raw.choices[0]
     assert choice.text == result.text and len(choice.logprobs.token_logprobs) == 10 and max(choice.logprobs.token_logprobs) <= 0
+    offsets, tokens = choice.logprobs.text_offset, choice.logprobs.tokens
+    assert all(choice.text[at:].startswith(token) for at, token in zip(offsets, tokens) if token.isascii() and "|" not in token) and offsets[-1] > 0
+    pieces = client.completions.create(model="tiny", prompt="the cat", max_tokens=10, temperature=0, logprobs=2, stream=True)
+    assert [at for piece in pieces if piece.choices[0].logprobs for at in piece.choices[0].logprobs.text_offset] == offsets
     stop = "mat"
     cut = client.completions.create(model="tiny", prompt="the cat", max_tokens=10, temperature=0, stop=[stop])
     assert cut.choices[0].text == result.text[:result.text.index(stop)] and cut.choices[0].finish_reason == "stop"
@@ -111,6 +117,15 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
     ({"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}, openai.BadRequestError, "request.enable_thinking"),
     ({"extra_body": {"chat_template_kwargs": {"other": True}}}, openai.BadRequestError, "openai.value"),
     ({"tool_choice": "auto"}, openai.BadRequestError, "openai.field"),
+    ({"max_tokens": 0}, openai.BadRequestError, "openai.value"),
+    ({"extra_body": {"max_completion_tokens": 0}}, openai.BadRequestError, "openai.value"),
+    ({"extra_body": {"logprobs": 5}}, openai.BadRequestError, "openai.value"),
+    ({"top_logprobs": 2}, openai.BadRequestError, "openai.value"),
+    ({"extra_body": {"prompt": "x"}}, openai.BadRequestError, "openai.field"),
+    ({"extra_body": {"stream_options": ["include_usage"]}}, openai.BadRequestError, "openai.value"),
+    ({"extra_body": {"stream": "yes"}}, openai.BadRequestError, "openai.value"),
+    ({"messages": [{"role": "user", "content": "x", "weight": 1}]}, openai.BadRequestError, "openai.field"),
+    ({"response_format": {"type": "json_object", "schema": {"type": "object"}}}, openai.BadRequestError, "format.unknown"),
     ({"extra_body": {"speculative": {"method": "nope"}}}, openai.BadRequestError, "field.method"),
     ({"extra_body": {"speculative": {"method": "speculative", "knobs": {"gamma": 10**6}}}}, openai.BadRequestError, "field.knob"),
     ({"extra_body": {"speculative": 3}}, openai.BadRequestError, "openai.value"),
@@ -123,6 +138,22 @@ def test_errors_have_openais_form(client, given, kind, code, stream):
     with pytest.raises(kind) as refused:
         client.chat.completions.create(**({"model": "tiny", "messages": MESSAGES, "max_tokens": 4, "stream": stream} | given))
     assert code is None or refused.value.code == code
+
+
+def test_the_figures_of_several_answers_are_added(client):
+    ask = partial(client.chat.completions.create, model="tiny", messages=MESSAGES, max_tokens=6, temperature=1)
+    two, alone = ask(n=2, seed=5), [ask(seed=seed).speculative for seed in (5, 6)]
+    assert two.speculative["passes"] == sum(one["passes"] for one in alone) and two.speculative["request"]["seed"] == 5
+    assert two.speculative["mean_accepted_length"] == pytest.approx(12 / two.speculative["passes"])
+    streamed = list(ask(n=2, seed=5, stream=True, stream_options={"include_usage": True}))
+    assert streamed[-1].usage.completion_tokens == 12
+
+
+def test_a_malformed_body_is_refused_in_openais_form(url):
+    for body in (b"{", b"[]", b"\xff"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(url + "/chat/completions", data=body, headers={"Authorization": "Bearer secret"}))
+        assert json.loads(refused.value.read())["error"]["code"] == "http.malformed"
 
 
 def test_a_key_is_needed_and_nothing_else_is_served(url):
