@@ -12,6 +12,7 @@ import torch
 from specviz import load
 from specviz.core import Sampling
 from specviz.evidence import certificate as certify
+from specviz.evidence.sample_answers import answers
 from specviz.evidence.statistics import Cells, as_normal, chi_square
 from specviz.zoo import forget
 
@@ -42,6 +43,8 @@ def test_methods_write_what_plain_decoding_writes(loaded, every):
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"])
 def test_the_default_target_writes_what_plain_decoding_writes(every):
     default = load(device="cpu")
+    _, temperature, text, remarks = next(answers(default))  # "What is the capital of France?"
+    assert temperature == 0 and "Paris" in text and not remarks
     found = runnable(default, "exact", "greedy only")
     for i, method in enumerate(found if every else found[1::9]):
         answer = certify.greedy(default, method.key, [certify.PROMPTS[i % len(certify.PROMPTS)]], SHORT)
