@@ -30,7 +30,7 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     sub.add_argument("--csv", metavar="FILE", help="write the rows to this file, too; with --table or --into a row for each run")
     sub.add_argument("--parquet", metavar="FILE", help="the same as Parquet")
     sub.add_argument("--write", action="store_true", help="with --table: write docs/bench.md, and assets/bench.json, whose speeds the "
-                     "page shows")
+                     "page shows; with --response-format: the table of docs/requests.md")
     sub.add_argument("--response-format", metavar="JSON", help="structured output instead: how many answers are valid and equal to plain "
                      "constrained decoding, and the speed beside unconstrained decoding (docs/requests.md); `default` is a schema of ours")
     options(sub)
@@ -41,7 +41,7 @@ def bench(args: argparse.Namespace) -> int:
         raise UsageError("bench.table_and_into")
     if args.minutes is not None and not args.into:
         raise UsageError("bench.minutes")
-    if args.write and not args.table:
+    if args.write and not (args.table or args.response_format):
         raise UsageError("bench.write")
     if args.table:
         return _table(args)
@@ -72,7 +72,10 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 
 
 def _structured(args: argparse.Namespace) -> int:
-    from ..evidence.structured_bench import COLUMNS, PROMPTS, structured_bench
+    from .. import ROOT
+    from ..evidence.structured_bench import COLUMNS, PROMPTS, structured_bench, with_table
+    from ..run.request import read_whole
+    from .output_files import write_output
     from .terminal import table
 
     try:
@@ -81,11 +84,14 @@ def _structured(args: argparse.Namespace) -> int:
         raise UsageError("bench.response_format") from None
     rows = []
     chosen = None if args.methods == "all" else method_keys(args.methods)
-    prompts = PROMPTS[:int(args.prompts or len(PROMPTS))]
+    prompts = PROMPTS[:read_whole("prompts", len(PROMPTS) if args.prompts is None else args.prompts, 1, len(PROMPTS))]
     for row in structured_bench(_loaded(args), chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)):
         rows.append(row.record())
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     _print(rows) if args.json else print(table(rows, COLUMNS))
+    if args.write and rows:
+        page = ROOT / "docs" / "requests.md"
+        write_output(page, with_table(page.read_text(encoding="utf-8"), rows))
     return 0
 
 

@@ -53,6 +53,8 @@ def request_for(fields: dict[str, Any], loaded: Any) -> GenerationRequest:
     used = {name: getattr(request, name) for name in request.from_model}
     advised = {name: value for name, value in loaded.generation_defaults.items() if value != getattr(request, name)}
     code, found = ("run.from_model", used) if used else ("run.advised", {} if fields.get(SWITCH) else advised)
+    if fields.get(SWITCH) and not loaded.generation_defaults:
+        print(TEXTS["run.no_advice"].format(target=loaded.name), file=sys.stderr)
     if found:
         words = ", ".join(f"{name} {value:g}" for name, value in found.items())
         print(TEXTS[code].format(target=loaded.name, fields=words), file=sys.stderr)

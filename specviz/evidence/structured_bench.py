@@ -1,7 +1,8 @@
-"""Structured output by every method: validity, equality with plain constrained decoding, and speed beside unconstrained decoding.
+"""Structured output with every method: validity, equality with plain constrained decoding, and speed compared with unconstrained
+decoding.
 
-For every method and prompt: a greedy run with the response format, compared with plain decoding's token for token; a sampled run with
-it, whose validity alone is checked; and a greedy run without it of at most as many tokens, for its speed.
+For every method and prompt: a greedy run with the response format, compared token for token with plain decoding's; a sampled run
+with it, checked for validity only; and a greedy run without it of at most as many tokens, for its speed.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from ..trace.metrics import Totals
 
 COLUMNS = ["method", "answers", "valid", "equal", "valid_sampled", "tokens_per_pass", "unconstrained_tokens_per_pass", "tokens_per_second",
            "unconstrained_tokens_per_second"]
+HEADER = "| method | valid, greedy | equal to plain | valid, sampled | tokens per pass | unconstrained | tokens/s | unconstrained |"
 PROMPTS = ("Invent a person who lives in a small town.", "Describe yourself as JSON.", "Who wrote Faust? Answer with a person.")
 SCHEMA = {"type": "object", "properties": {
     "name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
@@ -80,3 +82,18 @@ def _row(loaded: Any, key: str, grammar: Grammar, bound: GenerationRequest, prom
             hot = collect(Session(loaded, key, request=replace(bound, temperature=HOT, seed=i)).run(prompt))
             row.valid_sampled += grammar.matches(hot.token_ids)
     return row
+
+
+def with_table(page: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return docs/requests.md with these rows in its table of methods."""
+    lines = [line for line in page.split("\n") if not line.startswith("| `") or line.count("|") != HEADER.count("|")]
+    table = []
+    for row in rows:
+        exact = catalogue()[row["method"]].exactness == "exact"
+        counts = [f"{row[name]} of {row['answers']}" for name in ("valid", "equal")]
+        counts.append(f"{row['valid_sampled']} of {row['answers']}" if exact else "greedy only")
+        speeds = [f"{row[name]:.2f}" for name in ("tokens_per_pass", "unconstrained_tokens_per_pass")]
+        speeds += [f"{row[name]:.1f}" for name in ("tokens_per_second", "unconstrained_tokens_per_second")]
+        table.append(f"| `{row['method']}` | {' | '.join([*counts, *speeds])} |")
+    at = lines.index(HEADER) + 2  # after the rule below it
+    return "\n".join([*lines[:at], *table, *lines[at:]])

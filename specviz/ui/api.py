@@ -5,9 +5,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import gradio as gr
+from gradio.events import api
 
 from ..lab.compare import compare, lanes_of
 from .backend import Backend
@@ -28,15 +29,15 @@ class Api:
 
     def register(self) -> None:
         """Add the endpoints to the Blocks under construction."""
-        gr.api(self.run, api_name="run", concurrency_limit=None)
-        gr.api(self.compare, api_name="compare", concurrency_limit=None)
-        gr.api(self.methods, api_name="methods", concurrency_limit=None)
-        gr.api(self._desk.ask, api_name="ask", concurrency_limit=None, api_visibility="undocumented")  # for the page's own panels
+        api(self.run, api_name="run", concurrency_limit=None)
+        api(self.compare, api_name="compare", concurrency_limit=None)
+        api(self.methods, api_name="methods", concurrency_limit=None)
+        api(self._desk.ask, api_name="ask", concurrency_limit=None, api_visibility="undocumented")  # for the page's own panels
 
     async def run(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 128, temperature: float = 0.0,  # noqa: B006
                   top_p: float = 1.0, seed: int = 0, knobs: dict = {}, system: str = "", messages: list = [],  # noqa: B006
                   target: str = "", repeats: int = 1, deterministic: bool = False, predicted: str = "", draft: str = "",
-                  prompts: int = 1, generation: dict = {}, request: gr.Request = None) -> AsyncIterator[str]:  # noqa: B006
+                  prompts: int = 1, generation: dict = {}, request: gr.Request = cast(Any, None)) -> AsyncIterator[str]:  # noqa: B006
         """Decode a prompt with several methods side by side; plain decoding is always recorded as the last lane.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, four at most; a method may
@@ -50,8 +51,8 @@ class Api:
         seed gives the same run on one machine; the models are loaded once more for it.
         prompts: 1 to 8; above 1 each lane decodes so many prompts at once, this one and others of the benchmark, in shared passes.
         generation: further fields of the request by vLLM's names: top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty,
-        logit_bias, bad_words, min_tokens, ignore_eos, stop, stop_token_ids, response_format, tools, enable_thinking; an unknown one is
-        refused by its name.
+        logit_bias, bad_words, min_tokens, ignore_eos, logprobs, stop, stop_token_ids, response_format, tools, enable_thinking, and
+        generation_config; an unknown one is refused by its name.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client
         library sometimes fails to apply.
@@ -72,7 +73,7 @@ class Api:
                 yield pack(frame)
 
     async def compare(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 64, temperature: float = 0.0,  # noqa: B006
-                      seed: int = 0, repeats: int = 3, target: str = "", request: gr.Request = None) -> dict:
+                      seed: int = 0, repeats: int = 3, target: str = "", request: gr.Request = cast(Any, None)) -> dict:
         """Compare methods of speculative decoding on a prompt: how fast each is here, and whether the difference is more than noise.
 
         prompt: text, at most 4,000 characters. methods: names as /methods lists them, four at most; plain decoding is always

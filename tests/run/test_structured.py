@@ -51,6 +51,12 @@ def test_an_answer_is_valid_and_equals_plain_constrained_decoding(method, kind):
     assert valid(kind, answer(method, kind, 1.0, seed=3).text)
 
 
+def test_another_drafter_stands_on_forced_tokens():
+    runs = [collect(Session(FakeLoaded(ends=True), method, knobs, request=GenerationRequest(max_tokens=100, response_format=FORMATS["json_schema"]))
+                    .run("the cat sat")) for method, knobs in (("speculative", {"gamma": 4}), ("grammar_forced", {"rest": "draft model", "gamma": 4}))]
+    assert runs[0].token_ids == runs[1].token_ids and runs[1].totals.rounds < runs[0].totals.rounds
+
+
 def test_a_grammar_goes_with_penalties():
     plain = answer("autoregressive", "json_schema", presence_penalty=1.0, logit_bias={"30": 4.0})
     assert answer("draft_tree", "json_schema", presence_penalty=1.0, logit_bias={"30": 4.0}).token_ids == plain.token_ids

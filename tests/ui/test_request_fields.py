@@ -20,7 +20,7 @@ from .conftest import reload
 from .fake import CARDS
 
 CARD = {card.key: card for card in CARDS}
-OWN = {"temperature", "top_p", "seed", "max_tokens", "n", "logprobs"}  # what the page asks for itself, or does not show
+OWN = {"temperature", "top_p", "seed", "max_tokens", "n"}  # what the page asks for itself, or does not show
 
 
 def test_the_pages_fields_are_those_of_a_request():
@@ -90,9 +90,10 @@ def play_on(loaded, ask, caches=None):
 
 
 def test_the_engine_runs_every_lane_with_the_further_fields():
-    fields = {"presence_penalty": 0.5, "response_format": {"type": "regex", "regex": "[a-c]{3}-[0-9]{2,4}!"}}
+    fields = {"presence_penalty": 0.5, "logprobs": 2, "response_format": {"type": "regex", "regex": "[a-c]{3}-[0-9]{2,4}!"}}
     records = play_on(FakeLoaded(ends=True), RunRequest("the cat", LANES, max_new_tokens=40, generation=fields))
     assert all(fields.items() <= r["request"].items() for r in records if r["type"] == "header")
+    assert all(len(r["logprobs"]) == len(r["top_logprobs"]) == r["n_new"] for r in records if r["type"] == "commit")
     texts = {lane: b"".join(b64decode(piece["b"]) for r in records if r["type"] == "text" and r["lane"] == lane for piece in r["pieces"])
              for lane in (0, 1)}
     assert texts[0] == texts[1] and re.fullmatch(rb"[a-c]{3}-[0-9]{2,4}!", texts[0])

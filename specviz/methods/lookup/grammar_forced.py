@@ -1,16 +1,18 @@
-"""Grammar-forced tokens: tokens with a single valid choice under the grammar are the draft; prompt lookup drafts the rest."""
+"""Grammar-forced tokens: tokens with a single valid choice under the grammar are the draft; another drafter drafts the rest."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 
 
-def build(kit, most: int, gamma: int, ngram: int) -> Parts:
+def build(kit, most: int, gamma: int, ngram: int, rest: str) -> Parts:
     from ...drafters.lookup.grammar_forced import GrammarForced
     from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...drafters.model.chain import DraftChain
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(GrammarForced(PromptLookup(ngram), most), Fixed(gamma), TokenRejection())
+    inner = PromptLookup(ngram) if rest == "prompt lookup" else DraftChain(kit.open("draft"))
+    return Parts(GrammarForced(inner, most), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(
@@ -20,12 +22,13 @@ METHOD = Method(
     summary="When a schema or grammar leaves no choice, the next tokens are known: they are drafted for nothing and checked in one pass.",
     knobs=(
         Knob("most", 32, 1, 64, "most forced tokens drafted a round"),
-        Knob("gamma", 10, 1, 32, "most tokens that prompt lookup copies where the grammar leaves a choice"),
+        Knob("gamma", 10, 1, 32, "most tokens drafted where the grammar leaves a choice"),
         Knob("ngram", 3, 1, 8, "longest piece of text to look up"),
+        Knob("rest", "prompt lookup", help="drafter where the grammar leaves a choice", choices=("prompt lookup", "draft model")),
     ),
     look="Chains of forced tokens: keys, quotes and brackets of the schema, nearly always accepted whole.",
     wins="Structured output with long fixed parts: JSON with many required keys, forms, fixed phrases.",
-    loses="Without a schema or grammar it is prompt lookup; long free strings have nothing that is forced.",
+    loses="Without a schema or grammar only the drafter of the rest is left; long free strings have nothing that is forced.",
     differs="SGLang writes forced text without asking the model (jump-forward); here the target checks it, so that another spelling "
             "which the grammar allows is still the target's choice, and the output is that of plain constrained decoding.",
     aliases=("jump-forward", "fast-forward tokens", "structured output"),

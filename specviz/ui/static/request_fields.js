@@ -15,6 +15,7 @@
       "logit_bias",
       "bad_words",
       "ignore_eos",
+      "logprobs",
       "stop",
       "stop_token_ids",
       "response_format",
