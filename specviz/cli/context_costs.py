@@ -1,4 +1,4 @@
-"""``specviz contexts``: what long texts cost, and what drafting from less of their memory earns."""
+"""``specviz contexts``: cost of a forward pass at long contexts, and the gain from drafting over a reduced KV cache."""
 from __future__ import annotations
 
 import argparse

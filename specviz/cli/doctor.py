@@ -1,4 +1,4 @@
-"""``specviz doctor``: what machine this is, which forward and kernel run, what a pass costs, what is missing."""
+"""``specviz doctor``: report the machine, the forward and kernel in use, the cost of a forward pass, and missing packages."""
 from __future__ import annotations
 
 import argparse
@@ -31,7 +31,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The report for people."""
+    """Return the report as text."""
     from .terminal import shown, table
 
     machine, memory, libraries, target = found["machine"], found["memory"], found["libraries"], found["target"]

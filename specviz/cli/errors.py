@@ -1,4 +1,4 @@
-"""How a command ends when it does not end well."""
+"""Exit statuses and messages of commands that fail."""
 from __future__ import annotations
 
 from .messages import UsageError

@@ -1,4 +1,4 @@
-"""``specviz models``: what models.yaml offers, whether it fits here, whether its entries hold, and fetching one."""
+"""``specviz models``: list the entries of models.yaml and whether each fits this machine, validate them, fetch one."""
 from __future__ import annotations
 
 import argparse

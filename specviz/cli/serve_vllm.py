@@ -40,7 +40,7 @@ def serve_vllm(args: argparse.Namespace) -> int:
 
 
 def vllm_command(target: str, head: str, method: str, tokens: int, port: int) -> list[str]:
-    """The command that starts vLLM so that it reports for each request the drafted and accepted tokens of each pass."""
+    """Return the command that starts vLLM with per-request counts of drafted and accepted tokens per pass."""
     line = ["vllm", "serve", target, "--host", "127.0.0.1", "--port", str(port)]
     if head != "none":
         how = {"method": method, "model": head, "num_speculative_tokens": tokens}

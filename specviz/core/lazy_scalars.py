@@ -122,7 +122,7 @@ class LazyScalar:
 
 
 def is_lazy(token: object) -> TypeGuard[LazyScalar]:
-    """Whether a lazy scalar stands in a token's place; token ids are annotated as int."""
+    """Return whether this token is a lazy scalar; token ids are annotated as int."""
     return type(token) is LazyScalar
 
 
@@ -143,7 +143,7 @@ def numbers(tensor: Tensor) -> Any:
 
 
 def plain(tokens: tuple[int, ...]) -> tuple[int, ...]:
-    """The same tokens as plain ints."""
+    """Return the same tokens as plain ints."""
     return tuple(map(int, tokens)) if any(is_lazy(token) for token in tokens) else tokens
 
 
@@ -153,7 +153,7 @@ def to_device(here: Tensor, device: torch.device) -> Tensor:
 
 
 def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tensor:
-    """Token ids [n] as a tensor of the device, without reading the lazy ones."""
+    """Return token ids [n] as a tensor on the device, without reading lazy ones."""
     lazy = [(place, token) for place, token in enumerate(ids) if is_lazy(token)]
     found = to_device(torch.tensor([0 if is_lazy(token) else token for token in ids], dtype=torch.int64), device)
     if lazy:

@@ -1,4 +1,5 @@
-"""What a method may need (Method.needs), in words for the picker and as the reason why it cannot run. Each is declared once, here."""
+"""Requirements that a method may declare (Method.needs), in words for the picker and for the reason why it cannot run. Each is
+declared once, here."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ class Note:
 
 
 def note(lens: str, about: str, **fields: tuple[str, Any]) -> Note:
-    """Declare a kind with fields name=(meaning, example); a name that ends in ``_`` is optional."""
+    """Declare a kind; each field is name=(meaning, example), and a name that ends in ``_`` is optional."""
     return Note(lens, about, {name: meaning for name, (meaning, _) in fields.items() if not name.endswith("_")},
                 {name[:-1]: meaning for name, (meaning, _) in fields.items() if name.endswith("_")},
                 {name.removesuffix("_"): example for name, (_, example) in fields.items()})

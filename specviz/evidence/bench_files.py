@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def flat(row: Row) -> Row:
-    """An interval [low, high] becomes NAME_low and NAME_high."""
+    """Return the row with each interval [low, high] split into NAME_low and NAME_high."""
     out: Row = {}
     for name, value in row.items():
         if isinstance(value, (list, tuple)) and len(value) == 2:
@@ -22,7 +22,7 @@ def flat(row: Row) -> Row:
 
 
 def ledger_rows(path: str | Path) -> list[Row]:
-    """A row for each run of a file that ``bench --into`` wrote, plain decoding included. Raises SessionError."""
+    """Return a row for each run of a file that ``bench --into`` wrote, plain decoding included. Raises SessionError."""
     from .bench_ledger import Ledger
 
     return [{"session": number, "began": session.began, "prompt": group.prompt, "task": group.task, "repeat": group.repeat, **asdict(run)}
@@ -31,7 +31,7 @@ def ledger_rows(path: str | Path) -> list[Row]:
 
 
 def write(rows: list[Row], csv: str | None = None, parquet: str | None = None) -> None:
-    """Write the files that are named. Raises SessionError where a package is missing or a file cannot be written."""
+    """Write the named files. Raises SessionError if a package is missing or a file cannot be written."""
     if not (csv or parquet):
         return
     try:

@@ -32,15 +32,16 @@ OPTIONAL = {  # import name: (what needs it, how to get it)
 
 
 def report(target: str | None = None, draft: str | None = None, device: str = "auto", seconds: float = SECONDS) -> dict[str, Any]:
-    """Return plain data for JSON. A target that cannot be loaded is named under ``target.problem``; the rest is reported all the same.
+    """Return the report as plain data for JSON. A target that cannot be loaded is named under ``target.problem``; everything else
+    is reported.
 
-    seconds: budget of the measurement, 0 for none.
+    seconds: time budget of the measurement, 0 for none.
     """
     return _with_machine(_target(target, draft, device, seconds))
 
 
 def report_loaded(loaded: Any, seconds: float = SECONDS) -> dict[str, Any]:
-    """Return the same about models that are loaded already."""
+    """Return the same report about models that are loaded already."""
     return _with_machine(target_facts(loaded, seconds))
 
 
@@ -62,7 +63,7 @@ def machine() -> dict[str, Any]:
 
 
 def memory() -> dict[str, float | None]:
-    """Total and available memory in GB; None where the system does not report it."""
+    """Return total and available memory in GB; None where the system does not report it."""
     found = {line.split(":")[0]: line.split()[1] for line in _text("/proc/meminfo").splitlines() if len(line.split()) > 1}
     return {name: round(int(found[key]) * 1024 / 1e9, 2) if key in found else None
             for name, key in (("total_gb", "MemTotal"), ("available_gb", "MemAvailable"))}
@@ -107,7 +108,7 @@ def _requirements() -> list[Requirement]:
 
 
 def to_fetch() -> list[str]:
-    """Targets of models.yaml whose weights are not on this machine: ``specviz models --fetch NAME`` gets one."""
+    """Return the targets of models.yaml whose weights are not on this machine: ``specviz models --fetch NAME`` gets one."""
     from ..zoo.registry import ZooError, here, register
 
     try:
@@ -129,7 +130,7 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
 
 
 def target_facts(loaded: Any, seconds: float) -> dict[str, Any]:
-    """Return what runs the target, and the measured passes unless ``seconds`` is 0."""
+    """Return the target's forward, kernel and settings, and the measured passes unless ``seconds`` is 0."""
     env = loaded.facts["env"]
     facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
              "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name, "notes": loaded.notes}
@@ -141,7 +142,8 @@ def target_facts(loaded: Any, seconds: float) -> dict[str, Any]:
 
 
 def passes(loaded: Any, seconds: float) -> list[dict[str, float]]:
-    """Median milliseconds of a forward pass of 1, 2, ... tokens after 64 cached ones, in about ``seconds``."""
+    """Return the median milliseconds of a forward pass of 1, 2, ... tokens after 64 cached ones, measured in about ``seconds``.
+    """
     rows = [{"tokens": count, "ms": _milliseconds(loaded.model, count, seconds / len(PASS_TOKENS))} for count in PASS_TOKENS]
     return [row | {"relative": round(row["ms"] / rows[0]["ms"], 2)} for row in rows]
 

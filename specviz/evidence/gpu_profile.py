@@ -40,7 +40,7 @@ KEY = "speculative"
 
 
 def measure(shape: str, device: torch.device, repeats: int = 20, tokens: int = 64, context: int = CONTEXT) -> Iterator[dict[str, Any]]:
-    """Rows {what, ...} as they are measured. Raises ModelError where the weights do not fit."""
+    """Yield rows {what, ...} as they are measured. Raises ModelError if the weights do not fit."""
     with tempfile.TemporaryDirectory(prefix="specviz-gpu-") as folder:
         place = write(Path(folder) / shape, SHAPES[shape], 2 * context + 8 * tokens, device)
         eager, static = FastModel(place, device), StaticModel(place, device)
@@ -53,7 +53,7 @@ def measure(shape: str, device: torch.device, repeats: int = 20, tokens: int = 6
 
 
 def write(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.device) -> Path:
-    """A checkpoint of random weights in 16 bits."""
+    """Write a checkpoint of random 16-bit weights."""
     from safetensors.torch import save_file
 
     d, layers, heads, kv, inner, vocab = sizes
@@ -79,7 +79,8 @@ def write(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.de
 
 
 def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """Seconds of a pass of k rows, eager and of fixed shapes by turns, and how they stand to one row."""
+    """Return the seconds of a forward pass of k tokens, alternately eager and with static shapes, and their ratio to a single
+    token."""
     first: dict[str, float] = {}
     for rows in ROWS:
         seconds = {}
@@ -95,7 +96,8 @@ def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) ->
 
 
 def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, bytes_a_second: float) -> Iterator[dict[str, Any]]:
-    """Plain decoding: tokens a second, and the share of what the memory would allow if each weight were read once a token."""
+    """Return plain decoding's tokens per second, and the share of the memory-bandwidth bound (each weight read once per token).
+    """
     read = eager.parameters - eager.embedding.numel() + static.hidden  # of the embedding one row
     allowed = bytes_a_second / (read * eager.dtype.itemsize)
     for name, model in (("eager", eager), (static.forward, static)):
@@ -105,14 +107,16 @@ def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, b
 
 
 def rounds(model: StaticModel, context: int, tokens: int) -> Iterator[dict[str, Any]]:
-    """The share of a run that is spent outside forwards, drafting with the model itself: every draft is right."""
+    """Return the share of a run spent outside forward passes, with the model as its own draft, so that every draft is accepted.
+    """
     for key in ("autoregressive", KEY):
         _, seconds, inside = write_on(model, key, context, tokens)
         yield {"what": "round", "method": key, "seconds": seconds, "outside": 1 - inside / seconds}
 
 
 def transformers_on(place: Path, model: FastModel, context: int, tokens: int, device: torch.device) -> Iterator[dict[str, Any]]:
-    """transformers' generate and assisted generation on the same weights; the assistant is the model itself, as in ``rounds``."""
+    """Measure transformers' generate and assisted generation on the same weights; the assistant is the model itself, as in
+    ``rounds``."""
     from ..models.pretrained import load_causal
 
     net = load_causal(place.name, str(place), None, dtype=model.dtype).to(device)
@@ -130,7 +134,8 @@ def transformers_on(place: Path, model: FastModel, context: int, tokens: int, de
 
 
 def write_on(model: Any, key: str, context: int, tokens: int) -> tuple[list[int], float, float]:
-    """A greedy run: its tokens, seconds after the prompt, and those of them inside forwards. Once before, to warm up."""
+    """Return a greedy run's tokens, its seconds after the prefill, and the part of them inside forward passes, after one warm-up
+    run."""
     for length in (4, tokens):
         kit = _Kit(model)
         method = catalogue()[key]
@@ -149,7 +154,7 @@ def write_on(model: Any, key: str, context: int, tokens: int) -> tuple[list[int]
 
 
 class _Kit:
-    """A target that drafts for itself."""
+    """Kit of a target that is its own draft model."""
 
     def __init__(self, model: Any):
         self._model, self.vocab, self.target = model, model.vocab, model.open()
@@ -161,14 +166,14 @@ class _Kit:
 
 
 def bandwidth(device: torch.device) -> float:
-    """Bytes a second that the memory really gives: a large copy reads and writes."""
+    """Return the measured memory bandwidth in bytes per second: a large copy, read plus write."""
     source = torch.zeros(STREAM if device.type == "cuda" else STREAM // 8, dtype=torch.uint8, device=device)
     into = torch.empty_like(source)
     return 2 * source.numel() / median(lambda: into.copy_(source), 10, device)
 
 
 def median(work: Callable[[], Any], repeats: int, device: torch.device | None = None) -> float:
-    """Seconds; two calls before are not counted."""
+    """Return the median seconds of a call, after two warm-up calls."""
     work(), work()
     return statistics.median(timed(work, device) for _ in range(repeats))
 
@@ -182,7 +187,7 @@ def timed(work: Callable[[], Any], device: torch.device | None = None) -> float:
 
 
 def text(model: Llama, count: int) -> list[int]:
-    """Token ids that do not repeat at once."""
+    """Return random token ids without immediate repetition."""
     return [(7919 * i + 13) % model.vocab for i in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Detect answers that go in circles: they flatter methods that copy, so figures are given with and without them."""
+"""Detect looping answers (endless repetition). They favour methods that copy, so figures are given with and without them."""
 from __future__ import annotations
 
 from collections import Counter

@@ -1,7 +1,8 @@
-"""A rehearsal of a Hugging Face Space: what its builder and its visitors will meet, in a folder that holds only what is shipped.
+"""Check that this checkout would run as a Hugging Face Space: what its builder installs and what its visitors get, in a folder
+with only the shipped files.
 
-Parsed, not installed: requirements. Not rehearsed here: the hub's own hardware. A ZeroGPU Space lends its card call by call, in
-a process that ends, so recorded forwards cannot live there; it runs eagerly.
+Requirements are parsed, not installed, and the hub's hardware is not simulated. A ZeroGPU Space gets its GPU per call, in a
+short-lived process, so CUDA graphs cannot be kept; it runs eagerly.
 """
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ LEFT_OUT = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".gr
 
 
 def rehearse(root: Path, app: bool = True) -> list[dict[str, Any]]:
-    """Rows {check, ok, detail} for the checkout at root. app: also start it as a Space would and ask for its page."""
+    """Return rows {check, ok, detail} for the checkout at ``root``. app: also start the app as a Space would and request its
+    page."""
     checks: list[tuple[str, Callable[[Path], str]]] = [
         ("front matter", front_matter), ("requirements", requirements), ("file sizes", file_sizes), ("spaces package", spaces_package)]
     if app:
@@ -114,7 +116,7 @@ def file_sizes(root: Path) -> str:
 
 
 def spaces_package(root: Path) -> str:
-    """Outside ZeroGPU its decorator must change nothing."""
+    """Check that the ``spaces`` decorator changes nothing outside ZeroGPU."""
     if not find_spec("spaces"):
         return "The package spaces is not installed here (a ZeroGPU Space brings it); its decorator was not rehearsed."
     code = "import spaces\n@spaces.GPU(duration=5)\ndef f(n):\n    yield from range(n)\nassert list(f(3)) == [0, 1, 2]"
@@ -126,7 +128,7 @@ def spaces_package(root: Path) -> str:
 
 
 def app_answers(root: Path) -> str:
-    """Started from a copy of what is shipped, with SPACE_ID set, on a port of its own: the page must come."""
+    """Start a copy of the shipped files with SPACE_ID set, on a free port, and check that the page is served."""
     with tempfile.TemporaryDirectory(prefix="specviz-space-") as temporary:
         home = Path(temporary) / "app"
         for file in _shipped(root):
@@ -163,12 +165,12 @@ def _answers(port: int) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, without what a Space would not have."""
+    """Return this process's environment without the variables that a Space would not have."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SPECVIZ_", "SPACE", "GRADIO_SERVER"))}
 
 
 def _shipped(root: Path) -> list[Path]:
-    """Files that are pushed: git's where there is git, else all but caches."""
+    """Return the files that are pushed: git's if there is a repository, else all but caches."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True) if (root / ".git").exists() else None
     if listed and listed.returncode == 0:
         return [Path(name) for name in listed.stdout.decode().split("\0") if name and (root / name).is_file()]

@@ -1,1 +1,1 @@
-"""What lookups search: suffix automata and arrays, n-gram counts, datastores, answers of earlier runs."""
+"""Data structures for lookup drafters: suffix automata and arrays, n-gram counts, datastores, answers of earlier runs."""
