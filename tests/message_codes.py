@@ -38,6 +38,13 @@ def _engine() -> list[tuple[str, re.Pattern[str]]]:
     return found
 
 
+def command_codes(words: str) -> set[str]:
+    """Return the identifiers of the messages of the command line, or the engine's errors, that a line on stderr may be."""
+    from specviz.cli.messages import TEXTS
+
+    return codes(words.removeprefix("specviz: ").strip(), TEXTS) | engine_codes(words)
+
+
 def engine_codes(words: str) -> set[str]:
     """Return the identifiers of the engine's errors whose sentence may be part of these words."""
     return {code for code, pattern in _engine() if pattern.search(words)}

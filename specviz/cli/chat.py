@@ -11,6 +11,7 @@ from typing import Any
 
 from . import request_options
 from .errors import UsageError
+from .messages import TEXTS
 
 HELP = """\
 /method KEY       switch the method (its knobs take their defaults); /method alone lists the keys
@@ -160,6 +161,6 @@ class Conversation:
 
         console = Console(stderr=True, highlight=False)
         reused = f", {result.reused} prompt tokens reused" if result.reused else ""
-        console.print(f"{self.method.title} | {shown(figures['tokens_per_second'])} tokens/s | "
-                      f"{shown(figures['block_efficiency'])} tokens per target pass | "
+        speed = TEXTS["run.figures"].format_map({name: shown(figures[name]) for name in ("tokens_per_second", "block_efficiency")})
+        console.print(f"{self.method.title} | {speed} | "
                       f"first token after {shown(figures['time_to_first_token'])} s{reused}", style="dim", justify="right", markup=False)

@@ -295,5 +295,5 @@ def replay(args: argparse.Namespace) -> int:
     if args.json:
         _print({"html": args.html, "bytes": len(page.encode())})
     else:
-        print(f"{args.html}: {len(page.encode()) / 1e6:.2f} MB, opens by itself")
+        print(TEXTS["replay.page"].format(path=args.html, size=len(page.encode()) / 1e6))
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import INTERRUPTED, UsageError
+from .messages import TEXTS
 from .option_lists import split_list
 from .output_files import check_output, write_output
 
@@ -73,7 +74,7 @@ def _table(args: argparse.Namespace) -> int:
         try:
             page = Path(args.write).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError("file.read", path=args.write, why=getattr(error, "strerror", None) or "it is not UTF-8 text") from None
+            raise UsageError("file.read", path=args.write, why=getattr(error, "strerror", None) or TEXTS["file.not_text"]) from None
         write_output(args.write, written(page, table), read=args.table)
     print(json.dumps({"page": table}) if args.json else table)
     return 0

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .messages import TEXTS
+
 
 def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Any, request: Any, lane: int,
                records: list[dict[str, Any]]) -> Iterator[Any]:
@@ -44,7 +46,7 @@ def summary(result: Any) -> str:
 
     m = result.metrics()
     return (f"{m['tokens']} tokens in {shown(m['seconds'])} s after a prefill of {shown(m['prefill_seconds'])} s"
-            f" | {shown(m['tokens_per_second'])} tokens/s | {shown(m['block_efficiency'])} tokens per target pass"
+            f" | {TEXTS['run.figures'].format_map({name: shown(m[name]) for name in ('tokens_per_second', 'block_efficiency')})}"
             f" | accepted / tried {shown(m['acceptance_rate'])} | ended by {result.finish_reason}")
 
 
@@ -76,4 +78,5 @@ def read_text_argument(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}.") from None
+        why = getattr(error, "strerror", None) or TEXTS["file.not_text"]
+        raise argparse.ArgumentTypeError(TEXTS["file.read"].format(path=path, why=why)) from None

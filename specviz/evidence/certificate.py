@@ -33,6 +33,17 @@ PROMPTS = (
 TIE = 4  # near-tie: the top two logits differ by at most this multiple of the noise
 LIMIT = 4.0  # standard deviations that still pass
 DEPTH = 3  # tokens whose joint distribution is tested
+TEXTS = {  # details of a certificate, by identifier
+    "identical": "{tokens} tokens equal plain decoding's.",
+    "lossy": " The method is {exactness}, so it may.",
+    "ended_before": "It stopped at token {at}, before plain decoding.",
+    "ended_after": "It stopped at token {at}, after plain decoding.",
+    "near_tie": "It differs at token {at}, where the top two logits are {gap:.2g} apart: no more than rounding ({noise:.1g}).",
+    "diverged": "It differs at token {at}, where the top two logits are {gap:.2g} apart: far more than rounding ({noise:.1g}).",
+    "not_promised": "{title} is {exactness}: it does not promise the target's distribution.",
+    "no_choice": "The target leaves no choice here: one continuation has nearly all the probability.",
+    "impossible": "It generated a continuation that has probability 0 under the target.",
+}
 
 
 def fix_bucket(loaded: Any) -> str:
@@ -70,9 +81,9 @@ def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | 
             if plain != ours and (worst is None or worst["status"] == "near_tie"):
                 worst = _divergence(loaded, ids + plain[:same], plain[same:], ours[same:], gaps[same:], same)
     if worst is None:
-        return _greedy_result("identical", agreed, detail=f"{agreed} tokens equal plain decoding's.")
+        return _greedy_result("identical", agreed, detail=TEXTS["identical"].format(tokens=agreed))
     if method.exactness not in ("exact", "greedy only"):
-        worst["detail"] += f" The method is {method.exactness}, so it may."
+        worst["detail"] += TEXTS["lossy"].format(exactness=method.exactness)
     return {**worst, "tokens": agreed}
 
 
@@ -89,20 +100,20 @@ def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMP
         return _distribution_result("unavailable", detail=missing)
     if method.exactness != "exact":
         return _distribution_result("not applicable",
-                                    detail=f"{method.title} is {method.exactness}: it does not promise the target's distribution.")
+                                    detail=TEXTS["not_promised"].format(title=method.title, exactness=method.exactness))
     with torch.inference_mode():
         ids = encode(loaded, prompt)
         probs = NextTokenDistribution(loaded.open_target(), ids, sampling)
         cells = Cells.of(probs, samples, DEPTH, loaded.end_tokens)
         if len(cells.expected) < 2:
-            return _distribution_result("not applicable", detail="The target leaves no choice here: one continuation is all but certain.")
+            return _distribution_result("not applicable", detail=TEXTS["no_choice"])
         counts, first = Counter(), Acceptance(probs(()), _draft_distribution(loaded, method, ids, sampling))
         for tokens, trial in first_tokens(loaded, method, knobs, ids, sampling, samples):
             counts[cells.find(tokens)] += 1
             first.add(trial)
     z = as_normal(*chi_square(cells.expected, counts, samples))
     if math.isinf(z):
-        return _distribution_result("fail", None, samples, "It wrote what the target never writes: a continuation of probability 0.")
+        return _distribution_result("fail", None, samples, TEXTS["impossible"])
     passed = abs(z) < LIMIT and abs(first.z) < LIMIT
     detail = f"{samples} runs, {len(cells.expected)} cells of the first {DEPTH} tokens: z = {z:+.1f}.{first}"
     return _distribution_result("pass" if passed else "fail", round(z, 3), samples, detail)
@@ -172,12 +183,11 @@ def _draft_distribution(loaded, method: Method, ids: list[int], sampling: Sampli
 def _divergence(loaded, tokens, plain, ours, gaps, at: int) -> dict[str, Any]:
     """Classify the divergence of two texts after ``tokens``; plain, ours, gaps: from there on."""
     if not plain or not ours:
-        return _greedy_result("diverged", position=at, detail=f"It stopped at token {at}, {'before' if plain else 'after'} plain decoding.")
+        return _greedy_result("diverged", position=at, detail=TEXTS["ended_before" if plain else "ended_after"].format(at=at))
     noise = _noise(loaded.open_target(), tokens)
     tie = gaps[0] <= TIE * noise
-    words = "no more than rounding moves them" if tie else "far more than rounding moves them"
     return _greedy_result("near_tie" if tie else "diverged", position=at, margin=gaps[0],
-                   detail=f"It parts at token {at}, where the two best logits are {gaps[0]:.2g} apart: {words} ({noise:.1g}).")
+                          detail=TEXTS["near_tie" if tie else "diverged"].format(at=at, gap=gaps[0], noise=noise))
 
 
 def _noise(target: Target, tokens: list[int]) -> float:

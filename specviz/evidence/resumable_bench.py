@@ -26,16 +26,22 @@ from .prompt_suites import Item
 
 GROUP_SIZE = 8  # methods per run of plain decoding: at most four runs apart
 APART = 100_000  # seed distance between repeats; larger than any suite
+TEXTS = {
+    "continue": " Run the same command again to continue{left}.",
+    "too_long": " Prompts too long for the context, left out: {count}.",
+}
 
 
 def run_session(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any = None, *, tasks: Sequence[str] = (), prompts: Any = None,
         repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(), reference: bool = False,
         deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
-    """{runs, of, turns, of_turns, hours, failed, skipped, too_long, interrupted, said}: the progress of the whole measurement.
+    """Measure and return the progress of the whole measurement: {runs, of, turns, of_turns, hours, failed, skipped, too_long,
+    interrupted, said}.
 
-    Arguments as in ``benchmark.bench``; runs are combined if target, draft, suite, sampling and length are equal, while methods, prompts
-    and repeats may grow between sessions. minutes: no group starts later. Ctrl-C drops the current group. A failed run is recorded and
-    repeated in the next session. Raises SessionError before anything is measured, and RunFailed if plain decoding fails.
+    Arguments as in ``benchmark.bench``; runs are combined if target, draft, suite, sampling and length are equal, while methods,
+    prompts and repeats may grow between sessions. minutes: no group starts later. Ctrl-C drops the current group. A failed run is
+    recorded and repeated in the next session. Raises SessionError before anything is measured, and RunFailed if plain decoding
+    fails.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     seconds = math.inf if minutes is None else 60 * read_number("minutes", minutes)
@@ -52,8 +58,8 @@ def run_session(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any 
     interrupted = measure_missing(ledger, bench_session, plan, repeats, length, sampling, seconds, quiet)
     at = progress_of(comparable(ledger.sessions, settings, loaded.facts["env"]), asked)
     left = f", about {at.hours * (at.of - at.runs) / at.runs:.1f} hours more" if at.runs else ""
-    more = "" if at.runs == at.of else f" The same command goes on from here{left}."
-    long = f" Prompts too long for the context, left out: {plan.too_long}." if plan.too_long else ""
+    more = "" if at.runs == at.of else TEXTS["continue"].format(left=left)
+    long = TEXTS["too_long"].format(count=plan.too_long) if plan.too_long else ""
     return {**vars(at), "skipped": plan.skipped, "too_long": plan.too_long, "interrupted": interrupted,
             "said": f"{ledger.path}: {at}.{long}{more}"}
 

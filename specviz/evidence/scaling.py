@@ -106,6 +106,10 @@ def report(target: str, drafts: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "began": [f"{one['name']} was initialised from {one['from']}, whose tokens are not counted." for one in mine if one["from"]]}
 
 
+FIT = ("{over}: acceptance = {a} {sign} {b:.4f} \u00b7 ln({unit}), {r2} with {points} points; prediction for {ahead} times the most, "
+       "{at} {unit}: {value:.2f}.")
+
+
 def sentences(found: dict[str, Any], from_scratch: int) -> list[str]:
     """Return a sentence per fit; ``from_scratch``: number of drafts in the fit over all tokens."""
     out = [sentence(f"Over the tokens of {name}", "tokens", fitted) for name, fitted in found["each"].items() if fitted]
@@ -124,8 +128,8 @@ def sentence(over: str, unit: str, fitted: dict[str, Any]) -> str:
     r2 = "all points are alike" if fitted["r2"] is None else f"R\u00b2 {fitted['r2']:.3f}"
     ahead, sign = fitted["prediction"], "+" if fitted["b"] >= 0 else "\u2212"
     begins = f"{fitted['a']:.3f}".replace("-", "\u2212")
-    return (f"{over}: acceptance = {begins} {sign} {abs(fitted['b']):.4f} \u00b7 ln({unit}), {r2} with "
-            f"{fitted['points']} points; prediction for {AHEAD} times the most, {short(ahead['at'])} {unit}: {ahead['value']:.2f}.")
+    return FIT.format(over=over, a=begins, sign=sign, b=abs(fitted["b"]), unit=unit, r2=r2, points=fitted["points"], ahead=AHEAD,
+                      at=short(ahead["at"]), value=ahead["value"])
 
 
 def short(number: float) -> str:

@@ -49,6 +49,10 @@ WIDER = 1e-3  # tolerance of top-p: rounding may move a token across the cut
 SETTINGS = ((1, Sampling(0.7)), (1, Sampling(1.5)), (2, Sampling(1.0)), (None, Sampling(0.9, top_p=0.9)), (2, Sampling(1.5)))
 PROMPTS_OPEN = ("Write ten random words.", "Invent a name for a new city, a drink and a song.")  # answers of high entropy
 DEPTHS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft depth
+TEXTS = {  # parts of a report's detail, by identifier
+    "impossible": " {count} of them have probability 0 under the target.",
+    "worst": " Largest deviation: {group}.",
+}
 
 
 @dataclass
@@ -124,11 +128,11 @@ def conclude(places: TokenPlaces) -> dict[str, Any]:
     counts = ", ".join(f"{group['samples']} {name}" for name, group in report["groups"].items() if name not in ("all", RATIO))
     words = f"{report['samples']} tokens of whole answers ({counts}): p = {report['p']:.2g}."
     if places.impossible:
-        words += f" {places.impossible} of them the target never writes."
+        words += TEXTS["impossible"].format(count=places.impossible)
     elif not passed:
         tried = {name: group["p"] for name, group in report["groups"].items() if group["p"] is not None and name != "all"}
         tried |= {kind: kind_["p"] for kind, kind_ in report["apart"].items() if kind_["p"] < tried.get(kind, 1.0)}
-        words += f" Furthest off: {min(tried, key=tried.__getitem__)}." if tried else ""
+        words += TEXTS["worst"].format(group=min(tried, key=tried.__getitem__)) if tried else ""
     words += "".join(f" {kind.capitalize()} ({one['samples']}): {one['against']} would be found with {one['power']:.0%}."
                      for kind, one in report["apart"].items())
     return {"status": "pass" if passed else "fail", **report, "detail": words}

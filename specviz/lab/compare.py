@@ -56,6 +56,9 @@ def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
     return [a / b for a, b in zip(ours, theirs)]
 
 
+OVER = "over {runs} runs"
+
+
 def _verdict(rows: list[dict[str, Any]], speeds: list[list[float]], baseline: str) -> tuple[str | None, str]:
     if len(rows) < 2:
         return None, ""
@@ -65,7 +68,7 @@ def _verdict(rows: list[dict[str, Any]], speeds: list[list[float]], baseline: st
     if min(first["runs"], second["runs"]) < LEAST:
         return None, (f"Fastest in this one run: {first['title']}, {speed}{ratio}. "
                       "Set Repeats to 3 to see whether that is more than noise.")
-    over = f"over {first['runs']} runs"
+    over = OVER.format(runs=first["runs"])
     least = min(_ratios(speeds[0], speeds[1]))
     if least <= 1 or (first["low"] <= second["high"] and least < CLOSE):
         return None, (f"Too close to call: {first['title']} ({speed}) and {second['title']} "

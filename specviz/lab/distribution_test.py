@@ -90,13 +90,19 @@ def _report(loaded: Any, method: Method, cells: Cells, counts: Counter, places: 
             "said": _claim(verdict, played, asked)}
 
 
+TEXTS = {  # by verdict
+    "few": "{asked} samples were requested and {played} were drawn. That is too few to claim that they follow the target's distribution: "
+           "no difference was found, but {needed} are needed for the test.",
+    "pass": "No difference from the target's distribution in {played} samples.",
+    "fail": "They do not follow the target's distribution.",
+}
+
+
 def _claim(verdict: str, played: int, asked: int) -> str:
     """Return the sentence that the result supports."""
     if verdict == "few":
-        return (f"{asked} samples were asked for and {played} were drawn. That is not enough to say that they follow the target's "
-                f"distribution: no difference showed, but {max(ENOUGH, asked)} would be needed to look.")
-    return {"pass": f"No difference from the target's distribution in {played} samples.",
-            "fail": "They do not follow the target's distribution."}.get(verdict, "")
+        return TEXTS["few"].format(asked=asked, played=played, needed=max(ENOUGH, asked))
+    return TEXTS[verdict].format(played=played) if verdict in TEXTS else ""
 
 
 def _named(loaded: Any, cell: Any) -> str:

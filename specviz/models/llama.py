@@ -32,28 +32,36 @@ from .whole_vectors import rotate_, silu
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
 NUMBERS = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")}
 FIRST_TURNS = 1024  # positions whose rotations are made at once
+WHY_NOT = {  # ends of sentences, by identifier
+    "family": "the fast forward runs {family}, not {kind}",
+    "activation": "the fast forward has no activation {kind!r}",
+    "quantised": "the fast forward reads no quantised weights",
+    "rotary": "the fast forward has no rotary scaling {kind!r}",
+    "layers": "the fast forward has no layers but those of full attention",
+    "window": "the fast forward has no sliding window",
+}
 
 
 def why_not(config: dict[str, Any]) -> str | None:
     """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
     if config.get("model_type") not in FAMILY:
-        return f"the fast forward runs {', '.join(FAMILY)}, not {config.get('model_type')}"
+        return WHY_NOT["family"].format(family=", ".join(FAMILY), kind=config.get("model_type"))
     config = with_defaults(config)
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
-        return f"the fast forward has no activation {config['hidden_act']!r}"
+        return WHY_NOT["activation"].format(kind=config["hidden_act"])
     if config.get("quantization_config"):
-        return "the fast forward reads no quantised weights"
+        return WHY_NOT["quantised"]
     rope = rope_of(config)
     if rope["rope_type"] not in ("default", "linear", "llama3") or rope.get("partial_rotary_factor", 1.0) != 1.0:
-        return f"the fast forward has no rotary scaling {rope['rope_type']!r}"
+        return WHY_NOT["rotary"].format(kind=rope["rope_type"])
     if set(config.get("layer_types") or ()) - {"full_attention"}:
-        return "the fast forward has no layers but those of full attention"
+        return WHY_NOT["layers"]
     window = config.get("sliding_window") if uses_window(config) else None
     if window is not None and type(window) is not int:
         raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width",
                          "config.sliding_window")
     if window and window < (context_of(config) or window):
-        return "the fast forward has no sliding window"
+        return WHY_NOT["window"]
     return None
 
 

@@ -19,6 +19,8 @@ from .batch_lengths import note_rows
 
 UNKNOWN = 0.5  # probability of a token whose drafter reports none
 
+WHY = "{count} of its {drafted} drafted tokens are among the batch's {budget} most probable"  # of a note's rows
+
 
 class BatchTokenBudget(JointPolicy):
     """Allocate draft tokens over the requests of a batch, for drafters of chains. gamma: verified draft tokens per request on average;
@@ -45,7 +47,7 @@ class BatchTokenBudget(JointPolicy):
         lengths = shares(believed, budget)
         self.least = min((line[n - 1] for line, n in zip(believed, lengths) if n), default=0.0)
         kept = [tree if n >= len(tree) else tree.keep(range(n), looked=False) for tree, n in zip(trees, lengths)]
-        why = [f"{len(few)} of its {len(tree)} drafted tokens are among the batch's {budget} most probable"
+        why = [WHY.format(count=len(few), drafted=len(tree), budget=budget)
                for tree, few in zip(trees, kept)]
         note_rows(states, trees, kept, why, budget=budget)
         return kept

@@ -23,11 +23,13 @@ from ..models.rotation import Basis, FinalStates, Rotate
 from ..models.weights import Weights
 from .fast import FastModel
 
+WHY_NOT = "the int8 forward sums exactly over heads of at most {most} numbers"
+
 
 def why_not(config: dict[str, Any]) -> str | None:
     """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
     if (config.get("head_dim") or 0) > HEAD_DIM:
-        return f"the int8 forward sums exactly over heads of at most {HEAD_DIM} numbers"
+        return WHY_NOT.format(most=HEAD_DIM)
     return why_not_fast(config)
 
 

@@ -17,13 +17,19 @@ def answer(job: Job, plain: bool) -> str:
     return text(found) if plain else json.dumps(found, indent=2, ensure_ascii=False)
 
 
+TEXTS = {
+    "no_drafts": "No draft of {target} has points of its training.",
+    "too_few": "Too few points for the other fits; these commands create them:",
+}
+
+
 def text(found: dict) -> str:
     lines = [f"{'draft':32} {'parameters':>10} {'tokens':>8}  " + "  ".join(f"{name:>13}" for name in FIGURES.values())]
     lines += [f"{one['name']:32} {short(one['parameters']):>10} {short(p['tokens']):>8}  "
               + "  ".join(f"{p[name]:13.3f}" if name in p else f"{'':13}" for name in FIGURES)
               for one in found["drafts"] for p in one["points"]]
-    lines = [line.rstrip() for line in lines] if found["drafts"] else [f"No draft of {found['target']} carries points of its training."]
-    needs = ["Too few points for the other lines; these commands make them:", *(f"  {one}" for one in found["missing"])]
+    lines = [line.rstrip() for line in lines] if found["drafts"] else [TEXTS["no_drafts"].format(target=found["target"])]
+    needs = [TEXTS["too_few"], *(f"  {one}" for one in found["missing"])]
     fitted = [line for figure, name in FIGURES.items() if found["figures"][figure]["said"]
             for line in (f"At {name}:", *(f"  {one}" for one in found["figures"][figure]["said"]))]
     return "\n".join([*lines, "", *fitted, *found["began"], *(needs if found["missing"] else [])])

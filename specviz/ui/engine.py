@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -138,7 +138,7 @@ class Engine:
         except ZooError:
             return ""
         here, whole = sum(bytes_fetched(e.hub) for e in parts) / 1e6, sum(float(e.memory or 0) for e in parts) * 1e3
-        return f"{min(here, whole):,.0f} of about {whole:,.0f} MB ({min(1.0, here / whole):.0%}) here" if whole else ""
+        return text("models.progress", here=min(here, whole), whole=whole, share=min(1.0, here / whole)) if whole else ""
 
     def wants(self, payload: dict[str, Any]) -> str | None:
         return self._target_of(payload.get("target"))
@@ -340,7 +340,7 @@ def on_zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
-def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Iterator[Any]]:
+def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
     """Run the work as one call on an attached accelerator, in a forked process that has the models loaded before and receives
     plain data only; closing the generator ends it. A refusal is yielded last, because only the type name of an error would be
     returned."""
@@ -355,7 +355,7 @@ def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], le
         except Refused as why:
             yield why
 
-    def ask(*given: Any) -> Iterator[Any]:
+    def ask(*given: Any) -> Generator[Any]:
         try:
             yield from on_lease(*given)
         except Error as why:  # no accelerator to be had: the quota is used up, or the call was ended

@@ -32,6 +32,17 @@ def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
     return found
 
 
+PROBLEMS = {  # of an entry, by identifier
+    "licence": "it names no licence",
+    "about": "it has no text `about`",
+    "memory": "a hub model must state the GB of memory of its weights in 16 bits",
+    "draft_size": "its draft {draft} is no smaller than itself",
+    "config": "its config.json names no width or no vocabulary",
+    "size": "its configuration adds up to {size:.1f} GB in 16 bits, not {stated}",
+    "draft_vocabulary": "its draft {draft} has another vocabulary ({width} and {vocab} tokens)",
+}
+
+
 def _config_folder(entry: Entry, network: bool) -> Path | None:
     """Return the folder with the entry's config.json; None if it would have to be fetched without network. Raises ZooError."""
     if entry.path is not None and entry.path.suffix != GGUF:
@@ -42,11 +53,11 @@ def _config_folder(entry: Entry, network: bool) -> Path | None:
 def _fields(entry: Entry, book: Register) -> Iterator[str]:
     """Return problems of the entry's own fields; names and commits are checked when models.yaml is read."""
     if not entry.licence:
-        yield "it names no licence"
+        yield PROBLEMS["licence"]
     if not entry.about:
-        yield "it says nothing about itself"
+        yield PROBLEMS["about"]
     if entry.hub and not _number(entry.memory):
-        yield "a hub model must say how many GB of memory its weights take in 16 bits"
+        yield PROBLEMS["memory"]
     yield from _names(entry, book)
 
 
@@ -54,7 +65,7 @@ def _names(entry: Entry, book: Register) -> Iterator[str]:
     """Return problems of its draft's size; roles, kinds and forwards are checked when models.yaml is read."""
     if (entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory)
             and float(book.entries[entry.draft].memory) >= float(entry.memory)):
-        yield f"its draft {entry.draft} is no smaller than itself"
+        yield PROBLEMS["draft_size"].format(draft=entry.draft)
 
 
 def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterator[str]:
@@ -66,10 +77,10 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     choose(book.backends, folder, entry.backend)
     hidden, vocab = sizes(config)
     if not hidden or not vocab:
-        yield "its config.json names no width or no vocabulary"
+        yield PROBLEMS["config"]
     size = parameters(config)
     if size and _number(entry.memory) and not 1 / SLACK < size * BYTES / GB / float(entry.memory) < SLACK:
-        yield f"its configuration adds up to {size * BYTES / GB:.1f} GB in 16 bits, not {entry.memory}"
+        yield PROBLEMS["size"].format(size=size * BYTES / GB, stated=entry.memory)
     draft = book.entries.get(entry.draft)
     if draft is None:
         return
@@ -79,7 +90,7 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     width = sizes(read(other, "config.json"))[1]
     have_tokenizers = (folder / "tokenizer.json").is_file() and (other / "tokenizer.json").is_file()
     if not (same_vocabulary(folder, other, width == vocab) if have_tokenizers else width == vocab):
-        yield f"its draft {draft.name} has another vocabulary ({width} and {vocab} tokens)"
+        yield PROBLEMS["draft_vocabulary"].format(draft=draft.name, width=width, vocab=vocab)
 
 
 def parameters(config: dict[str, Any]) -> int | None:

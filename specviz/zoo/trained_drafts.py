@@ -28,7 +28,10 @@ def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
     return found
 
 
+NEEDED = ("needs a {kind} draft model trained for {name}; `python -m specviz.training {kind} --ship --target NAME` trains one for an "
+          "embedded target")
+
+
 def needed(kind: str, name: str) -> str:
     """Return what a method that needs a draft of a kind lacks; the end of a sentence."""
-    return (f"needs a {kind} draft model trained for {name}; `python -m specviz.training {kind} --ship --target NAME` trains one for an "
-            "embedded target")
+    return NEEDED.format(kind=kind, name=name)

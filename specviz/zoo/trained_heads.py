@@ -88,7 +88,10 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
                 folder=folder)
 
 
+_HOW = "; `python -m specviz.training {kind} --ship --target NAME` trains some for an embedded target"
+NEEDED = {"missing": "needs {kind} heads trained on {name}" + _HOW, "problem": "needs {kind} heads, and {problem}" + _HOW}
+
+
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
     """Return what a method that needs heads of a kind lacks; the end of a sentence."""
-    how = f"`python -m specviz.training {kind} --ship --target NAME` trains some for an embedded target"
-    return f"needs {kind} heads, and {problems[kind]}; {how}" if kind in problems else f"needs {kind} heads trained on {name}; {how}"
+    return NEEDED["problem" if kind in problems else "missing"].format(kind=kind, name=name, problem=problems.get(kind, ""))

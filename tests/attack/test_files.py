@@ -17,7 +17,7 @@ from specviz.trace.files import Trace
 from specviz.trace.recorder import Recorder
 from specviz.trace.schema import TraceError
 
-from ..message_codes import refuses
+from ..message_codes import command_codes, refuses
 from ..run.fakes import FakeLoaded
 
 
@@ -81,7 +81,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(at_home, capsys, 
     monkeypatch.setattr("specviz.zoo.load", lambda *_: pytest.fail("models were loaded"))
     for place in ("/dev/full", "/no/such/place/t.jsonl", "/dev"):
         assert cli.main(["run", "--method", "autoregressive", "--prompt", "x", "--trace", place]) == 1
-        assert "cannot be written" in capsys.readouterr().err
+        assert command_codes(capsys.readouterr().err) & {"file.write", "trace.write", "file.place"}
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -168,4 +168,4 @@ def test_a_viewer_that_is_not_there_is_one_sentence(trace, tmp_path, monkeypatch
         monkeypatch.undo()
         page.viewer_assets.cache_clear()
     said = capsys.readouterr().err
-    assert "The viewer is not whole: " in said and "cannot be read" in said and str(tmp_path) not in said
+    assert "viewer.missing" in command_codes(said) and str(tmp_path) not in said

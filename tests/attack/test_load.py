@@ -17,6 +17,7 @@ from specviz.ui import engine_job as job
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
 from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, Refused, RunQueue, RunRequest, Visitor, read_request
 from specviz.ui.loading import Loader
+from specviz.ui.messages import TEXTS
 from specviz.ui.stream import LiveRun
 
 from ..ui.fake import CARDS, FakeBackend
@@ -218,7 +219,7 @@ def test_one_model_loads_at_a_time_and_a_failure_is_everybodys_sentence():
 
     answers = alone(all_of_them())
     assert most == [1] and backend.ready(None) and backend.ready("other")
-    assert "There is no model" in answers[2] == answers[3] and "Another model is loaded first" in answers[1][0]
+    assert "'nope'" in answers[2] == answers[3] and TEXTS["models.another"] in answers[1][0]
 
 
 # What is sent

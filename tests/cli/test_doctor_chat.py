@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from specviz.cli import commands as cli
+from specviz.cli.messages import TEXTS
 from specviz.evidence import doctor
+from specviz.methods import catalogue
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_chat_remembers_switches_methods_and_forgets(command):
 
 def test_chat_shows_the_method_and_its_figures_after_an_answer(command):
     status, out, err = command("chat", "--max-new-tokens", 20, "--method", "autoregressive", typed="the cat\n")
-    assert status == 0 and out.endswith("\n") and "Plain decoding" in err and "1 tokens per target pass" in err
+    assert status == 0 and out.endswith("\n") and catalogue()["autoregressive"].title in err and f"1{TEXTS['run.figures'].rpartition('}')[2]}" in err
 
 
 def test_chat_takes_a_request_and_reuses_the_cache_of_the_turn_before(command):

@@ -139,7 +139,7 @@ def test_the_command_prints_and_stores_the_same(at_home, capsys, tmp_path):
     assert [(row["load"], row["method"]) for row in found["rows"]] == [
         ("1 user", "autoregressive"), ("1 user", "smartspec"), ("3 users", "autoregressive"), ("3 users", "smartspec")]
     assert all(row["requests"] == 4 and row["goodput"] > 0 and row["against_plain"] > 0 for row in found["rows"])
-    assert "its own decoding loop" in found["environment"]["skipped"]["pearl"] and found["environment"]["packed"]
+    assert found["environment"]["skipped"].keys() == {"pearl"} and found["environment"]["packed"]
     assert commands.main(["load", "--rate", "50", "--requests", "3", "--max-new-tokens", "6", "--methods", "tetris"]) == 0
     assert "50 requests/s  tetris" in capsys.readouterr().out
 

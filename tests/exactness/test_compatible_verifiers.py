@@ -59,7 +59,7 @@ def test_every_cell_is_known_beforehand(children, verifier):
         for other in JUDGES:
             if not KNOBS["verifier"].why_not(other, {"children": children, "width": width}):
                 assert other in reported and not judged(children, other, width)
-        assert JUDGES[verifier].title in run and "compatible is" in run
+        assert JUDGES[verifier].title in run
 
 
 def test_block_verification_takes_chains_alone():

@@ -10,7 +10,7 @@ import torch
 
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
 from specviz.policies import BatchDraftLength, BatchTokenBudget, Goodput, RaggedDraftLengths
-from specviz.policies.batch_budget import shares, token_probs
+from specviz.policies.batch_budget import WHY, shares, token_probs
 from specviz.policies.linear_cost import LinearCost
 
 
@@ -97,7 +97,7 @@ def test_tetris_cuts_by_the_distributions_and_keeps_the_draws():
     assert [tree.tokens for tree in kept] == [(1, 2, 3), (3,)] and kept[1].label(0) == IID
     note = dict(crowd[1].notes)["rows"]
     assert note["given"] == [4, 2] and note["asked"] == [4, 4] and note["padded"] == 8 and note["budget"] == 4
-    assert note["why"] == "1 of its 3 drafted tokens are among the batch's 4 most probable" and note["request"] == 1
+    assert note["why"] == WHY.format(count=1, drafted=3, budget=4) and note["request"] == 1
 
 
 def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole_drafts_would_have_given():

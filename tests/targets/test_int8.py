@@ -8,11 +8,12 @@ import torch
 import transformers
 
 from specviz.core import DraftTree
-from specviz.models import int8
+from specviz.models import int8, llama
 from specviz.targets.fast import FastModel
-from specviz.targets.int8 import Int8Model, why_not
+from specviz.targets.int8 import WHY_NOT, Int8Model, why_not
 from specviz.targets.packed_pass import score_packed
 
+from ..message_codes import begins
 from .rounds import random_tree
 from .tiny import CONTEXT, FAST, VOCAB, checkpoint
 
@@ -117,5 +118,5 @@ def test_what_it_cannot_add_up_exactly_it_refuses():
     small = dict(model_type="llama", max_position_embeddings=2048, head_dim=64)
     assert why_not(small) is None
     assert why_not(small | {"max_position_embeddings": 4096}) is None  # the context is cut to 2,048 instead
-    assert "256 numbers" in why_not(small | {"head_dim": 512})
-    assert "not gpt2" in why_not({"model_type": "gpt2"})
+    assert why_not(small | {"head_dim": 512}) == WHY_NOT.format(most=256)
+    assert why_not({"model_type": "gpt2"}).startswith(begins(llama.WHY_NOT, "family"))

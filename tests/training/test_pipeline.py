@@ -14,7 +14,7 @@ from specviz.training.__main__ import available, main
 from specviz.training.files import write_tensors
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 
-from ..message_codes import refuses
+from ..message_codes import command_codes, refuses
 from .conftest import SOME
 
 DRAFT = Job().named("draft")
@@ -212,12 +212,12 @@ def test_bad_input_is_one_sentence(work, capsys, arguments, sentence):
 
 def test_a_draft_without_generations_and_with_a_damaged_shard(tmp_path, capsys):
     assert main(["draft", "--work", str(tmp_path), "--quiet"]) == 1
-    assert "run `generate` first" in capsys.readouterr().err
+    assert "generate.missing" in command_codes(capsys.readouterr().err)
     place = tmp_path / "generations" / fingerprint(SHIPPED / TARGET) / "train"
     place.mkdir(parents=True)
     (place / "shard-00000.safetensors").write_bytes(b"\x10\0\0\0")
     assert main(["draft", "--work", str(tmp_path), "--quiet"]) == 1
-    assert "damaged or cut short" in capsys.readouterr().err
+    assert "generate.damaged" in command_codes(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "abc"])

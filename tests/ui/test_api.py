@@ -10,6 +10,7 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
+from specviz.lab.compare import OVER
 from specviz.ui.messages import TEXTS
 
 from ..message_codes import codes
@@ -87,7 +88,7 @@ def test_methods_are_compared_in_one_answer(client, backend):
     assert found["rows"][0]["walltime_speedup"] > 1 and found["rows"][0]["block_efficiency"] > found["rows"][1]["block_efficiency"] > 1
     assert found["same_text"] and [row["lane"] for row in found["rows"]] == [0, 1, 2]
     assert found["text"].startswith("You said: tell of the fox") and found["sentence"].startswith("Draft chain is fastest: ")
-    assert backend.runs[0].repeats == 3 and "over 3 runs" in found["sentence"]
+    assert backend.runs[0].repeats == 3 and OVER.format(runs=3) in found["sentence"]
     with pytest.raises(AppError) as refused:
         client.predict(prompt="x", methods=["nope"], api_name="/compare")
     assert "field.method" in codes(str(refused.value), TEXTS)

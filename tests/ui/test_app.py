@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from specviz import ROOT
+from specviz.ui.messages import TEXTS
 
+from ..message_codes import codes
 from .conftest import Server, free_port
 from .test_page import open_fields, painted, run, state, text
 
@@ -113,7 +115,7 @@ def test_a_recording_can_be_made(tmp_path, capsys):
     assert trace.header(0)["mode"] == "recorded" and len(trace.lanes) == 2
     assert trace.header(0)["baseline_run_id"] == trace.header(1)["run_id"]
     assert main(["--out", str(out), "--methods", "nope"]) == 1
-    assert "There is no method" in capsys.readouterr().err
+    assert "field.method" in codes(capsys.readouterr().err.strip(), TEXTS)
 
 
 @pytest.mark.thorough

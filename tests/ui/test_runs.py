@@ -10,8 +10,10 @@ import pytest
 
 from specviz.ui.chat import Chat
 from specviz.ui.handlers import Handlers
+from specviz.ui.messages import TEXTS
 from specviz.ui.page import BEGIN_OUTPUTS, FINISH_OUTPUTS
 
+from ..message_codes import codes
 from .fake import FakeBackend
 
 ME = SimpleNamespace(session_hash="me")
@@ -42,8 +44,12 @@ def watch(hands, frames=None):
     return asyncio.run(told())
 
 
+def notice(update):
+    return json.loads(update["notice"])["text"]
+
+
 def test_a_predicted_text_goes_with_the_run_or_is_refused(hands):
-    assert "predicted text has 4,001 characters" in begin(hands, Chat(), predicted="x" * 4001)["notice"] and not hands.live
+    assert "size.text" in codes(notice(begin(hands, Chat(), predicted="x" * 4001)), TEXTS) and not hands.live
     begin(hands, Chat(), predicted="the fox ran")
     assert hands.live["me"].asked.predicted == "the fox ran"
 
@@ -63,7 +69,7 @@ def test_two_presses_are_one_run(hands):
     chat = Chat()
     begin(hands, chat)
     hands.live["me"].watched = True
-    assert set(begin(hands, chat)) == {"notice"} and "under way" in begin(hands, chat)["notice"]
+    assert set(begin(hands, chat)) == {"notice"} and notice(begin(hands, chat)) == TEXTS["run.active"]
     assert all("board" not in told for told in watch(hands))  # the second press has nothing to watch
     assert hands.finish(chat, "", ME) == {"run": gr.skip()} and hands.live and not chat.turns
 
@@ -80,7 +86,7 @@ def test_a_press_before_the_last_run_was_settled_follows_it(hands):
     assert hands.finish(chat, "", ME) and [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl"]
     begin(hands, chat)
     watch(hands)
-    assert "the limit is 4,000" in begin(hands, chat, "x" * 5000)["notice"]
+    assert "size.text" in codes(notice(begin(hands, chat, "x" * 5000)), TEXTS)
     hands.finish(chat, "", ME)
     assert [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl", "tell of the fox"], "a refused press keeps it once"
 

@@ -15,8 +15,10 @@ from specviz import ROOT, zoo
 from specviz.methods import catalogue
 from specviz.ui import choices
 from specviz.ui.engine import Engine
+from specviz.ui.messages import text
 from specviz.zoo import machine_memory, registry
 from specviz.zoo.registry import Entry, register
+from specviz.zoo.trained_heads import needed
 
 from .checkpoints import write
 
@@ -119,7 +121,7 @@ def book(tmp_path, monkeypatch):
 def test_what_a_model_could_run_is_asked_without_its_weights(book):
     why_not, methods = zoo.survey("large"), catalogue()
     assert why_not(methods["medusa"]) is None and why_not(methods["speculative"]) is None
-    assert "eagle heads" in why_not(methods["eagle"])
+    assert needed("eagle", "large", {}) in why_not(methods["eagle"])
 
 
 @pytest.mark.parametrize("cards, memory, large", [((), 8e9, True), ((), 64e9, False), ((24e9,), 8e9, False), ((8e9, 8e9), 64e9, True)])
@@ -137,7 +139,7 @@ def test_the_page_offers_first_what_fits_and_says_what_does_not(book, monkeypatc
 
 def test_progress_counts_all_that_is_fetched_with_a_model(book, monkeypatch):
     monkeypatch.setattr("specviz.ui.engine.bytes_fetched", {"o/large": 4_000_000_000, "o/small": 1_000_000_000, "o/crown": 0}.__getitem__)
-    assert Engine().progress("large") == "5,000 of about 20,000 MB (25%) here"
+    assert Engine().progress("large") == text("models.progress", here=5000, whole=20000, share=0.25)
     assert Engine().progress(None) == "" == Engine().progress("nobody")
 
 

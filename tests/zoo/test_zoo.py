@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from specviz import ROOT as HERE
 from specviz import load
 from specviz.core import DraftTree
+from specviz.core.needs import missing
 from specviz.methods import catalogue, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
@@ -67,7 +68,7 @@ def test_end_tokens_come_from_the_generation_config_and_the_tokenizer(at_home, t
 
 def test_a_folder_will_do_and_has_no_draft_unless_named(at_home):
     loaded = load(str(at_home / "target"))
-    assert loaded.draft is None and "needs a draft model" in loaded.why_not(catalogue()["speculative"])
+    assert loaded.draft is None and missing("draft", "target") in loaded.why_not(catalogue()["speculative"])
     assert load(str(at_home / "target"), str(at_home / "draft")).why_not(catalogue()["speculative"]) is None
     assert load(draft="none").draft is None
 
@@ -157,7 +158,7 @@ def test_a_pair_whose_usual_draft_is_broken_still_runs_alone(at_home, monkeypatc
     shutil.rmtree(home / "draft")
     monkeypatch.setenv("SPECVIZ_MODELS", str(home / "models.yaml"))
     loaded = load()
-    assert loaded.draft is None and "tiny-draft is not in" in loaded.why_not(catalogue()["speculative"])
+    assert loaded.draft is None and "tiny-draft" in loaded.why_not(catalogue()["speculative"])
     assert loaded.why_not(catalogue()["autoregressive"]) is None
     assert survey()(catalogue()["speculative"]) == loaded.why_not(catalogue()["speculative"])
     refused("model.missing: tiny-draft", None, "tiny-draft")
