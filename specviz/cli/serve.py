@@ -28,6 +28,7 @@ def serve(args: argparse.Namespace) -> int:
     from ..ui.engine import Engine
     from ..ui.openai_api import configured_keys
     from .messages import UsageError
+    from .request_options import request_for
 
     try:
         with socket.socket() as probe:
@@ -39,6 +40,7 @@ def serve(args: argparse.Namespace) -> int:
         os.environ[SWITCHED_ON] = "1" if args.generation_config else "0"
     engine = Engine(args.target, args.draft)
     engine.load(None)
+    request_for({}, engine.loaded(None))  # says what generation_config.json recommends
     url = f"http://{args.host}:{args.port}/v1"
 
     def started() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core import Sampling
 from ..methods import catalogue
 from ..run import Session, race
+from ..run.request import GenerationRequest
 from ..trace.recorder import Recorder
 from ..zoo import load
 
@@ -24,12 +24,17 @@ def method_keys(methods: str | Sequence[str], plain: bool) -> list[str]:
 
 def play(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target: str | None = None, draft: str | None = None,
          device: str = "auto", max_new_tokens: int = 96, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
-         knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1) -> Iterator[Records]:
-    """Yield the records of each event. ``knobs``: {method: {knob: value}}. Raises SessionError or ZooError with one sentence."""
+         knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1,
+         request: Mapping[str, Any] | None = None) -> Iterator[Records]:
+    """Yield the records of each event. ``knobs``: {method: {knob: value}}. request: further fields of a GenerationRequest; they win over
+    the arguments. Raises SessionError or ZooError with one sentence."""
     loaded = load(target, draft, device)
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    sessions = [Session(loaded, key, dict((knobs or {}).get(key, {})), sampling) for key in keys]
+    own = {"max_tokens": (max_new_tokens, None), "temperature": (temperature, 0.0), "top_k": (top_k, 0), "top_p": (top_p, 1.0),
+           "seed": (seed, 0)}
+    fields = {name: value for name, (value, usual) in own.items() if value != usual} | dict(request or {})
+    asked = GenerationRequest.for_model(fields, loaded)
+    sessions = [Session(loaded, key, dict((knobs or {}).get(key, {})), request=asked) for key in keys]
     recorders = [Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) for lane in range(len(keys))]
-    for lane, event in race(sessions, prompt, max_new_tokens, repeats=repeats, top_k_saved=TOP):
+    for lane, event in race(sessions, prompt, asked.max_tokens, repeats=repeats, top_k_saved=TOP):
         if event is not None:
             yield recorders[lane].take(event)

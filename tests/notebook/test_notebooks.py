@@ -59,6 +59,10 @@ def test_compare_gives_a_row_per_prompt_and_method_with_the_baseline_at_one(at_h
 def test_knobs_reach_their_method_and_a_mistake_is_one_sentence(at_home):
     found = watch("the cat", "speculative", knobs={"speculative": {"gamma": 2}}, max_new_tokens=4, plain=False)
     assert found.trace.header(0)["knobs"]["gamma"] == 2 and found.trace.lanes == [0]
+    given = {"logit_bias": {"40": 100}, "max_tokens": 3}
+    assert watch("the cat", "speculative", request=given, plain=False).trace.header(0)["request"]["max_tokens"] == 3
+    with pytest.raises(ValueError, match="top_k"):
+        watch("the cat", "speculative", request={"topk": 3})
     with pytest.raises(ValueError, match="nothing_of_this_name"):
         watch("the cat", "nothing_of_this_name")
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import fields
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from specviz.core import Sampling
 from specviz.indexes.earlier_answers import Memory
+from specviz.methods import catalogue
 from specviz.run import Session, SessionError, collect
 from specviz.run.processors import word_sequences
 from specviz.run.request import GenerationRequest
@@ -228,3 +230,30 @@ def test_events_of_a_plain_run_carry_no_log_probabilities():
     events = [event for event in Session(FakeLoaded(), "speculative").run(PROMPT, 8) if isinstance(event, Committed)]
     assert all(event.logprobs is None and event.softmax_p is None for event in events)
     assert torch.is_inference_mode_enabled() is False
+
+
+WORDS = ["the", "cat", " s", "at", "th", "e c", "sea", "\n", "is d", "ee", "!", "bl"]
+REGEX, CHOICE = {"type": "regex", "regex": "[a-c]{3}-[0-9]{2,4}!"}, {"type": "choice", "choice": ["the cat", "the sea", "blue"]}
+
+
+def any_request(rng: random.Random, vocab: int) -> dict:
+    """Fields of a request at random, each of them in about half of the requests."""
+    most = rng.choice([1, 2, 5, 24, 40])
+    fields = {
+        "stop": rng.sample(WORDS, rng.randint(1, 3)), "min_tokens": rng.randint(0, most), "bad_words": rng.sample(WORDS[:7], 2),
+        "stop_token_ids": [rng.randrange(vocab) for _ in range(5)], "logprobs": rng.randint(0, 3),
+        "logit_bias": {str(rng.randrange(vocab)): rng.choice([-100, 100, 5]) for _ in range(4)},
+        "repetition_penalty": rng.choice([1.3, 0.8]), "presence_penalty": rng.choice([1.3, -0.8]), "frequency_penalty": rng.choice([1, -1]),
+        **rng.choice([{"ignore_eos": True}, {"response_format": REGEX}, {"response_format": CHOICE}])}
+    return {"max_tokens": most} | {name: value for name, value in fields.items() if rng.random() < 0.5}
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(3, 80))])
+def test_any_request_has_the_same_answer_by_every_exact_method(seed):
+    rng, loaded = random.Random(seed), FakeLoaded(seed=seed % 3, ends=True)
+    fields = any_request(rng, loaded.vocab)
+    methods = [key for key, method in catalogue().items() if method.exactness == "exact" and not method.bound and not loaded.why_not(method)]
+    plain, *others = (ask(method, loaded, **fields) for method in ("autoregressive", *rng.sample(methods, 4)))
+    for result in others:
+        assert (result.text, result.token_ids, result.finish_reason) == (plain.text, plain.token_ids, plain.finish_reason), fields
+        assert result.logprobs == (plain.logprobs and pytest.approx(plain.logprobs, abs=1e-9)), fields
