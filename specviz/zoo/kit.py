@@ -9,6 +9,7 @@ import torch
 
 from ..core import Target
 from ..core.errors import code_of
+from ..drafters.heads.reduced_output import read_draft_tokens
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.earlier_answers import Memory
 from ..indexes.store import Store, StoreError, vocabulary_mark
@@ -84,7 +85,9 @@ class Kit:
             raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.", "method.needs_head")
 
         def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
-            head = network_of(kind).load(folder, body_of(loaded.name, loaded.model, loaded.folder))
+            body = body_of(loaded.name, loaded.model, loaded.folder)
+            head = network_of(kind).load(folder, body)
+            head.draft_tokens, head.eight = read_draft_tokens(folder, body.vocab), body.eight
             for part in head.modules():
                 getattr(part, "fused", None)  # lay the weights out now, not within the first run
             return head

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, common, select_rows
+from .reduced_output import for_drafting
 
 
 class FeatureModel:
@@ -35,7 +36,7 @@ class FeatureModel:
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
         """Begin a run. A target that reuses its KV cache returns few hidden states, at least the one before the root. Entries of
         the head's KV cache for the same text are reused; where these end too early, the first hidden states are missing."""
-        self.target, self.vocab = target, target.vocab
+        self.target, self.vocab = for_drafting(target, self.net), target.vocab
         features, at = self.read_of(prefill), prefill.at
         if not len(features) and len(tokens) > 1:
             target.sync(tokens[:-1])

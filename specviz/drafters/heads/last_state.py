@@ -15,6 +15,7 @@ from torch import Tensor
 from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, select_rows
 from ...models.hydra import PrefixRows
 from ...trees import Shape, chosen_children, fill_shape, grow_shape
+from .reduced_output import for_drafting
 
 
 class LastState(Drafter):
@@ -22,9 +23,10 @@ class LastState(Drafter):
 
     hidden_states = frozenset({"final"})
     restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
+    heads: Any = None
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target = target
+        self.target = for_drafting(target, self.heads)
         rows = prefill.hidden_states.get("final")
         self.last: Tensor | None = rows[-1] if rows is not None and len(rows) else None
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from specviz.core import Sampling, State, open_run, play
+from specviz.drafters.heads import reduced_output
+from specviz.drafters.heads.reduced_output import DRAFT_TOKENS, ReducedHead, for_drafting, read_draft_tokens
 from specviz.methods import catalogue
-from specviz.methods.trained_heads.fr_spec import drafter as frequent
-from specviz.methods.trained_heads.fr_spec.drafter import ReducedHead, most_frequent
+from specviz.methods.trained_heads.fr_spec.drafter import most_frequent
 from specviz.models import linear
+from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyTarget
 
 from ...exactness.toys import PROMPT, toy
@@ -67,10 +69,42 @@ def test_no_clock_chooses_how_the_cut_matrix_is_stored(monkeypatch):
 
 def test_the_matrix_is_cut_once_a_head_and_again_for_another_target(monkeypatch):
     made = []
-    monkeypatch.setattr(frequent, "ReducedHead", lambda target, tokens: made.append(target) or ReducedHead(target, tokens))
+    monkeypatch.setattr(reduced_output, "ReducedHead", lambda target, *rest: made.append(target) or ReducedHead(target, *rest))
     one, other = toy(7, seed=1), toy(7, seed=2)
     head = one.head("eagle")
     for kit in (one, one, other):
         kit.head = lambda kind: head
         run(kit, 4, 4)
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("key", ["medusa", "hydra", "eagle", "eagle2"])
+def test_a_head_that_states_its_draft_tokens_drafts_no_others(key):
+    method, tokens, drafted = catalogue()[key], torch.arange(1, 40, 2), []  # more than a node has children
+    for stated in (None, tokens):
+        kit, seen = toy(40, sharp=0.5), set()
+        head = kit.head(key.removesuffix("2"))
+        head.draft_tokens = stated
+        kit.head = lambda kind, head=head: head
+        parts, state = method.build(kit, **method.read_knobs({})), State(list(PROMPT), Sampling(0.0), limit=30)
+        open_run(parts, kit.target, state)
+        while not state.done:
+            seen |= set(play(parts, kit.target, state).tree.tokens)
+        drafted.append((seen, state.tokens))
+    assert drafted[1][0] and drafted[1][0] <= set(tokens.tolist()) and drafted[0][0] - set(tokens.tolist())
+    assert drafted[0][1] == drafted[1][1], "the text is the target's"
+    target = kit.target
+    assert for_drafting(target, object()) is target
+
+
+@pytest.mark.parametrize("content, good", [("[5, 1, 4]", True), ("[7]", False), ("[1, 1]", False), ("[true]", False), ("[]", False),
+                                           ('{"a": 1}', False), ("[1", False), ("[-1]", False)])
+def test_draft_tokens_are_distinct_ids_of_the_vocabulary(tmp_path, content, good):
+    assert read_draft_tokens(tmp_path / "medusa", 7) is None
+    (tmp_path / DRAFT_TOKENS).write_text(content)
+    if good:
+        assert read_draft_tokens(tmp_path / "medusa", 7).tolist() == [1, 4, 5]
+    else:
+        with pytest.raises(ModelError) as refused:
+            read_draft_tokens(tmp_path / "medusa", 7)
+        assert refused.value.code == "head.draft_tokens"

@@ -1,0 +1,95 @@
+"""The target's output matrix for some tokens only, as FR-Spec drafts (Zhao et al. 2502.14856).
+
+A head that uses the target's output matrix multiplies by the whole vocabulary in each pass, which is most of the cost of a
+one-layer head. With the rows of the frequent tokens only, the others have draft probability 0 and can only come from the target.
+"""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ...core import CapableTarget
+from ...models.int8 import Int8Linear
+from ...models.linear import fastest_layout, without_timing
+from ...models.weights import ModelError
+
+DRAFT_TOKENS = "draft_tokens.json"  # ids that the heads of a folder may draft, one file for all of them
+
+_reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictionary()
+
+
+class ReducedHead:
+    """The target's output matrix for some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for all others. eight: in
+    int8.
+
+    A target exposes its output matrix as a function, so the rows are computed from the unit vectors.
+    """
+
+    def __init__(self, target: CapableTarget, tokens: Tensor, eight: bool = False):
+        probe = torch.eye(target.embed([0]).shape[-1], dtype=(states := target.embed([0])).dtype, device=states.device)
+        with torch.inference_mode():
+            rows = torch.cat([target.head(part)[:, tokens.to(states.device)] for part in probe.split(64)]).T.contiguous()
+        self.vocab, self.tokens = target.vocab, tokens.to(states.device)
+        with without_timing():  # cut within a run, which must write the same in the next process
+            self.linear = Int8Linear(rows) if eight else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        logits = self.linear(states)
+        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
+
+    def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
+        """Return whether it was made from this target's matrix for these tokens."""
+        if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
+            return False
+        with torch.inference_mode():
+            state = target.embed(self.tokens[:1].tolist())
+            logits = target.head(state)[0, self.tokens]
+            near = 1e-3 if not isinstance(self.linear, Int8Linear) else 2e-2
+            return bool(torch.allclose(self(state)[0, self.tokens], logits, atol=near * (1 + float(logits.abs().max()))))
+
+
+class ReducedTarget:
+    """A target whose ``head`` is replaced; everything else is unchanged."""
+
+    def __init__(self, target: CapableTarget, head: ReducedHead):
+        self._target, self.head = target, head
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has a target
+            raise AttributeError(name)
+        return getattr(self._target, name)
+
+
+def reduced(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
+    """Return the target with the rows of these tokens as its output matrix; made once for a head's weights."""
+    made = _reduced_heads.setdefault(head, {})
+    cut = made.get(len(tokens))
+    if cut is None or not cut.fits(target, tokens):
+        cut = made[len(tokens)] = ReducedHead(target, tokens, bool(getattr(head, "eight", False)))
+    return cast(CapableTarget, ReducedTarget(target, cut))
+
+
+def for_drafting(target: CapableTarget, head: Any) -> CapableTarget:
+    """Return the target as a trained head drafts with it: where the head states its ``draft_tokens``, with their rows only."""
+    tokens = getattr(head, "draft_tokens", None)
+    return target if tokens is None or isinstance(target, ReducedTarget) else reduced(target, head, tokens)
+
+
+def read_draft_tokens(folder: Path, vocab: int) -> Tensor | None:
+    """Return the ids, ascending, that a head of a folder may draft, int64 [count]; None where no file beside the folder states
+    them. Raises ModelError."""
+    path = folder.parent / DRAFT_TOKENS
+    if not path.is_file():
+        return None
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise ModelError(f"{DRAFT_TOKENS} beside {folder.name} cannot be read", "head.draft_tokens") from None
+    if not isinstance(ids, list) or not ids or not all(type(one) is int and 0 <= one < vocab for one in ids) or len(set(ids)) < len(ids):
+        raise ModelError(f"{DRAFT_TOKENS} beside {folder.name} must list distinct token ids below {vocab}", "head.draft_tokens")
+    return torch.tensor(sorted(ids))
