@@ -1,12 +1,14 @@
 """Which message of a table a sentence is, so that tests name identifiers and no wording."""
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager
 from functools import cache
 
 import pytest
 
+from specviz import ROOT
 from specviz.evidence.error_list import sites
 
 VAGUE = ("registry", "variable", "run.engine", "usage")  # messages that are another module's words
@@ -48,6 +50,14 @@ def command_codes(words: str) -> set[str]:
 def engine_codes(words: str) -> set[str]:
     """Return the identifiers of the engine's errors whose sentence may be part of these words."""
     return {code for code, pattern in _engine() if pattern.search(words)}
+
+
+@cache
+def viewer_texts() -> dict[str, str]:
+    """Return the table of assets/viewer/messages.js: identifier -> text."""
+    script, text = (ROOT / "assets" / "viewer" / "messages.js").read_text(encoding="utf-8"), r'"(?:[^"\\]|\\.)*"'
+    found = re.finditer(rf'^    "?([\w.]+)"?:\s*({text}(?:\s*\+\s*{text})*),$', script, re.M)
+    return {entry[1]: "".join(json.loads(part) for part in re.findall(text, entry[2])) for entry in found}
 
 
 class _Given(dict):

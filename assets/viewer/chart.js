@@ -90,7 +90,7 @@
     nothing() {
       if (this.drawn && globalThis.Plotly) globalThis.Plotly.purge(this.box);
       this.drawn = false;
-      this.box.replaceChildren(el("p", { class: "empty quiet" }, "Nothing yet."));
+      this.box.replaceChildren(el("p", { class: "empty quiet" }, SV.messages.say("chart.empty")));
     }
     svg(series, v, w, top) {
       const right = margin(series, w),

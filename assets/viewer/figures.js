@@ -29,7 +29,7 @@
     const d = SV.verdict.parting(lane, base);
     if (d.at !== null) return ["differs", "at token " + (d.at + 1)];
     return d.cut
-      ? ["same so far", count(d.same, "token") + " compared, then stopped"]
+      ? [SV.messages.say("figures.same_so_far"), count(d.same, "token") + " compared, then stopped"]
       : ["identical", count(d.same, "token") + ", all compared"];
   }
 

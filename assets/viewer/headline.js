@@ -32,7 +32,7 @@
         text: "Plain decoding: " + count(n, "token") + " in " + passes(m.passes) + ", one token a pass.",
       };
     if (!over(lane) || (base && !over(base))) {
-      const same = base && !sampled(lane) ? "same text: checked at the end" : "";
+      const same = base && !sampled(lane) ? SV.messages.say("headline.checking") : "";
       return {
         ...out,
         same,
@@ -49,7 +49,9 @@
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
     const k = busy([lane, base]) || m.implausible ? null : m.walltime_speedup,
       noise = Boolean(m.spread && SV.verdict.verdict([lane, base], runs)?.level),
-      much = m.spread ? ` times as fast in the median of ${m.spread.runs} runs` : " times as fast",
+      much = m.spread
+        ? SV.messages.say("headline.fast.median", { runs: String(m.spread.runs) })
+        : SV.messages.say("headline.fast"),
       slow = k * AS_FAST < 1 ? "slower than plain decoding here" : "no faster on this machine",
       level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : slow,
       faster = k >= AS_FAST && !noise,
@@ -108,10 +110,10 @@
     const per =
       m.block_efficiency === null
         ? "how many passes that took it does not tell"
-        : m.block_efficiency.toFixed(2) + " a pass, " + m.badges.passes;
+        : SV.messages.say("headline.server.passes", { each: m.block_efficiency.toFixed(2), badge: m.badges.passes });
     const same = base && over(base) && !sampled(lane) && SV.serverFacts.parting(lane, base).at === null;
     return {
-      text: `${n} from a server: ${per}.`,
+      text: SV.messages.say("headline.server", { tokens: n, passes: per }),
       same: same ? "same text as plain decoding here" : "",
       sure: Boolean(same),
     };

@@ -91,12 +91,13 @@
     if (!(n > 0 && pass > 0)) return "";
     const turned = checks.filter((c) => c.kind === "threads" && c.detail).pop()?.detail;
     return (
-      `${count(n, "thread")} computed; a pass took ${span(pass)} when the run began. A browser that paints on the same ` +
-      "cores can make two threads slower than one, so the number is tried out before each run, unless whoever started the " +
-      "server has fixed it." +
+      SV.messages.say("log.threads", { threads: count(n, "thread"), time: span(pass) }) +
+      SV.messages.say("log.threads.why") +
       (turned
-        ? ` Passes turned slow on the way, so it was tried out anew: ${count(turned.threads, "thread")} ` +
-          `instead of ${turned.before}.`
+        ? SV.messages.say("log.threads.again", {
+            threads: count(turned.threads, "thread"),
+            before: String(turned.before),
+          })
         : "")
     );
   }

@@ -102,6 +102,46 @@
     "timing.busy": "This machine was busy: times are not counted.",
     "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",
     "timing.implausible": "struck through: faster than its accepted length allows, so the machine changed meanwhile",
+    /* Verdict of a race (verdict.js, race.js) */
+    "verdict.level": "{first} and {second} are about equally fast: {speeds}",
+    "verdict.once": "{first} was fastest: {speeds} of {second}",
+    "verdict.once.repeat": ". One run each: repeat the run to see whether it holds.",
+    "verdict.once.noise": ". One run each, so {difference} may be noise.",
+    "verdict.repeats": " ({first}, {second} in {runs} runs each; the lanes draw the first).",
+    "race.server.differs":
+      " writes another text than plain decoding here, from its token {at} on: another engine, maybe another model.",
+    "race.server.clock":
+      "Local lanes take turns on one clock; a server keeps its own, wall time at this client, and is not ranked.",
+
+    /* Headline, notice, log and other panels of the board */
+    "headline.fast": " times as fast",
+    "headline.fast.median": " times as fast in the median of {runs} runs",
+    "headline.checking": "same text: checked at the end",
+    "headline.server": "{tokens} from a server: {passes}.",
+    "headline.server.passes": "{each} a pass, {badge}",
+    "notice.remembered": "{copied} of the {tokens} tokens of {title} are copied from your earlier answers.",
+    "notice.server.clock": " A server\u2019s clock is wall time at this client.",
+    "log.threads": "{threads} computed; a pass took {time} when the run began.",
+    "log.threads.why":
+      " A browser that paints on the same cores can make two threads slower than one, so the number is tried out before " +
+      "each run, unless whoever started the server has fixed it.",
+    "log.threads.again": " Passes turned slow on the way, so it was tried out anew: {threads} instead of {before}.",
+    "lens.last": "Last reported in round {round}:",
+    "lens.message.tokens": "This message brought {tokens}. ",
+    "lens.ahead.none":
+      "Nothing was guessed for this round: no such row stood after the last token that was kept.",
+    "server.doubts": "Not believed: {doubts}.",
+    "passes.block": "one block is one pass of the large model; its width is how many tokens it gave",
+    "passes.block.several":
+      "one block is one round, and some took several passes of the large model; its width is how many tokens it gave",
+    "round.passes": " from {passes} passes.",
+    "round.pass": " from one pass.",
+    "figures.same_so_far": "same so far",
+    "chart.empty": "Nothing yet.",
+    "ribbon.prefill": "prefill: the prompt is read",
+    "ribbon.draft": "draft: tokens are guessed",
+    "ribbon.verify": "verify: one pass checks them",
+
     "timing.noise": "No setting is clearly the fastest: the spreads of the turns overlap.",
   };
 

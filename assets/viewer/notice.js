@@ -43,7 +43,7 @@
   /* What the line says when no status text says something more pressing. */
   function sentence(h, state, race, mode, served) {
     const where = machine(h),
-      apart = served ? " A server\u2019s clock is wall time at this client." : "",
+      apart = served ? SV.messages.say("notice.server.clock") : "",
       fair = (race ? " Methods took turns, each on its own clock." : "") + apart;
     if (state === "live")
       return (
@@ -70,8 +70,11 @@
       .filter(SV.metrics.remembered)
       .map(
         (lane) =>
-          `${SV.metrics.remembered(lane)} of the ${SV.fold.sumAt(lane, lane.committed).tokens} tokens of ` +
-          `${SV.stage.titleOf(lane)} are copied from your earlier answers.`,
+          SV.messages.say("notice.remembered", {
+            copied: String(SV.metrics.remembered(lane)),
+            tokens: String(SV.fold.sumAt(lane, lane.committed).tokens),
+            title: SV.stage.titleOf(lane),
+          }),
       )
       .join(" ");
   }

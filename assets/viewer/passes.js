@@ -80,8 +80,8 @@
   /* What a block is: a round. With most methods that is one pass of the large model; some take several a round. */
   const block = (lanes) =>
     lanes.some((l) => l.rounds.some((r) => r.passes > 1))
-      ? "one block is one round, and some took several passes of the large model; its width is how many tokens it gave"
-      : "one block is one pass of the large model; its width is how many tokens it gave";
+      ? SV.messages.say("passes.block.several")
+      : SV.messages.say("passes.block");
 
   /* The knobs of a lane, the draft length by its name and by the field's letter. */
   const knobs = (lane) => SV.stage.knobsOf(lane.header).replace(/\bgamma\b/, "draft length (gamma)");

@@ -62,7 +62,7 @@
         end
           ? end.sentence
           : v.views.some(({ lane }) => SV.serverFacts.is(lane))
-            ? "Local lanes take turns on one clock; a server keeps its own, wall time at this client, and is not ranked."
+            ? SV.messages.say("race.server.clock")
             : "Who was fastest, and by how much, is said when all lanes have ended.",
       );
       this.say.classList.toggle("wait", !end);
@@ -191,9 +191,7 @@
           " the same text as plain decoding here: " +
           count(d.same, "letter") +
           " compared."
-      : " writes another text than plain decoding here, from its token " +
-          (d.at + 1) +
-          " on: another engine, maybe another model.";
+      : SV.messages.say("race.server.differs", { at: String(d.at + 1) });
   }
 
   SV.race = { Race };

@@ -42,9 +42,9 @@
           el(
             "div",
             { class: "keyrow end" },
-            key("kp", "prefill: the prompt is read"),
-            key("kd", "draft: tokens are guessed"),
-            key("kv", "verify: one pass checks them"),
+            key("kp", SV.messages.say("ribbon.prefill")),
+            key("kd", SV.messages.say("ribbon.draft")),
+            key("kv", SV.messages.say("ribbon.verify")),
             key("ko", "overhead"),
           ),
         ),

@@ -34,7 +34,7 @@
     const from =
       ": " +
       count(r.commit.n_new ?? kept + 1, "token") +
-      (r.passes > 1 ? ` from ${r.passes} passes.` : " from one pass.");
+      (r.passes > 1 ? SV.messages.say("round.passes", { passes: String(r.passes) }) : SV.messages.say("round.pass"));
     if (r.why === "bonus")
       return (
         guess +

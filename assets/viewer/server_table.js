@@ -74,7 +74,7 @@
     const odd = doubts(lane);
     return [
       el("table", { class: "facts" }, el("tbody", null, rows)),
-      odd.length ? el("p", { class: "note" }, "Not believed: " + odd.join("; ") + ".") : null,
+      odd.length ? el("p", { class: "note" }, SV.messages.say("server.doubts", { doubts: odd.join("; ") })) : null,
     ];
   }
 

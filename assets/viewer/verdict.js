@@ -57,15 +57,14 @@
     const k = a.s.middle / b.s.middle,
       level = k < 1 + CLOSE,
       more = percent(k),
-      noise = (more === "0 %" ? "the difference" : more) + " may be noise.",
-      both = title(a.lane) + " and " + title(b.lane) + " are about equally fast: " + speeds(a, b),
-      first = title(a.lane) + " was fastest: " + speeds(a, b) + " of " + title(b.lane);
+      difference = more === "0 %" ? "the difference" : more,
+      of = { first: title(a.lane), second: title(b.lane), speeds: speeds(a, b) };
     return {
       sure: false,
       level,
       sentence: level
-        ? both + ". One run each, so " + noise
-        : first + ". One run each: repeat the run to see whether it holds.",
+        ? SV.messages.say("verdict.level", of) + SV.messages.say("verdict.once.noise", { difference })
+        : SV.messages.say("verdict.once", of) + SV.messages.say("verdict.once.repeat"),
     };
   }
   function often(a, b, lost) {
@@ -76,7 +75,7 @@
       range = (x) => title(x.lane) + " " + rate(x.s.low) + " to " + rate(x.s.high),
       left = lost && " " + lost,
       bars =
-        " (" + range(a) + ", " + range(b) + " in " + pairs.length + " runs each; the lanes draw the first)." + left,
+        SV.messages.say("verdict.repeats", { first: range(a), second: range(b), runs: String(pairs.length) }) + left,
       names = title(a.lane) + " and " + title(b.lane);
     return {
       sure,

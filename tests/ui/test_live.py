@@ -9,9 +9,13 @@ import pytest
 
 from specviz.run import machine
 from specviz.ui import Engine, stream
+from specviz.ui.messages import TEXTS as PAGE
 
+from ..message_codes import viewer_texts
 from .conftest import Server
 from .test_page import begin, finish, open_fields, run, state
+
+TEXTS = viewer_texts()
 
 HEADLINE = "document.querySelector('#board .headline').textContent"
 
@@ -63,7 +67,7 @@ def held(page, engine):
     assert engine.waits.wait(30)
     state(page, "live")
     said = says(page, "So far: ")
-    assert "times as fast" not in said and page.inner_text("#board .same") == "same text: checked at the end"
+    assert TEXTS["headline.fast"] not in said and page.inner_text("#board .same") == TEXTS["headline.checking"]
 
 
 @pytest.mark.thorough
@@ -80,7 +84,7 @@ def test_a_live_run_that_is_stopped_or_out_of_time_agrees_as_far_as_it_came(live
     page.wait_for_timeout(1600)
     engine.let.set()
     finish(page, "stopped")
-    assert "the limit of a run" in page.inner_text("#board .notice")
+    assert PAGE["run.deadline"].partition("seconds")[2] in page.inner_text("#board .notice")
     cut_short(page)
 
 
@@ -104,7 +108,7 @@ def test_a_live_run_with_repeats_has_one_set_of_figures(live):
     table = page.evaluate("[...document.querySelectorAll('.rtable tbody tr')].map((r) => r.cells[1].textContent)")
     assert page.evaluate("[...document.querySelectorAll('.prow:not(.open) .speed')].map((e) => e.textContent.split(' ')[0])") == table
     won = page.inner_text(".won")
-    assert shown.split(" ")[0] == table[0] and "in 3 runs each" in won and sum(x in won for x in table) >= 2
+    assert shown.split(" ")[0] == table[0] and TEXTS["verdict.repeats"].rpartition("{runs}")[2] in won and sum(x in won for x in table) >= 2
 
 
 @pytest.mark.thorough
@@ -115,7 +119,7 @@ def test_after_a_new_chat_nothing_of_the_old_run_stands_and_the_next_one_fills_i
     assert says(page, "The same ") and page.get_attribute(".pg-chat", "data-turns") == "1"
     page.click("#new-chat")
     state(page, "idle")
-    assert says(page, "Several tokens can arrive") and not page.is_visible("#board .same") and page.inner_text(".p-rate .chart") == "Nothing yet."
+    assert says(page, "Several tokens can arrive") and not page.is_visible("#board .same") and page.inner_text(".p-rate .chart") == TEXTS["chart.empty"]
     assert not page.is_visible("#board .metrics") and not page.is_visible(".pg-chat") and not page.locator("#board .prow:not(.open)").count()
     assert not re.search(r"\d", "".join(page.locator("#board .passes .prow").all_inner_texts()))
     engine.after = 4

@@ -9,8 +9,11 @@ import pytest
 from specviz.ui.chat import Chat, lane_answers
 from specviz.ui.limits import BASELINE, Refused, RunRequest, is_fixed, model_key, read_request, split_model_key
 
+from ..message_codes import viewer_texts
 from .fake import FakeBackend
 from .test_page import SEQ, begin, finish, open_fields, pick, run, state
+
+TEXTS = viewer_texts()
 
 NOTICE = "document.querySelector('#notice').textContent"
 BOX = "#prompt textarea"
@@ -113,7 +116,7 @@ def test_a_stopped_run_is_not_accused(page, backend):
     finish(page, "stopped")
     page.wait_for_function("document.querySelector('#board .parts').textContent.includes('agrees with plain decoding')")
     assert "differs" not in page.inner_text("#board .parts") and not page.is_visible("#lane")
-    assert "same so far" in page.inner_text("#board .rtable")
+    assert TEXTS["figures.same_so_far"] in page.inner_text("#board .rtable")
 
 
 def test_a_cut_lane_agrees_with_what_it_began():

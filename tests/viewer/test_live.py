@@ -7,7 +7,10 @@ import re
 
 import pytest
 
+from ..message_codes import viewer_texts
 from . import sample
+
+TEXTS = viewer_texts()
 
 OLD, NEW = sample.race(), sample.race(mode="live", tokens=60)
 LOAD = "(text) => board.load(JSON.parse(text))"
@@ -87,11 +90,11 @@ def test_times_of_a_busy_machine_are_struck_out_while_it_runs_and_after(drive, s
         for number, upto in enumerate((len(told) * 2 // 3, len(told)), 5):
             page.evaluate("(v) => board.push(v)", frame(number, told[:upto], **({"new": True, "run": "a"} if number == 5 else {"snap": True})))
             settled(page)
-            assert "This machine was busy: times are not counted." in page.text_content(".notice .say")
+            assert TEXTS["timing.busy"] in page.text_content(".notice .say")
             struck = page.evaluate("[...document.querySelectorAll('.pfig .speed, .rtable td:nth-child(2)')].filter((e) => e.checkVisibility() && e.textContent).map((e) => getComputedStyle(e).textDecorationLine)")
             assert len(struck) > 1 and set(struck) == {"line-through"}
             assert page.locator(".rtable td.best:nth-child(2), .rtable td.best:nth-child(3)").count() == 0
-            assert "times as fast" not in page.text_content(".headline") and "tokens per second" not in page.text_content(".won")
+            assert TEXTS["headline.fast"] not in page.text_content(".headline")
 
     drive(use)
 
@@ -111,6 +114,6 @@ def test_what_was_copied_from_earlier_answers_is_said_with_its_share(drive, sett
         shown = page.evaluate("[...document.querySelectorAll('.lane[data-lane=\"1\"] .own')].map((e) => e.textContent)")
         assert [x.removeprefix(", ") for x in shown] == [said]
         beside = page.evaluate("document.querySelector('.notice .say').textContent")  # in sight in Race, too, where texts are folded
-        assert ("12 of the 61 tokens of Speculative decoding are copied from your earlier answers." in beside) == bool(said)
+        assert (TEXTS["notice.remembered"].format(copied=12, tokens=61, title="Speculative decoding") in beside) == bool(said)
 
     drive(use, size=(1400, 300))

@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from ..message_codes import viewer_texts
 from . import sample
 from .test_board import LOAD, at_end
+
+TEXTS = viewer_texts()
 
 FACTS = [("tokens", "observed", 6), ("token_ids", "observed", None), ("refused_ids", "unknown", None), ("passes", "inferred", 3),
          ("accepted_length", "inferred", 2.0), ("drafted", "unknown", None), ("by_position", "observed", [[3, 2], [2, 1]]),
@@ -52,14 +55,15 @@ def test_each_badge_says_what_is_known(drive, settled) -> None:
         assert rows["tokens a pass"] == ("inferred", "2.00") and rows["passes of the large model"] == ("inferred", "3")
         assert rows["which drafted tokens were refused"] == ("unknown", "") and rows["tokens drafted"] == ("unknown", "")
         assert rows["tokens written"] == ("observed", "6") and rows["accepted by place, of those looked at"] == ("observed", "67 %, 50 %")
-        assert rows["tokens a pass, whole server"] == ("observed", "2.50") and "Not believed: its <b>histogram</b> is none." in page.text_content(".short")
-        assert page.text_content(".headline") == "6 tokens from a server: 2.00 a pass, inferred."
+        assert rows["tokens a pass, whole server"] == ("observed", "2.50") and TEXTS["server.doubts"].format(doubts="its <b>histogram</b> is none") in page.text_content(".short")
+        assert page.text_content(".headline") == TEXTS["headline.server"].format(
+            tokens="6 tokens", passes=TEXTS["headline.server.passes"].format(each="2.00", badge="inferred"))
         assert not page.query_selector(".stage .t.rej, .rail .t, .treebox .t, .short b b")  # nobody told of a refused token
         assert "unknown" in page.text_content(".treebox") and "unknown" in page.text_content(".rail")
         assert page.evaluate("SpecViz.metrics.of(board.board.focus(), 3, null).tokens_per_second") == pytest.approx(3 / 0.02)  # after the first message
         page.evaluate("board.goto({ tab: 'lens' })")
         settled(page)
-        assert "brought 2 tokens" in page.text_content(".lens") and page.evaluate("document.querySelectorAll('.lens .bar').length") == 3
+        assert TEXTS["lens.message.tokens"].format(tokens="2 tokens") in page.text_content(".lens") and page.evaluate("document.querySelectorAll('.lens .bar').length") == 3
 
     drive(use)
 
@@ -75,8 +79,8 @@ def test_it_is_not_ranked_and_compared_by_its_letters(drive, settled) -> None:
         won = page.text_content(".won")
         assert "house" not in won and won.endswith("Servers keep a clock of their own and are not ranked.")
         page.wait_for_function("document.querySelector('.parts').textContent.includes('house')")
-        assert "house writes another text than plain decoding here, from its token 3 on" in page.text_content(".parts")
-        assert "wall time at this client" in page.text_content(".notice")
+        assert "house" + TEXTS["race.server.differs"].format(at=3) in page.text_content(".parts")
+        assert TEXTS["notice.server.clock"] in page.text_content(".notice")
         page.evaluate(LOAD, json.dumps([*local, *served(2, why="house closed the connection.")]))
         page.evaluate("board.setLayout('race')")
         at_end(page, settled)

@@ -17,8 +17,11 @@ from specviz.ui.limits import titles
 from specviz.ui.start_content import RECORDED
 from specviz.ui.theme import PANELS, STATIC
 
+from ..message_codes import viewer_texts
 from . import sample
 from .test_board import LOAD, at_end
+
+TEXTS = viewer_texts()
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (1024, 900), (390, 844), (320, 640)], ids=lambda s: str(s[0]))
@@ -137,11 +140,11 @@ def test_where_a_round_takes_several_passes_both_words_stand(drive, settled) -> 
         page.evaluate(LOAD, json.dumps(told))
         page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 2, phase: 4 })")
         settled(page)
-        assert page.inner_text(".p-insp h2").startswith("Round 3 of ") and "from 2 passes" in page.inner_text(".p-insp .phead")
-        assert "one block is one round, and some took several passes" in page.text_content(".paxis")
+        assert page.inner_text(".p-insp h2").startswith("Round 3 of ") and TEXTS["round.passes"].format(passes=2) in page.inner_text(".p-insp .phead")
+        assert TEXTS["passes.block.several"] in page.text_content(".paxis")
         page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
         settled(page)
-        assert "one block is one pass of the large model" in page.text_content(".paxis")
+        assert TEXTS["passes.block"] in page.text_content(".paxis")
 
     drive(use)
 
@@ -210,7 +213,7 @@ def test_the_last_token_of_a_run_that_ended_on_a_guess_was_guessed(drive, settle
         at_end(page, settled)
         page.evaluate("r => board.goto({ lane: 0, round: r, phase: 4, node: 'tail', tab: 'token' })", last["round"])
         settled(page)
-        assert "Kept" in page.inner_text(".short") and "Nothing was guessed" not in page.inner_text(".short")
+        assert "Kept" in page.inner_text(".short") and TEXTS["why.tail.plain"] not in page.inner_text(".short")
 
     drive(use)
 
@@ -223,10 +226,10 @@ def test_the_log_says_how_many_threads_computed_and_why(drive, settled) -> None:
         page.evaluate("board.goto({ lane: 1, round: 2, tab: 'log' })")
         settled(page)
         said = page.inner_text(".log")
-        assert "2 threads computed; a pass took 14 ms when the run began." in said and "tried out before each run" in said
+        assert TEXTS["log.threads"].format(threads="2 threads", time="14 ms") + TEXTS["log.threads.why"] in said
         assert page.evaluate("""() => { const lane = board.board.st.lanes.get(1);
             return SpecViz.log.threads({ ...lane, checks: [{ kind: 'threads', detail: { threads: 1, before: 2 } }] }); }""").endswith(
-            "Passes turned slow on the way, so it was tried out anew: 1 thread instead of 2.")  # fmt: skip
+            TEXTS["log.threads.again"].format(threads="1 thread", before=2))  # fmt: skip
         assert page.evaluate("SpecViz.log.threads({ header: { env: {} }, checks: [] })") == ""
 
     drive(use)
@@ -239,7 +242,7 @@ def test_small_probabilities_are_words_and_the_steps_are_explained(drive, settle
         page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
         at_end(page, settled)
         key = page.inner_text(".p-time .keyrow")
-        assert "prompt is read" in key and "guessed" in key and "checks them" in key
+        assert all(TEXTS[f"ribbon.{part}"] in key for part in ("prefill", "draft", "verify"))
         assert page.evaluate("[...document.querySelectorAll('.steps button')].every((b) => b.title.length > 20)")
         cold = [r | {"sampling": r["sampling"] | {"temperature": 0.0}} if r["type"] == "header" else r for r in sample.race(("plain", "chain"))]
         page.evaluate(LOAD, json.dumps(cold))

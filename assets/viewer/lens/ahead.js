@@ -148,7 +148,7 @@
       say(
         rows.length
           ? "Guessed in the pass before, on rows that are no tokens: each line a step further ahead. Tinted: it came true."
-          : "Nothing was guessed for this round: no such row stood behind the last token that was kept.",
+          : SV.messages.say("lens.ahead.none"),
       ),
     );
     if (rows.length)

@@ -115,7 +115,7 @@
       card.append(say("Nothing to show in this round."));
       if (i < 0 || !hasNotes(v.lane.rounds[i])) return card;
       v = { ...v, round: v.lane.rounds[i], phase: 4 };
-      card.append(say("Last reported in round " + (i + 1) + ":"));
+      card.append(say(SV.messages.say("lens.last", { round: String(i + 1) })));
     }
     for (const kind of shown(v)) {
       const notes = v.round.lens

@@ -13,7 +13,7 @@
       say(
         size === null
           ? "This message brought " + int(d.bytes, 0) + " bytes of text; the number of tokens is not reported. "
-          : "This message brought " + int(size, 0) + (size === 1 ? " token. " : " tokens. "),
+          : SV.messages.say("lens.message.tokens", { tokens: int(size, 0) + (size === 1 ? " token" : " tokens") }),
         num(d.drafted) === null
           ? ""
           : "The server has drafted " +
