@@ -43,7 +43,14 @@ def cache_word(net: torch.nn.Module) -> str | None:
     return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
 
-def open_config(source: str | Path, revision: str | None = None):
+def with_cache(net: torch.nn.Module, cache: Any) -> dict[str, Any]:
+    """Return the keyword argument that gives a network a KV cache."""
+    word = cache_word(net)
+    assert word is not None  # every network that is trained after has one
+    return {word: cache}
+
+
+def open_config(source: str | Path, revision: str | None = None) -> Any:
     """Read a config.json for transformers without the kernels it names: transformers would fetch and run "org/name" as its
     attention."""
     import transformers

@@ -7,6 +7,8 @@ y, speculative sampling accepts it from the draft with probability min(1, q(y) /
 replay has the distribution of the real run. Both are exact for chains of a draft model, up to rounding.
 """
 
+from typing import Any
+
 import torch
 
 from .data import TASKS
@@ -23,7 +25,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
             if chosen:
                 by_task[task] = figures(hits(model, chosen, seed, layers), gamma)
         keys = next(iter(by_task.values())).keys() - {"by_position"} if by_task else ()
-        mean = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys}
+        mean: dict[str, Any] = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys}
         if by_task:
             mean["by_position"] = [
                 round(sum(t["by_position"][i] for t in by_task.values()) / len(by_task), 4) for i in range(gamma)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..models import judge
 from ..models.heads import Body
@@ -68,7 +69,7 @@ def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Ten
 
 
 @torch.no_grad()
-def continuations(net: nn.Module, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
     """Return a model's final hidden states of a text, [rows, width, hidden], and of alternative endings of it, [rows, n, steps,
     hidden], in one pass. ids [rows, width]; at [rows, n]: last position of its row that an ending sees; tails [rows, n, steps]:
     the endings."""

@@ -6,6 +6,7 @@ one too long costs head passes, which are cheaper: the loss is the absolute erro
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -59,7 +60,7 @@ def run(job: Job) -> Path:
     numbers = job.numbers("adaeagle")
     features = ChainLengthFeatures(job, numbers)
     torch.manual_seed(job.seed)
-    model = draft_length.build(features.body, numbers)
+    model = cast(draft_length.LengthHead, draft_length.build(features.body, numbers))
     runner = Runner(job, "adaeagle", model, numbers, features.place("adaeagle"))
 
     def loss_at(step: int):

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 from transformers import LlamaForCausalLM
@@ -44,7 +45,8 @@ def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
 
 def written(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str]], tokens: int, batch: int = 24) -> list[list[int]]:
     """Return greedy answers of at most `tokens` tokens to (task, prompt), in their order."""
-    maker = generate.Maker(model.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
+    network: Any = model  # transformers' types lose the model in ``to``
+    maker = generate.Maker(network.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
     rows = [(data.chat_prompt(words, text), task, 0.0) for task, text in texts]
     made = [one for first in range(0, len(rows), batch) for one in maker.decode(rows[first : first + batch])]
     return [one.ids[one.start :].tolist() for one in made]

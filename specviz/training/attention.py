@@ -6,6 +6,7 @@ before the attention, as in EAGLE's head, scores grow until one row has all the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ EVERY = 8  # steps between two looks at the scores
 def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
     """Return, for each attention of the model in order of use: the module, its input rows [batch, n, hidden] and their angles
     during ``run``."""
-    met: dict[Attention, tuple[Tensor, Tensor]] = {}
+    met: dict[nn.Module, tuple[Tensor, Tensor]] = {}
     hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
              for part in model.modules() if isinstance(part, Attention)]
     try:
@@ -27,7 +28,7 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
     finally:
         for hook in hooks:
             hook.remove()
-    return [(part, *given) for part, given in met.items()]
+    return [(cast(Attention, part), *given) for part, given in met.items()]
 
 
 def limit_scores(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:

@@ -6,6 +6,7 @@ it is drafted, because it then depends on its own predictions.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,8 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
             if chosen:
                 by_task[task] = figures([hits(guesses, features, a, gamma, seed + i) for i, a in enumerate(chosen)], gamma)
         if by_task:
-            mean = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in ("block_efficiency", "acceptance_rate")}
+            mean: dict[str, Any] = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4)
+                                    for key in ("block_efficiency", "acceptance_rate")}
             mean["by_position"] = [round(sum(t["by_position"][i] for t in by_task.values()) / len(by_task), 4) for i in range(gamma)]
             found[mode] = by_task | {"mean": mean}
     return found
@@ -48,7 +50,10 @@ def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Modul
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
     looked = [attention.entropy(model, lambda batch=batch: guesses(batch, 1)) for batch in batches]
     known = {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
-    return known if not looked or None in looked else known | {"attention_entropy": round(sum(looked) / len(looked), 4)}
+    entropies = [one for one in looked if one is not None]
+    if not looked or len(entropies) < len(looked):
+        return known
+    return known | {"attention_entropy": round(sum(entropies) / len(entropies), 4)}
 
 
 @torch.inference_mode()
@@ -112,7 +117,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         about += f"\n\nIt began with the weights of {job.named(started_from)} as it was then, where names and shapes agree."
     for place in job.places(name):
         write_shards(place, weights)
-        write_json(place / "config.json", model.config | mark(runner.name, job.target))
+        write_json(place / "config.json", cast(Any, model).config | mark(runner.name, job.target))
         card = place / "README.md"
         if not card.is_file():
             facts = dict(name=name, target=job.target, recipe=runner.name, of=job.options, parameters=parameters / 1e6)
@@ -126,8 +131,8 @@ CARD = FRONT + """{parameters:.2f} million parameters that draft for [{target}](
 
 {about}
 
-Learned from the target's own answers to training prompts, half greedy and half at temperature 1, and from its states and
-probabilities along them. Its **facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).
+Learned from the target's own answers to training prompts, at temperature 0, 0.7 and 1, and from its states and probabilities
+along them. Its **facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).
 
 ```
 python -m specviz.training generate --data DIR{of}

@@ -35,6 +35,7 @@ class Reader:
         if self._of is not batch:
             self._of, self._states = batch, self.model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
         kept, places = batch.back(index + 1)
+        assert self._states is not None  # of this batch
         states, ids = self._states[places], batch.ids.flatten()
         for level in range(index + 1):
             states, _ = self.model.regression(states, self.table[ids[places + 1 + level]])

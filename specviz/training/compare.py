@@ -114,9 +114,10 @@ def mean_of(card_text: str, heading: str) -> list[str] | None:
 
 def equal_nodes(card_text: str) -> dict[str, str]:
     """Return title -> tokens per pass at an equal number of nodes, from the target's card (``drafters.summary``)."""
-    if not NODES.search(card_text):
+    found = NODES.search(card_text)
+    if not found:
         return {}
-    lines = card_text[NODES.search(card_text).end():].split("\n")[2:]
+    lines = card_text[found.end():].split("\n")[2:]
     rows = [line.strip("| ").split(" | ") for line in lines[:next((i for i, line in enumerate(lines) if not line.startswith("|")), None)]]
     return {row[0]: row[-1] for row in rows}
 

@@ -115,7 +115,7 @@ def _facts(place: Path) -> dict:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=(__doc__ or "").splitlines()[0])
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where the store is written (~/.cache/specviz/training/stores)")
     p.add_argument("--name", help="text, or dense with --dense, after the name of any target but the first")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Divergence = Callable[[Tensor, Tensor, torch.Generator | None], tuple[Tensor, Tensor]]
+Divergence = Callable[..., tuple[Tensor, Tensor]]
 
 
 def forward_kl(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:

@@ -88,7 +88,7 @@ class DraftTrainer:
         numbers, kind = self.numbers, self.numbers["divergence"]
         if random.Random(f"{self.job.seed} {step} copy").random() < numbers["copy_share"]:
             return self.copying(step)
-        if done < numbers["pretrain"]:
+        if self.plain is not None and done < numbers["pretrain"]:
             batch, kind = self.plain[step], "none"
         elif random.Random(f"{self.job.seed} {step} policy").random() < numbers["on_policy"]:
             batch = self.written(step)

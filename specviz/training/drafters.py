@@ -103,7 +103,7 @@ def by_task(cells: Cells, key: str) -> dict[str, dict]:
         raise TrainingError("There are no held-out prompts short enough: raise prompt_characters in report.yaml.",
                             "training.no_prompts")
     names = [name for name, value in next(iter(found.values())).items() if not isinstance(value, list)]
-    mean = {name: _mean([row[name] for row in found.values()]) for name in names}
+    mean: dict[str, Any] = {name: _mean([row[name] for row in found.values()]) for name in names}
     depth = max(len(row["by_position"]) for row in found.values())
     mean["by_position"] = [_mean([row["by_position"][i] for row in found.values() if i < len(row["by_position"])]) for i in range(depth)]
     return found | {"mean": mean}
@@ -111,9 +111,10 @@ def by_task(cells: Cells, key: str) -> dict[str, dict]:
 
 def figures(cell: Cell) -> dict[str, Any]:
     totals, known = cell.totals, cell.totals.metrics()
-    middle = quartiles(cell.ratios)[1]
+    middle, efficiency = quartiles(cell.ratios)[1], known["block_efficiency"]
+    assert efficiency is not None  # every run writes tokens
     return {
-        "block_efficiency": round(known["block_efficiency"], 4),
+        "block_efficiency": round(efficiency, 4),
         "acceptance_rate": known["acceptance_rate"] and round(known["acceptance_rate"], 4),
         "nodes": round(totals.drafted / totals.rounds, 2),
         "speedup": middle and round(middle, 3),

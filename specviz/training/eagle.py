@@ -8,9 +8,10 @@ head are frozen.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..models import eagle
@@ -37,12 +38,12 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **numbers))
 
 
-def ahead(model: eagle.Eagle, features: Features) -> chains.Guesses:
+def ahead(model: nn.Module, features: Features) -> chains.Guesses:
     """Return a function that gives the replay the predicted states of each step."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 
-def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
+def guesses(model: nn.Module, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
     """Return predicted features [rows * width, hidden], one tensor per rollout step; row ``place`` predicts the feature at place
     + 1."""
     states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
@@ -53,7 +54,8 @@ def guesses(model: eagle.Eagle, features: Features, batch: Batch, steps: int, st
 def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, rng: torch.Generator) -> Tensor:
     noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
     noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
-    total = weights = 0.0
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
     for step, guess in enumerate(guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
         guess = guess[batch.where[kept] - 1]

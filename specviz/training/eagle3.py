@@ -7,6 +7,7 @@ draft vocabulary; positions whose top-1 token is not are skipped. The draft voca
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ class ReducedVocabFeatures(AuxStateFeatures):
         self.model: eagle3.Eagle3 | None = None
 
     def logits(self, states: Tensor) -> Tensor:
+        assert self.model is not None  # built after the features
         return self.model.logits(states, super().logits).float()
 
 
@@ -65,6 +67,7 @@ def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
 def start(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
     """Initialise the output matrix with the target's rows of the draft vocabulary."""
     head = features.head.detach().cpu()
+    assert model.lm_head is not None
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
@@ -76,33 +79,34 @@ def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesse
 def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
     """Return states [rows * width, hidden], one tensor per rollout step; row ``place`` predicts the token at place + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
-    states = batch.layer.float().view(*batch.ids.shape, -1)
+    states = batch.captured.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
 def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, numbers: dict) -> Tensor:
     """Return the cross-entropy to the target's distribution, averaged over rollout steps; each weighs ``fading`` times the one
     before."""
-    total = weights = 0.0
-    borrowed = model.lm_head is None  # the target's output matrix, which speaks every token
-    probs, at, fine = (None, None, None) if borrowed else reduced(model, batch)
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
+    part = None if model.lm_head is None else reduced(model, batch)  # None: the target's output matrix, which covers every token
     for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
-        kept = kept if borrowed else kept[fine[kept]]
+        kept = kept if part is None else kept[part[2][kept]]
         if not len(kept):
             continue
         rows = states[batch.where[kept] - 1]
-        if borrowed:
+        if part is None:
             rows = rows if model.norm_output else model.norm(rows)
             found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
                                   negatives=numbers.get("negatives", 0))
         else:
+            probs, at, _ = part
             logq = model.own(rows).float().log_softmax(-1)
             found = -(probs[kept] * logq.gather(1, at[kept])).sum(-1).mean()
         weight = numbers["fading"] ** step
         total, weights = total + weight * found, weights + weight
     if not weights:  # not one token of this batch is spoken
-        return 0.0 * sum(weight.sum() for weight in model.parameters())
+        return cast(Tensor, 0.0 * sum(weight.sum() for weight in model.parameters()))
     return total / weights
 
 
@@ -112,6 +116,7 @@ def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
     p = batch.top_logp.float().exp()
     if model.tokens is None:
         return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)
+    assert model.t2d is not None  # as there is ``tokens``
     t2d = model.t2d.to(p.device)
     spoken, at = t2d[batch.top_ids], (t2d.long().cumsum(0) - 1).clamp(min=0)[batch.top_ids]
     fine = t2d[batch.top_ids.gather(1, p.argmax(-1, keepdim=True))[:, 0]]

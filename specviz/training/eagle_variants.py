@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,7 +56,8 @@ def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, featur
 
 def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
     """FSPAD: one state has the loss on hidden states, the other the loss on tokens."""
-    total = weights = 0.0
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         kept, _ = batch.back(step + 1)
         rows, weight = out[batch.where[kept] - 1], numbers["fading"] ** step
@@ -66,7 +68,8 @@ def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, 
 
 def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
     """Jakiro: losses of the next feature's prediction plus ``later`` times those of the feature after it."""
-    total = weights = 0.0
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         weight = numbers["fading"] ** step
         for back, share, part in ((1, 1.0, model.predict), (2, numbers["later"], model.further)):

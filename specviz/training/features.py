@@ -39,6 +39,12 @@ class Batch:
     top_ids: Tensor
     top_logp: Tensor
 
+    @property
+    def captured(self) -> Tensor:
+        """The states at the input of a layer, in batches that hold them."""
+        assert self.layer is not None
+        return self.layer
+
     def back(self, steps: int) -> tuple[Tensor, Tensor]:
         """Return (kept, positions): indices into ``where`` that have a position ``steps`` tokens before them in their row, and
         those positions."""
@@ -96,9 +102,11 @@ class Features:
         batches = self.own if done > 1 - self.numbers["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
+        assert self.keeps is not None  # what is kept has a name
+        keeps = self.keeps
         rows, material = batches.rows(step), batches[step]
         shape = (*material[0].shape, -1)
-        found = self.kept.rows(rows, shape[1], lambda: getattr(self.states(material), self.keeps).view(shape))
+        found = self.kept.rows(rows, shape[1], lambda: getattr(self.states(material), keeps).view(shape))
         found = found.flatten(0, 1).to(self.device)
         return assembled(material, found, None) if self.keeps == "states" else assembled(material, found[:, :0], found)
 

@@ -11,8 +11,10 @@ import itertools
 import json
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -21,7 +23,7 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from ..models.pretrained import cache_word, open_network
+from ..models.pretrained import open_network, with_cache
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
@@ -147,7 +149,7 @@ class Maker:
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
         at, alive = mask.sum(1, keepdim=True), torch.arange(len(prompts), device=device)  # at: [rows, 1], where the next token goes
-        temps, found, word = torch.tensor(temperatures, device=device), [], cache_word(self.model)
+        temps, found, given = torch.tensor(temperatures, device=device), [], with_cache(self.model, cache)
         for _ in range(self.numbers["new_tokens"]):
             token, leaders, logp = sample(logits, temps, self.numbers["top"])
             live = (alive >= 0).nonzero()[:, 0]
@@ -160,7 +162,7 @@ class Maker:
                 cache.batch_select_indices(keep)
                 token, at, mask, alive, temps = token[keep], at[keep], mask[keep], alive[keep], temps[keep]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            out = self.model(token[:, None], attention_mask=mask, position_ids=at, **{word: cache})
+            out = self.model(token[:, None], attention_mask=mask, position_ids=at, **given)
             logits, at = out.logits[:, -1], at + 1
         rows, *columns = (torch.cat(parts).cpu() for parts in zip(*found))
         order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written
@@ -169,7 +171,7 @@ class Maker:
         return [Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp) for p, t, g, ids, top, logp in split]
 
 
-    def prefill(self, prompts: list[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
+    def prefill(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
         """Return the distribution after each prompt, [rows, vocab]; the KV cache; and the mask of prompt positions, [rows,
         width]. A few rows at a time, each padded to their longest."""
         device, end = self.model.device, self.tokenizer.eos_token_id
@@ -180,7 +182,7 @@ class Maker:
             prefilled = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
             mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
             cache, at = roomy_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
-            out = self.model(prefilled, attention_mask=mask, position_ids=at, logits_to_keep=1, **{cache_word(self.model): cache})
+            out = self.model(prefilled, attention_mask=mask, position_ids=at, logits_to_keep=1, **with_cache(self.model, cache))
             parts.append((out.logits[:, -1], cache, torch.nn.functional.pad(mask, (width - wide, 0))))
         logits, caches, masks = zip(*parts)
         for layer, *others in zip(*(cache.layers for cache in caches)):
@@ -191,20 +193,25 @@ class Maker:
 class RoomyLayer(DynamicLayer):
     """A cache layer that grows 64 positions at a time: copying all keys every step took 40 % of a step."""
 
+    keys: torch.Tensor
+    values: torch.Tensor
+    store: torch.Tensor | None  # keys and values with room, [2, rows, heads, positions, width]
+
     def update(self, keys, values, *args, **kwargs):
         used = self.keys.shape[-2] if self.is_initialized else 0
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
             self.store = None
         need = used + keys.shape[-2]
-        if self.store is None or need > self.store.shape[-2]:
+        store = self.store
+        if store is None or need > store.shape[-2]:
             rows, heads, _, width = keys.shape
             store = keys.new_empty(2, rows, heads, need + 64, width)
             if used:
                 store[0, :, :, :used], store[1, :, :, :used] = self.keys, self.values
             self.store = store
-        self.store[0, :, :, used:need], self.store[1, :, :, used:need] = keys, values
-        self.keys, self.values = self.store[0, :, :, :need], self.store[1, :, :, :need]
+        store[0, :, :, used:need], store[1, :, :, used:need] = keys, values
+        self.keys, self.values = store[0, :, :, :need], store[1, :, :, :need]
         return self.keys, self.values
 
     def extend(self, others: list["RoomyLayer"], width: int) -> None:
@@ -216,13 +223,15 @@ class RoomyLayer(DynamicLayer):
         self.keys, self.values = self.store[0, :, :, :width], self.store[1, :, :, :width]
 
     def batch_select_indices(self, indices):
+        assert self.store is not None
         used, self.store = self.keys.shape[-2], self.store[:, indices]
         self.keys, self.values = self.store[0, :, :, :used], self.store[1, :, :, :used]
 
 
 def roomy_cache(config) -> DynamicCache:
     cache = DynamicCache(config=config)
-    cache.layers = [RoomyLayer() for _ in cache.layers]
+    layers: list[Any] = [RoomyLayer() for _ in cache.layers]
+    cache.layers = layers
     return cache
 
 

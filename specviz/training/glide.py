@@ -6,6 +6,7 @@ cross-entropy on text; here the label is the target's distribution, plus a littl
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from transformers import DynamicCache
 
 from ..methods.trained_heads.glide import network as glide
-from ..models.pretrained import cache_word
+from ..models.pretrained import with_cache
 from . import attention, chains, losses
 from .features import Batch, Features
 from .job import Job
@@ -33,8 +34,8 @@ class KeyValueFeatures(Features):
     def states(self, material) -> Batch:
         ids, where, top_ids, top_logp, labels = material
         cache = DynamicCache()
-        out = self.target.model(ids, use_cache=True, **{cache_word(self.target.model): cache})
-        held = [cache.layers[layer] for layer in self.reads]
+        out = self.target.model(ids, use_cache=True, **with_cache(self.target.model, cache))
+        held: list[Any] = [cache.layers[layer] for layer in self.reads]
         rows = torch.cat([part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)], -1)
         return Batch(ids, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1), where, labels, top_ids, top_logp)
 
@@ -63,7 +64,7 @@ def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: i
     position from which a row no longer sees the target's keys, as when drafting that far ahead; None: in the blocks of training.
     """
     rows, width = batch.ids.shape
-    parts = batch.layer.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
+    parts = batch.captured.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     places = range(width)
     horizons = torch.tensor([model.horizon(at) if lag is None else max(0, at - lag) for at in places], device=batch.ids.device)
     return model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts], horizons)

@@ -8,6 +8,8 @@ in ``o_proj`` and ``down_proj`` start at zero. Depth: a new block with zero ``o_
 """
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -19,7 +21,7 @@ def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaF
 
     Raises ValueError if the shape is smaller somewhere, or if the old one's heads would lose their keys.
     """
-    config = old.config
+    config: Any = old.config
     mine = dict(hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads,
                 kv_heads=config.num_key_value_heads, intermediate=config.intermediate_size)
     smaller = [name for name, size in mine.items() if shape[name] < size]
@@ -29,10 +31,11 @@ def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaF
         raise ValueError("query heads must share keys as before: heads / kv_heads has to stay the same")
     state = torch.random.get_rng_state()
     torch.manual_seed(seed)
-    new = LlamaForCausalLM(LlamaConfig(**config.to_dict() | dict(
+    settings: dict[str, Any] = config.to_dict() | dict(
         hidden_size=shape["hidden"], num_hidden_layers=shape["layers"], num_attention_heads=shape["heads"],
         num_key_value_heads=shape["kv_heads"], intermediate_size=shape["intermediate"], head_dim=config.head_dim,
-        rms_norm_eps=config.rms_norm_eps * mine["hidden"] / shape["hidden"])))
+        rms_norm_eps=config.rms_norm_eps * mine["hidden"] / shape["hidden"])
+    new = LlamaForCausalLM(LlamaConfig(**settings))
     torch.random.set_rng_state(state)
     spread = (mine["hidden"] / shape["hidden"]) ** 0.5  # what the norms shrink by
     given = {name: weight for name, weight in old.state_dict().items() if name != "lm_head.weight" or not config.tie_word_embeddings}

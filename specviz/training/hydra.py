@@ -7,8 +7,10 @@ instead of the text. With a prefix layer the heads read the whole text's states.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..models import hydra as heads_hydra
@@ -25,7 +27,7 @@ def run(job: Job) -> Path:
 def begin(model: heads_hydra.Hydra, features: Features) -> None:
     """Initialise own output matrices with the target's."""
     for matrix in model.hydra_lm_head:
-        matrix.weight.data.copy_(features.head)
+        cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
 def about(model: heads_hydra.Hydra, numbers: dict) -> str:
@@ -37,7 +39,8 @@ class Reader:
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features
-        self._of, self._states = None, None
+        self._of: Batch | None = None
+        self._states: Tensor | None = None
 
     def guess(self, batch: Batch, index: int):
         """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
@@ -46,6 +49,7 @@ class Reader:
             if self.model.prefix:
                 states = self.model.prefix(states.view(*batch.ids.shape, -1)).flatten(0, 1)
             self._of, self._states = batch, states
+        assert self._states is not None  # of this batch
         kept, places = batch.back(index + 1)
         above = batch.ids.flatten()[places[:, None] + 1 + torch.arange(index + 1, device=places.device)]  # the root and below
         tokens = F.embedding(above, self.features.embedding).flatten(1).float()

@@ -21,7 +21,7 @@ def run(job: Job) -> Path:
 
 def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
     """Return states for the target's head, [rows * width, hidden]."""
-    return model(batch.layer.float().view(*batch.ids.shape, -1)).flatten(0, 1)
+    return model(batch.captured.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 
 ahead = partial(early_exit.ahead, adapted)

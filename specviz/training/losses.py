@@ -11,6 +11,7 @@ logits are never stored as a whole and stay in the processor's cache, four times
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class HeadLoss(torch.autograd.Function):
     the top tokens, 0 elsewhere) - hard [label]."""
 
     @staticmethod
-    def forward(ctx, hidden, head, labels, hard, top_ids, top_logp, divergence=None, log_weights=None):
+    def forward(ctx, hidden, head, labels, hard, top_ids, top_logp, divergence: Any = None, log_weights=None):
         kind = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else head.dtype
         with torch.autocast(hidden.device.type, enabled=False):
             weight = head.to(kind)
@@ -97,7 +98,7 @@ def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Te
     size = q.sum(-1, keepdim=True)
     q = q.div_(size)
     loss, scale = -hard * (at_label - size.log()).sum(), torch.full_like(size, hard)
-    if leaders is not None:
+    if leaders is not None and at_top is not None:
         ids, logp, divergence = leaders
         logp, logq = with_rest(logp), with_rest(at_top - size.log())
         value, slopes = divergence(logp, logq)

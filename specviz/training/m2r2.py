@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from transformers import DynamicCache
 
 from ..methods.trained_heads.m2r2 import network as m2r2
-from ..models.pretrained import cache_word
+from ..models.pretrained import with_cache
 from . import early_exit
 from .features import Batch, Features, assembled
 from .job import Job
@@ -27,8 +28,8 @@ class Shared(Features):
     @torch.no_grad()
     def states(self, material) -> Batch:
         cache = DynamicCache()
-        out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **{cache_word(self.target.model): cache})
-        held = cache.layers[:self.layer]
+        out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache))
+        held: list[Any] = cache.layers[:self.layer]
         lent = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
         rows = torch.cat([out.hidden_states[self.layer], *lent], -1)
         return assembled(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
@@ -41,7 +42,7 @@ def run(job: Job) -> Path:
 def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
     """Return states for the target's head, [rows * width, hidden]."""
     rows, width = batch.ids.shape
-    slow, lent = batch.layer.float().split([features.body.hidden, batch.layer.shape[-1] - features.body.hidden], -1)
+    slow, lent = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
     parts = lent.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     fast = model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts])
     return features.target.model.norm(slow + fast.flatten(0, 1))

@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,7 +84,7 @@ def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchor
     ids = torch.full((*anchors.shape, model.block), model.mask_token, device=batch.ids.device)
     ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
     embeds = F.embedding(ids, features.embedding).float()
-    out = model(batch.layer.float().view(rows, width, -1), embeds, batch.where[anchors] % width)
+    out = model(batch.captured.float().view(rows, width, -1), embeds, batch.where[anchors] % width)
     out = out if model.anchored else out[:, :, 1:]
     found = []
     for ahead in range(out.shape[2]):
@@ -95,7 +96,8 @@ def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchor
 
 
 def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, numbers: dict) -> Tensor:
-    total = weights = 0.0
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
     for ahead, (states, index) in enumerate(blocks(model, features, batch, anchors)):
         if not len(index):
             break

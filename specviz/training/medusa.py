@@ -7,6 +7,9 @@ less. Afterwards the accuracy of each head's ranks is counted, and the best tree
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
+
+from torch import nn
 
 from ..methods.trained_heads.medusa import network as heads_medusa
 from . import parallel_heads, ranks
@@ -21,14 +24,15 @@ def run(job: Job) -> Path:
 def begin(model: heads_medusa.Medusa, features: Features) -> None:
     """Initialise own output matrices with the target's."""
     for matrix in model.lm_heads:
-        matrix.weight.data.copy_(features.head)
+        cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
 def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.Guess:
     """Return a function that gives the states of each head along a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
-        return kept, model.blocks[index](batch.states[places].to(model.blocks[index].layers[0].weight.dtype))
+        block = cast(heads_medusa.Block, model.blocks[index])
+        return kept, block(batch.states[places].to(cast(nn.Linear, block.layers[0]).weight.dtype))
     return guess
 
 

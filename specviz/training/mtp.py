@@ -8,6 +8,7 @@ repeatedly.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ def run(job: Job) -> Path:
 
 
 def loss(model: mtp.Mtp, features: Features, batch: Batch, numbers: dict) -> Tensor:
-    total = weights = 0.0
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
     for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         rows = states[batch.where[kept] - 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -21,10 +21,13 @@ from .runner import Runner
 OWN_MATRICES = 36e6  # bytes, with embeddings or output matrices of its own
 
 
-def run(job: Job, kind: str, build: Callable[[Any, dict], nn.Module], guesses: Callable[[nn.Module, Features], ranks.Guess],
-        about: Callable[[nn.Module, dict], str], *, chain: Callable[[nn.Module], Shape] | None = None,
-        look: Callable[[nn.Module, ranks.Guess, Batch], object] | None = None,
-        begin: Callable[[nn.Module, Features], None] | None = None, most: float = 9.5e6) -> Path:
+M = TypeVar("M", bound=nn.Module)
+
+
+def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[[M, Features], ranks.Guess],
+        about: Callable[[M, dict], str], *, chain: Callable[[M], Shape] | None = None,
+        look: Callable[[M, ranks.Guess, Batch], object] | None = None,
+        begin: Callable[[M, Features], None] | None = None, most: float = 9.5e6) -> Path:
     """Train a head of this kind and return its folder.
 
     chain: the tree it is measured with; without one, the tree of the recipe's ``nodes``, and the accuracy of each head's ranks is
@@ -38,21 +41,23 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], nn.Module], guesses: C
     if begin:
         begin(model, features)
     runner = Runner(job, kind, model, numbers, features.place(kind))
-    guess = guesses(model, features)
+    guess, heads = guesses(model, features), cast(ranks.Heads, model)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return ranks.loss(model, guess, features, batch, numbers), len(batch.labels)
+        return ranks.loss(heads, guess, features, batch, numbers), len(batch.labels)
 
-    def measure() -> dict[str, float]:
-        shape = chain(model) if chain else shape_of([], numbers["nodes"], 0).within(len(model), numbers["ranks"])
+    def measure() -> dict[str, Any]:
+        shape = chain(model) if chain else shape_of([], numbers["nodes"], 0).within(len(heads), numbers["ranks"])
         looked = {}
-        if look and any(isinstance(part, Attention) for part in model.modules()):
+        looks = look
+        if looks and any(isinstance(part, Attention) for part in model.modules()):
             batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
-            looked = {"attention_entropy": attention.entropy(model, lambda: look(model, guess, batch))}
-        return ranks.measure(model, guess, features, shape) | looked
+            looked = {"attention_entropy": attention.entropy(model, lambda: looks(model, guess, batch))}
+        return {**ranks.measure(heads, guess, features, shape), **looked}
 
     runner.train(loss_at, measure)
     if not chain:
-        ranks.calibrate(model.eval(), guess, features, numbers)
+        model.eval()
+        ranks.calibrate(heads, guess, features, numbers)
     return chains.export(job, job.named(kind), model, features, runner, about(model, numbers), most)

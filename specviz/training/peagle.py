@@ -49,7 +49,7 @@ def mask_trainer(model: models.PEagle, features: States) -> MaskTrainer:
         following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
         ids = torch.cat([following, following.new_full((rows, len(masks.depth)), model.mask_token)], 1)
         places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
-        x = model(F.embedding(ids, features.embedding).float(), batch.layer.float().view(rows, width, -1), places, masks.mask)
+        x = model(F.embedding(ids, features.embedding).float(), batch.captured.float().view(rows, width, -1), places, masks.mask)
         return (x if model.norm_output else model.norm(x)).flatten(0, 1)
 
     return MaskTrainer(features, states, lambda rows: features.logits(rows), back=1)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core import DraftTree
 from ..drafters.heads.shapes import calibrated, expected_length
@@ -32,9 +33,23 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63)  # trees that are tried
 Guess = Callable[[Batch, int], tuple[Tensor, Tensor]]
 
 
-def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbers: dict) -> Tensor:
+class Heads(Protocol):
+    """Heads that each predict one token further ahead. accuracy [heads][ranks] and nodes: those of the calibrated tree."""
+
+    accuracy: list[list[float]]
+    nodes: int
+
+    def __len__(self) -> int: ...
+
+    def matrix(self, index: int, targets: Tensor) -> Tensor:
+        """Return the output matrix of a head; ``targets``: the target's."""
+        ...
+
+
+def loss(model: Heads, guess: Guess, features: Features, batch: Batch, numbers: dict) -> Tensor:
     """Return the mean divergence of all heads from the target's distribution; later heads weigh less."""
-    total = weights = 0.0
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
     for index in range(len(model)):
         kept, states = guess(batch, index)
         if not len(kept):  # nothing of this batch is so far ahead
@@ -47,7 +62,7 @@ def loss(model: nn.Module, guess: Guess, features: Features, batch: Batch, numbe
 
 
 @torch.inference_mode()
-def ranks(model: nn.Module, guess: Guess, features: Features, answers: list[Answer]) -> list[Tensor]:
+def ranks(model: Heads, guess: Guess, features: Features, answers: list[Answer]) -> list[Tensor]:
     """Return for every answer, [heads, tokens], the rank that each head gives to each token, 0 for the most probable."""
     found = []
     for answer in answers:
@@ -92,7 +107,7 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
     return {"block_efficiency": round(committed / max(1, rounds), 4), "by_position": [round(hit / max(1, all), 4) for hit, all in at]}
 
 
-def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) -> dict[str, float]:
+def measure(model: Heads, guess: Guess, features: Features, shape: Shape) -> dict[str, float]:
     """Return mean block efficiency over tasks on held-out answers, greedy and at temperature 1; ``measure_rows`` of the recipe
     limits the answers."""
     out, all_of_them = {}, features.heldout
@@ -104,7 +119,7 @@ def measure(model: nn.Module, guess: Guess, features: Features, shape: Shape) ->
     return out
 
 
-def calibrate(model: nn.Module, guess: Guess, features: Features, numbers: dict) -> Shape:
+def calibrate(model: Heads, guess: Guess, features: Features, numbers: dict) -> Shape:
     """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split, and return the tree they give."""
     answers = features.own.answers
     some = answers[:: max(1, len(answers) // numbers["calibrate"])]
@@ -125,7 +140,7 @@ def costs(path: Path, repeats: int = 7) -> dict[int, float]:
     """Return the seconds of a target pass with a tree of each size on this machine, the best of several runs."""
     target = FastModel(path).open()
     target.sync([i % target.vocab for i in range(64)])
-    best = dict.fromkeys(SIZES, float("inf"))
+    best: dict[int, float] = dict.fromkeys(SIZES, float("inf"))
     for _ in range(repeats):
         for nodes in SIZES:
             tree = DraftTree(tuple(i % target.vocab for i in range(nodes)), (-1,) * nodes, (-1,) * nodes)

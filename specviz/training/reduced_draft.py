@@ -7,7 +7,7 @@ models/reduced_vocabulary.py reads what ``export`` writes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ ABSENT = -30.0  # log-probability of a place in the leaders that no token of the
 class ProjectedEmbedding(nn.Module):
     """The target's table [vocab, wide], frozen, through a projection [hidden, wide]."""
 
+    table: Tensor
+
     def __init__(self, table: Tensor, projection: Tensor):
         super().__init__()
         self.register_buffer("table", table, persistent=False)
@@ -39,6 +41,9 @@ class ProjectedEmbedding(nn.Module):
 class ReducedHead(nn.Linear):
     """An output matrix over ``tokens`` [count] of a vocabulary; logits cover the whole vocabulary, the other tokens get minus
     infinity."""
+
+    tokens: Tensor
+    places: Tensor
 
     def __init__(self, weight: Tensor, tokens: Tensor, vocab: int):
         super().__init__(weight.shape[1], len(tokens), bias=False)
@@ -93,7 +98,8 @@ def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCa
                             "training.projection")
     directions = torch.linalg.svd(table[tokens], full_matrices=False).Vh[:hidden]
     seen = table @ directions.T
-    model.model.embed_tokens = ProjectedEmbedding(table, (directions * 0.5 / seen.std()).contiguous())
+    embedding: Any = ProjectedEmbedding(table, (directions * 0.5 / seen.std()).contiguous())
+    model.model.embed_tokens = embedding
     head = seen[tokens]
     model.lm_head = ReducedHead((head * 0.02 / head.std()).contiguous(), tokens, len(table))
     return model
@@ -101,9 +107,10 @@ def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCa
 
 def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
     """Write the draft where finished models go, as models/reduced_vocabulary.py reads it. kind: as in files.export."""
+    head = cast(ReducedHead, model.lm_head)
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",
-               "vocab_size": model.lm_head.vocab, "draft_vocab_size": len(model.lm_head.tokens), "embedding_from": job.target}
+               "vocab_size": head.vocab, "draft_vocab_size": len(head.tokens), "embedding_from": job.target}
     own = {"model.embed_tokens.projection.weight": "model.embed_projection.weight", "lm_head.tokens": "draft_tokens"}
     tensors = {own.get(key, key): tensor.int() if key == "lm_head.tokens" else tensor.bfloat16()
                for key, tensor in model.state_dict().items()}

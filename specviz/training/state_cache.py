@@ -41,6 +41,7 @@ class StateCache:
             if self.done[i]:
                 whole[row, :length] = kept[:width]
                 continue
+            assert fresh is not None  # this row is missing
             whole[row, :length] = fresh[row, :length]
             if length <= width:
                 kept.copy_(fresh[row, :length])

@@ -24,7 +24,7 @@ def begin(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = 
         found |= load_file(path)
     for name, weight in mx.read(found).items():
         there = next((start for start in names or {} if name.startswith(start)), None)
-        name = name if there is None else names[there] + name.removeprefix(there)
+        name = name if there is None or names is None else names[there] + name.removeprefix(there)
         if name in own and own[name].shape == weight.shape:
             with torch.no_grad():
                 own[name].copy_(weight)
