@@ -25,7 +25,7 @@
         el(
           "option",
           { value: c.key, disabled: Boolean(reason(c)), title: reason(c) ? K.say(reason(c), 300) : null },
-          K.say(c.title, 90) + (reason(c) ? " \u2013 not here" : ""),
+          K.say(c.title, 90) + (reason(c) ? SpecViz.messages.say("choice.off") : ""),
         );
       const families = [...new Set(cards.map((c) => c.family))];
       field.input.replaceChildren(

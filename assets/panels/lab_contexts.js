@@ -63,7 +63,7 @@
       paint();
     }
     function draw(width) {
-      if (!answer) return el("p", { class: "pn-small" }, "Nothing measured yet.");
+      if (!answer) return el("p", { class: "pn-small" }, SpecViz.messages.say("panel.empty") + ".");
       if (!answer.methods.length)
         return el("p", { class: "pn-small" }, "No method that drafts from less memory has run yet.");
       const ys = answer.methods.flatMap((m) => [...m.pts.map((p) => p[1]), m.measured || 0]);
@@ -74,7 +74,7 @@
         y: { min: 0, max: Math.max(1.5, ...ys) * 1.15, show: (v) => v + "\u00d7" },
         rules: [
           { y: 1, name: "plain decoding" },
-          { x: longest(), name: "measured up to here" },
+          { x: longest(), name: SpecViz.messages.say("contexts.measured") },
         ],
         series: answer.methods.flatMap((m, i) => [
           { pts: m.pts, name: m.title, cls: DASHES[i % DASHES.length] },
@@ -92,7 +92,7 @@
           { label: `Over ${tokens(longest())}`, value: span(answer.seconds[answer.seconds.length - 1]) },
           {
             label: "The text costs as much as the weights",
-            value: even ? `at about ${tokens(Number(even.toPrecision(2)))}` : "\u2013",
+            value: even ? SpecViz.messages.say("contexts.even", { tokens: tokens(Number(even.toPrecision(2))) }) : "\u2013",
             note: even ? "by the line through these passes" : "longer texts cost nothing more here",
           },
         ]),
@@ -102,9 +102,16 @@
           el(
             "p",
             null,
-            `${m.title}: ${m.tokens.toFixed(2)} tokens a round at ${tokens(longest())}, ` +
-              `${m.measured ? times(m.measured) : "\u2013"} the speed of plain decoding there, measured; ` +
-              `${times(m.pts[m.pts.length - 1][1])} at ${tokens(m.pts[m.pts.length - 1][0])}, extrapolated.`,
+            SpecViz.messages.say("contexts.method", {
+              title: m.title,
+              each: m.tokens.toFixed(2),
+              at: tokens(longest()),
+              speed: m.measured ? times(m.measured) : "\u2013",
+            }) +
+              SpecViz.messages.say("contexts.method.beyond", {
+                speed: times(m.pts[m.pts.length - 1][1]),
+                at: tokens(m.pts[m.pts.length - 1][0]),
+              }),
           ),
         ),
         el(
@@ -129,7 +136,7 @@
       el(
         "p",
         { class: "pn-flag" },
-        el("b", null, "Measured as far as this target reads, a model beyond."),
+        el("b", null, SpecViz.messages.say("contexts.about")),
         " The dots are measured; the lines are worked out.",
       ),
       el("div", { class: "pn-box" }, figs, plot.root, caption),

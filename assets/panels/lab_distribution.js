@@ -112,7 +112,7 @@
         verdict(
           good,
           few
-            ? "Too few samples to tell"
+            ? SpecViz.messages.say("samples.few")
             : good === null
               ? "Still drawing"
               : good

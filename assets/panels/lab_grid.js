@@ -127,7 +127,7 @@
       el(
         "div",
         { class: "pn-idle" },
-        el("b", null, "Nothing measured yet"),
+        el("b", null, SpecViz.messages.say("panel.empty")),
         "Every cell runs twice, in shuffled order. Press \u201cMeasure\u201d.",
       ),
     );

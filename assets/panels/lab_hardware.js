@@ -228,7 +228,7 @@
         el(
           "p",
           { class: "pn-flag" },
-          el("b", null, "A model, not a measurement."),
+          el("b", null, SpecViz.messages.say("hardware.about")),
           " A roofline: each pass takes as long as reading its weights or doing its sums, whichever is longer.",
         ),
         env.laneLine(lane),

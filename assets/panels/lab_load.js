@@ -187,7 +187,7 @@
       el(
         "div",
         { class: "pn-idle" },
-        el("b", null, "Nothing measured yet"),
+        el("b", null, SpecViz.messages.say("panel.empty")),
         "Every method meets the same requests, in turns of a quarter of a second. Press \u201cMeasure\u201d.",
       ),
     );

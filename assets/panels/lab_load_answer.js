@@ -156,7 +156,7 @@
     return (
       `${when ? "Measured " + new Date(when).toLocaleString("en-GB") + ", " : ""}${K.say(got.machine, 160)}. ` +
       `${K.say(e.requests, 8)} requests of each load, answers up to ${K.say(e.max_new_tokens, 8)} tokens.` +
-      (e.interrupted || got.stopped ? " It was stopped before the end." : "")
+      (e.interrupted || got.stopped ? SpecViz.messages.say("load.interrupted") : "")
     );
   }
   const source = (got, when) => SpecViz.save.own(measured(got, when));

@@ -195,7 +195,7 @@
         ? el(
             "div",
             null,
-            K.small("Too few points for the other lines. These commands make them:"),
+            K.small(SpecViz.messages.say("scaling.few")),
             el("pre", { class: "pn-code" }, list.map((s) => K.say(s, 200)).join("\n")),
           )
         : "";

@@ -145,8 +145,10 @@
       const as = model({ gamma: shape.depth, width: shape.width, price: 1 });
       setText(
         out.check,
-        "Check of the sums: with the settings as recorded they give " +
-          `${range(as.low.rate, as.high.rate, rate)} tokens per second; the engine's clock said ${rate(measured)}.`,
+        SpecViz.messages.say("whatif.check", {
+          rate: range(as.low.rate, as.high.rate, rate),
+          measured: rate(measured),
+        }),
       );
       plot.paint();
     }
@@ -162,19 +164,19 @@
           : "Every round would end where it ended. ";
       if (greedy && shape.chain && !copied)
         list.push(
-          "The text is greedy, so no draft can change it, and this draft's guess depends on the text alone. " +
+          SpecViz.messages.say("whatif.greedy.known") +
             `At ${known} of ${r.places} places the recording shows whether the guess was right.`,
         );
       else if (greedy)
         list.push(
-          `The text is greedy, so no draft can change it. ${from}After that the ` +
+          SpecViz.messages.say("whatif.greedy") +
+            `${from}After that the ` +
             `${copied ? "copied draft" : "tree"} would have begun at other places and might hold other tokens: ` +
             "read the figures as an estimate.",
         );
       else
         list.push(
-          `This run drew its tokens by chance. ${from}From there on other tokens would have been drawn, so ` +
-            "the rest is an estimate from the same probabilities, not a replay.",
+          SpecViz.messages.say("whatif.sampled") + from + SpecViz.messages.say("whatif.sampled.rest"),
         );
       if (r.unknown)
         list.push(

@@ -99,7 +99,7 @@
           ? ""
           : hits.length
             ? count(hits.length, "method")
-            : "No method fits; take a word away.",
+            : SpecViz.messages.say("methods.none"),
       );
       const kids = [];
       let group = null;

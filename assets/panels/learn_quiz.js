@@ -111,7 +111,13 @@
     const saved = (label, caption, q) => ({
       max: 1,
       label,
-      caption: `${caption} The guess: \u201c${F.label(q.l.folded, q.node.tok, 18)}\u201d, round ${q.r.i + 1} of ${q.l.title}.`,
+      caption:
+        caption +
+        SpecViz.messages.say("quiz.caption", {
+          guess: F.label(q.l.folded, q.node.tok, 18),
+          round: String(q.r.i + 1),
+          title: q.l.title,
+        }),
       from: env.source,
     });
     /* Two bars, p and q, where the rule weighs them; at temperature 0 p would give the answer away. */
@@ -173,7 +179,7 @@
             "b",
             null,
             el("span", { class: "sign", "aria-hidden": "true" }, truth ? "\u2713" : "\u2715"),
-            truth ? "The target keeps it" : "The target refuses it",
+            SpecViz.messages.say(truth ? "quiz.kept" : "quiz.refused"),
           ),
           el("span", null, `${right ? "You were right." : "You said otherwise."} ${why}`),
         ),

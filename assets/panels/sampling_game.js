@@ -100,8 +100,11 @@
             caption: "Bars: what came. Lines across: p, what the target's distribution gives.",
             from: () =>
               SpecViz.save.own(
-                `Not a model: ${total.toLocaleString("en")} draws of a game with q = ${DRAFT.join(", ")} and ` +
-                  `p = ${TARGET.join(", ")}, ` +
+                SpecViz.messages.say("game.source", {
+                  draws: total.toLocaleString("en"),
+                  q: DRAFT.join(", "),
+                  p: TARGET.join(", "),
+                }) +
                   `${residual ? "redrawn from the residual" : "without the residual, as the classic mistake has it"}.`,
               ),
           },

@@ -64,7 +64,7 @@
               el(
                 "div",
                 { class: "pn-idle" },
-                el("b", null, "No runs yet"),
+                el("b", null, SpecViz.messages.say("history.empty")),
                 "Press Run on the Watch tab; what it writes is kept here, up to a dozen.",
               ),
             ]),

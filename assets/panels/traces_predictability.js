@@ -163,7 +163,7 @@
               el("span", { class: "h lost", css: { "--h": "100%" } }, "word"),
               "the guess was refused here",
             ),
-            el("span", null, el("span", { class: "h none" }, "word"), "nobody asked the draft"),
+            el("span", null, el("span", { class: "h none" }, "word"), SpecViz.messages.say("predictability.none")),
           ),
           text,
           list.length > SHOWN
@@ -178,7 +178,7 @@
               title: "Where it was easy: " + l.title,
               caption:
                 "The higher the shade, the likelier it was that the guess would be refused. Dashed: it was refused. " +
-                "Dotted: nobody asked the draft.",
+                "Dotted: " + SpecViz.messages.say("predictability.none") + ".",
               from: env.source(),
               ...drawn(text),
             }),
@@ -197,7 +197,7 @@
             })),
             {
               max: 1,
-              label: "Share of guesses kept, by kind of token",
+              label: SpecViz.messages.say("predictability.kinds"),
               caption: `${l.title}. Lines across: the whole text's ${pct(asked ? kept / asked : 0)}.`,
               from: env.source,
             },

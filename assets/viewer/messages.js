@@ -142,6 +142,36 @@
     "ribbon.draft": "draft: tokens are guessed",
     "ribbon.verify": "verify: one pass checks them",
 
+    /* Panels (assets/panels) */
+    "whatif.greedy.known": "The text is greedy, so no draft can change it, and this draft\u2019s guess depends on the text alone. ",
+    "whatif.greedy": "The text is greedy, so no draft can change it. ",
+    "whatif.sampled": "This run drew its tokens by chance. ",
+    "whatif.sampled.rest":
+      "From there on other tokens would have been drawn, so the rest is an estimate from the same probabilities, not a replay.",
+    "whatif.check":
+      "Check of the sums: with the settings as recorded they give {rate} tokens per second; the engine\u2019s clock said {measured}.",
+    "panel.empty": "Nothing measured yet",
+    "contexts.about": "Measured as far as this target reads, a model beyond.",
+    "contexts.even": "at about {tokens}",
+    "contexts.measured": "measured up to here",
+    "contexts.method": "{title}: {each} tokens a round at {at}, {speed} the speed of plain decoding there, measured; ",
+    "contexts.method.beyond": "{speed} at {at}, extrapolated.",
+    "hardware.about": "A model, not a measurement.",
+    "methods.none": "No method fits; take a word away.",
+    "load.interrupted": " It was stopped before the end.",
+    "history.empty": "No runs yet",
+    "samples.few": "Too few samples to tell",
+    "breakit.source": "A mistake put in on purpose: {title}. ",
+    "scaling.few": "Too few points for the other lines. These commands make them:",
+    "picture.drawn": "drawn by specviz {version}",
+    "quiz.caption": " The guess: \u201c{guess}\u201d, round {round} of {title}.",
+    "quiz.kept": "The target keeps it",
+    "quiz.refused": "The target refuses it",
+    "game.source": "Not a model: {draws} draws of a game with q = {q} and p = {p}, ",
+    "predictability.none": "nobody asked the draft",
+    "predictability.kinds": "Share of guesses kept, by kind of token",
+    "choice.off": " \u2013 not here",
+
     "timing.noise": "No setting is clearly the fastest: the spreads of the turns overlap.",
   };
 

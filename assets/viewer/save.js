@@ -94,7 +94,7 @@
   /* Where a picture comes from, by the headers of its lanes. */
   function source(heads) {
     const h = heads[0],
-      page = "drawn by specviz " + SV["version"];
+      page = SV.messages.say("picture.drawn", { version: SV["version"] });
     if (!h) return [page + "."];
     const s = h.sampling || {},
       text = SV.text.joined(SV.text.visible(String((h.prompt && h.prompt.text) || ""))).replace(/\s+/g, " "),
@@ -120,7 +120,7 @@
   }
 
   /* Where one comes from that a panel has measured or computed itself, today. */
-  const own = (text) => [text + " " + SV.notice.when(Date.now()) + ", drawn by specviz " + SV["version"] + "."];
+  const own = (text) => [text + " " + SV.notice.when(Date.now()) + ", " + SV.messages.say("picture.drawn", { version: SV["version"] }) + "."];
 
   const textOf = (picture) => new XMLSerializer().serializeToString(picture);
   function give(blob, name) {

@@ -11,8 +11,11 @@ import pytest
 
 from specviz import ASSETS
 
+from ..message_codes import begins, viewer_texts
 from ..viewer import sample
 from .conftest import ANSWERS, EVIL, catalogue
+
+TEXTS = viewer_texts()
 
 RACE = sample.race(tokens=60)
 GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in RACE]
@@ -128,7 +131,7 @@ def test_the_rail_by_keyboard(visit) -> None:
 def test_what_if_moves_with_its_sliders_and_says_what_it_cannot_know(visit) -> None:
     def use(page):
         first = show(page, "whatif")
-        assert "The text is greedy" in first and "Check of the sums" in first
+        assert begins(TEXTS, "whatif.greedy.known") in first and begins(TEXTS, "whatif.check") in first
         before = page.evaluate("panel.view().state().result.low.rounds")
         page.get_by_role("slider", name="Draft length").focus()
         page.keyboard.press("Home")
@@ -143,7 +146,7 @@ def test_what_if_moves_with_its_sliders_and_says_what_it_cannot_know(visit) -> N
 
     visit(use, "lab", records=[r for r in GREEDY if r["lane"] in (0, 1)])
     sampled = visit(lambda page: show(page, "whatif"), "lab", records=[r for r in RACE if r["lane"] in (0, 1)])
-    assert "by chance" in sampled and "estimate from the same probabilities" in sampled
+    assert TEXTS["whatif.sampled"] in sampled and TEXTS["whatif.sampled.rest"] in sampled
 
 
 def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> None:
@@ -160,13 +163,14 @@ def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> Non
 
 def test_long_texts_are_measured_and_a_model_beyond(visit) -> None:
     def use(page):
-        assert "a model beyond" in show(page, "contexts") and "Nothing measured yet" in page.text_content(".pn-plot")
+        assert TEXTS["contexts.about"] in show(page, "contexts") and TEXTS["panel.empty"] in page.text_content(".pn-plot")
         page.click("text=Measure here")
         page.wait_for_function("document.querySelector('.pn-prose').textContent.includes('a machine')")
         assert page.evaluate("asked.at(-1)[0]") == "context_costs"
-        assert "at about 16,000 tokens" in page.text_content(".pn-figs") and "measured up to here" in page.text_content(".pn-plot")
+        assert TEXTS["contexts.even"].format(tokens="16,000 tokens") in page.text_content(".pn-figs") and TEXTS["contexts.measured"] in page.text_content(".pn-plot")
         said = page.text_content(".pn-prose")
-        assert "MagicDec: 2.50 tokens a round at 2,000 tokens, 0.60\u00d7 the speed" in said and "2.10\u00d7 at 131,072 tokens, extrapolated" in said
+        assert TEXTS["contexts.method"].format(title="MagicDec", each="2.50", at="2,000 tokens", speed="0.60\u00d7") in said
+        assert TEXTS["contexts.method.beyond"].format(speed="2.10\u00d7", at="131,072 tokens") in said
         assert page.evaluate("document.querySelectorAll('.pn-plot circle.pt').length") == 2, "what is measured is a dot, and nothing else is"
 
     visit(use, "lab", records=GREEDY)
@@ -179,7 +183,7 @@ def test_methods_that_cannot_be_asked_are_grey_and_say_why(visit) -> None:
             page.wait_for_selector("option[value=medusa][disabled]", state="attached")
             off = page.evaluate("[...document.querySelectorAll('.pn-body select')[0].querySelectorAll('option:disabled')].map((o) => [o.value, o.title, o.textContent])")
             greedy = {c["key"] for c in catalogue() if c["exactness"] == "greedy only"} if view == "distribution" else set()
-            assert {key for key, *_ in off} == greedy | {"medusa"} and all(title and "not here" in text for _, title, text in off)
+            assert {key for key, *_ in off} == greedy | {"medusa"} and all(title and text.endswith(TEXTS["choice.off"]) for _, title, text in off)
             said = page.text_content(".pn-more:has(.pn-why)")
             assert f"{len(off)} method" in said and all(words in said for key, words in reasons.items() if key in {key for key, *_ in off})
             assert page.input_value(".pn-body select >> nth=0") == "speculative"
@@ -216,7 +220,7 @@ def test_questions_to_the_engine_show_their_verdicts(visit) -> None:
 
 def test_hardware_is_labelled_a_model_and_batches_stop_paying(visit) -> None:
     def use(page):
-        assert "A model, not a measurement" in show(page, "hardware")
+        assert TEXTS["hardware.about"] in show(page, "hardware")
         speed = lambda: float(page.text_content(".pn-figs .strong .v").rstrip("\u00d7"))  # noqa: E731
         first = speed()
         page.get_by_role("slider", name="Answers at a time (batch)").focus()
@@ -244,7 +248,7 @@ def test_every_method_has_a_card_that_can_be_found_and_tried(visit) -> None:
         page.click("text=Try it")
         assert page.evaluate("tried") == [{"methods": ["prompt_lookup"]}]
         page.get_by_label("Search").fill("zzzz")
-        assert "No method fits" in page.text_content(".pn-methods")
+        assert TEXTS["methods.none"] in page.text_content(".pn-methods")
 
     visit(use, "learn", records=GREEDY)
 
@@ -370,7 +374,7 @@ def test_the_quiz_hides_reveals_and_counts(visit) -> None:
         for k in range(1, 9):
             q = page.evaluate("() => { const n = panel.view().state().now; return { lane: n.l.id, round: n.r.i, node: n.j.node, verdict: n.j.verdict }; }")
             hidden = page.text_content(".pn-quiz")
-            assert "keeps it" not in hidden and "refuses it" not in hidden
+            assert TEXTS["quiz.kept"] not in hidden and TEXTS["quiz.refused"] not in hidden
             judge = next(r for r in RACE if r["type"] == "judge" and (r["lane"], r["round"], r["node"]) == (q["lane"], q["round"], q["node"]))
             assert f"{judge['q']:.3f}" in hidden if judge["q"] is not None else True
             page.keyboard.press("Tab") if k == 1 else None
@@ -404,7 +408,7 @@ def test_numbers_match_the_boards_own(visit) -> None:
 
 def test_a_load_is_measured_stopped_and_kept(visit) -> None:
     def use(page):
-        assert "Nothing measured yet" in show(page, "load")
+        assert TEXTS["panel.empty"] in show(page, "load")
         assert page.evaluate("[...document.querySelectorAll('.pn-ticks input')].map((i) => i.checked)") == [True, True, True, False, False]
         page.get_by_label("Loads, at most six").fill("1, 4, x")
         page.uncheck(".pn-ticks label:has-text('TETRIS') input")
@@ -425,7 +429,7 @@ def test_a_load_is_measured_stopped_and_kept(visit) -> None:
         page.wait_for_selector(".pn-small:has-text('Stopped: what was measured')")
         assert page.is_disabled(".pn-btn:has-text('Stop')") and page.is_enabled(".pn-btn:has-text('Measure')")
         page.evaluate("() => { panel.destroy(); panel = SpecVizPanels.mount(document.getElementById('host'), 'lab', ctx); }")
-        assert "It was stopped before the end" in show(page, "load")  # the latest one is there again, and the one before it
+        assert TEXTS["load.interrupted"] in show(page, "load")  # the latest one is there again, and the one before it
         page.get_by_label("Kept in this browser").select_option("1")
         assert "no longer with 4 users" in page.text_content(".pn-pays")
 
@@ -519,7 +523,7 @@ def test_files_and_links_hold_the_trace_and_the_place(visit, tmp_path) -> None:
 def test_runs_are_kept_in_the_browser_bounded_and_forgotten(visit) -> None:
     def use(page):
         show(page, "history")
-        assert "No runs yet" in page.text_content(".pn-body")
+        assert TEXTS["history.empty"] in page.text_content(".pn-body")
         assert page.evaluate("SpecVizPanels.history.keep(api.trace())") is False  # a recording is not the visitor's run
         made = page.evaluate("""(text) => { const live = JSON.parse(text); let n = 0; for (let i = 0; i < 20; i++) n += SpecVizPanels.history.keep(live.map((r) => r.type === "header" ? { ...r, run_id: "r" + i } : r)); return n; }""", json.dumps(LIVE))
         assert made == 20
@@ -531,10 +535,10 @@ def test_runs_are_kept_in_the_browser_bounded_and_forgotten(visit) -> None:
         page.click("[aria-label='Forget this run'] >> nth=0")
         assert len(page.query_selector_all(".pn-run")) == 11
         page.evaluate("localStorage.setItem(SpecVizPanels.history.KEY, '[{\"id\": 1}, null, 7]')")
-        assert "No runs yet" in show(page, "history")
+        assert TEXTS["history.empty"] in show(page, "history")
         page.evaluate("(t) => SpecVizPanels.history.keep(JSON.parse(t))", json.dumps(LIVE))
         page.click("text=Forget all")
-        assert page.evaluate("localStorage.getItem(SpecVizPanels.history.KEY)") is None and "No runs yet" in page.text_content(".pn-body")
+        assert page.evaluate("localStorage.getItem(SpecVizPanels.history.KEY)") is None and TEXTS["history.empty"] in page.text_content(".pn-body")
 
     visit(use, "traces", records=GREEDY)
 
@@ -581,7 +585,7 @@ def test_a_card_says_what_keeps_its_method_from_running(visit) -> None:
         show(page, "methods")
         page.wait_for_selector(".pn-mrow[data-key=medusa][data-off]", state="attached")
         page.click(".pn-mrow[data-key=medusa]")
-        assert "Medusa needs trained heads" in page.text_content(".pn-nothere") and not page.query_selector(".pn-card .pn-btn:has-text('Try it')")
+        assert ANSWERS["unavailable"]["medusa"] in page.text_content(".pn-nothere") and not page.query_selector(".pn-card .pn-btn:has-text('Try it')")
         page.click(".pn-mrow[data-key=speculative]")
         page.click(".pn-card .pn-btn:has-text('Try it')")
         assert page.evaluate("tried") == [{"methods": ["speculative"]}]
@@ -598,13 +602,13 @@ def test_too_few_samples_are_called_so_and_whole_answers_are_drawn(visit) -> Non
         show(page, "distribution")
         page.click("text=Draw samples")
         page.wait_for_selector(".pn-verdict[data-good=none]")
-        assert "Too few samples" in page.text_content(".pn-verdict") and "20 were drawn" in page.text_content(".pn-verdict")
+        assert TEXTS["samples.few"] in page.text_content(".pn-verdict") and probs["said"] in page.text_content(".pn-verdict")
         show(page, "breakit")
         page.click(".pn-choice >> nth=0")
         page.wait_for_selector(".pn-places")
         bars = page.evaluate("[...document.querySelectorAll('.pn-places .pn-bar .v')].map((e) => Number(e.textContent))")
         assert bars[0] == 70 and len(bars) == 10 and sum(bars) == sum(bent["histogram"])
-        assert "p = under 0.001" in page.text_content(".pn-places")
+        assert "under 0.001" in page.text_content(".pn-places")
 
     visit(use, "lab", answers={"distribution": probs, "break_it": broken})
 
@@ -625,7 +629,7 @@ def test_every_chart_of_the_lab_is_saved_with_where_it_comes_from(visit) -> None
                 with page.expect_download() as told:
                     keys.nth(i).click()
                 lines = [t.text or "" for t in ET.parse(told.value.path()).getroot().iter("{http://www.w3.org/2000/svg}text")]
-                assert "drawn by specviz" in " ".join(lines) and len(lines) > 8, (view, lines)
+                assert begins(TEXTS, "picture.drawn") in " ".join(lines) and len(lines) > 8, (view, lines)
 
     visit(use, "lab", records=GREEDY)
 
@@ -645,13 +649,13 @@ def test_bars_of_lessons_and_of_the_quiz_are_saved_with_where_they_come_from(vis
     def use(page):
         show(page, "quiz")
         (quiz,) = saved(page, ".pn-quiz")
-        assert "target, p" in quiz and "The guess:" in quiz and "drawn by specviz" in quiz
+        assert begins(TEXTS, "quiz.caption") in quiz and begins(TEXTS, "picture.drawn") in quiz
         show(page, "start")
         page.click("[data-track=sampling]")
         page.evaluate("SpecVizPanels.lessons.current().go(3)")
         page.click("text=Draw 1,000 times")
         (rng,) = saved(page, ".pn-game")
-        assert "1,000 draws of a game" in rng and "p = 0.5, 0.3, 0.2" in rng
+        assert begins(TEXTS, "game.source", draws="1,000") in rng and "p = 0.5, 0.3, 0.2" in rng
         page.keyboard.press("Escape")
 
     visit(use, "learn", records=RACE)
@@ -662,8 +666,8 @@ def test_the_heat_map_is_saved_word_by_word_and_a_mistake_with_its_bars(visit) -
         show(page, "predictability")
         text, kinds = saved(page, ".pn-body")
         words = page.evaluate("[...document.querySelectorAll('.pn-shaded .h')].map((h) => h.textContent.trim()).filter(Boolean)")
-        assert all(word in text for word in words) and "nobody asked the draft" in text and "drawn by specviz" in text
-        assert "Share of guesses kept" in kinds and "drawn by specviz" in kinds
+        assert all(word in text for word in words) and TEXTS["predictability.none"] in text and begins(TEXTS, "picture.drawn") in text
+        assert TEXTS["predictability.kinds"] in kinds and begins(TEXTS, "picture.drawn") in kinds
 
     visit(use, "traces", records=GREEDY)
     bent = {"p": 1e-9, "samples": 200, "histogram": [10] * 20, "impossible": 0}
@@ -674,7 +678,7 @@ def test_the_heat_map_is_saved_word_by_word_and_a_mistake_with_its_bars(visit) -
         page.click(".pn-choice >> nth=0")
         page.wait_for_selector(".pn-places")
         (bars,) = saved(page, ".pn-places")
-        assert "A mistake put in on purpose: The best token as a draw" in bars
+        assert begins(TEXTS, "breakit.source", title="The best token as a draw") in bars
 
     visit(mistake, "lab", answers={"break_it": broken})
 
@@ -689,7 +693,7 @@ def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> 
         assert page.locator(".pn-table tbody tr").count() == 15 and "1.2 M" in page.text_content(".pn-table")
         page.check("input[value=acceptance_rate_sampled]", force=True)
         painted(page)
-        assert "0.340" in page.text_content(".pn-table") and "Too few" not in page.text_content(".pn-body")
+        assert "0.340" in page.text_content(".pn-table") and TEXTS["scaling.few"] not in page.text_content(".pn-body")
         page.select_option(".pn-body select", "1")
         painted(page)
         assert "--size deep --target bare --data DIR" in page.text_content(".pn-body pre") and not page.locator("circle.pt").count()
