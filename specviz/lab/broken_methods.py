@@ -154,8 +154,9 @@ def broken(key: str) -> Method:
 
 
 def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """Test a mistake: payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, growing. greedy:
-    result of certificate.greedy plus ``equal``; distribution: result of distribution_test.distribution; verdict: a sentence."""
+    """Test a mistake: payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, yielded
+    repeatedly. greedy: result of certificate.greedy plus ``equal``; distribution: result of distribution_test.distribution;
+    verdict: a sentence."""
     key = payload.get("mistake")
     if not isinstance(key, str) or key not in BUILT:
         raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.", "lab.mistake")

@@ -47,7 +47,8 @@ class Prediction(Drafter):
         self.at = len(state.tokens)
 
     def follow(self, tokens: list[int], place: int, agreed: int, lost: bool, at: int) -> tuple[int, int, bool]:
-        """Return (place, agreeing tokens before it, lost) at the end of ``tokens``; agreed is 0 while unaligned."""
+        """Return (place, agreed, lost) at the end of ``tokens``: the position in the predicted text, the number of matching
+        tokens before it (0 while unaligned), and whether the alignment is lost."""
         for end in range(at, len(tokens)):
             if not lost and place < len(self.source) and self.source[place] == tokens[end]:
                 place, agreed = place + 1, agreed + 1
