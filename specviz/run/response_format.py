@@ -27,7 +27,8 @@ def read_format(given: Any) -> dict[str, Any] | None:
         raise SessionError("response_format is not plain JSON data.", "format.json") from None
     if length > LONGEST_FORMAT:
         raise SessionError(f"response_format has {length} characters; at most {LONGEST_FORMAT} are read.", "format.long")
-    inner = given.get("json_schema") if kind == "json_schema" and isinstance(given.get("json_schema"), dict) else {}
+    schema = given.get("json_schema") if kind == "json_schema" else None
+    inner = schema if isinstance(schema, dict) else {}
     unknown = [*(set(given) - {"type", kind}), *(set(inner) - SCHEMA_FIELDS)]
     if unknown:
         raise SessionError(f"response_format of type {kind} has no field {str(unknown[0])[:60]!r}.", "format.unknown")
