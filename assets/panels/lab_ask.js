@@ -11,8 +11,8 @@
   function methodField(env, cards, { why = () => "", on = () => {} } = {}) {
     const field = K.select({ label: "Method", options: [], on }),
       list = el("dl", { class: "pn-why" }),
-      said = el("summary");
-    const more = el("details", { class: "pn-more" }, said, list),
+      summary = el("summary");
+    const more = el("details", { class: "pn-more" }, summary, list),
       root = el("div", null, field.root, more);
     let off = {},
       announced = false;
@@ -35,7 +35,7 @@
       );
       const kept = open.find((c) => c.key === held) || open[0];
       if (kept) field.input.value = kept.key;
-      setText(said, `${count(grey.length, "method")} cannot be asked here, and why`);
+      setText(summary, `${count(grey.length, "method")} cannot be asked here, and why`);
       list.replaceChildren(
         ...grey.flatMap((c) => [el("dt", null, K.say(c.title, 90)), el("dd", null, K.say(reason(c), 300))]),
       );

@@ -81,8 +81,8 @@
     function show(got) {
       const g = got.greedy,
         d = got.distribution,
-        said = g && typeof g === "object" ? g.status : null;
-      const same = said === "identical" || said === "near_tie" ? true : said === "diverged" ? false : null,
+        status = g && typeof g === "object" ? g.status : null;
+      const same = status === "identical" || status === "near_tie" ? true : status === "diverged" ? false : null,
         p = d && K.finite(d.p_value) ? d.p_value : null;
       const distribution = !d
         ? null
@@ -104,12 +104,12 @@
         verdict(
           same,
           same === null
-            ? said
+            ? status
               ? "Not run"
               : "Waiting"
             : !same
               ? "The text differs from plain decoding"
-              : said === "near_tie"
+              : status === "near_tie"
                 ? "Same text up to a near-tie"
                 : "Same text as plain decoding",
           g && typeof g === "object" ? K.say(g.detail || "", 300) : "",

@@ -59,7 +59,7 @@
   function view(env) {
     const score = { right: 0, asked: 0, run: 0 },
       box = el("div", { class: "pn-box pn-quiz" }),
-      said = el("p", { class: "pn-small", role: "status" });
+      status = el("p", { class: "pn-small", role: "status" });
     const root = el(
       "div",
       { class: "pn-view" },
@@ -68,7 +68,7 @@
         K.lead("A guess from the recording on the board, with its verdict hidden. Decide before the target does."),
       ),
       box,
-      said,
+      status,
     );
     let seed = 1,
       now = null,
@@ -195,7 +195,7 @@
         ),
       );
       setText(
-        said,
+        status,
         `${score.right} of ${score.asked} right${score.run > 2 ? `, ${score.run} in a row` : ""}. Always ` +
           `saying \u201cit stays\u201d would be right ${Math.round(100 * share())} % of the time on this ` +
           "recording.",

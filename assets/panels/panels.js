@@ -120,9 +120,9 @@
     function laneName(l) {
       const all = lanes().filter((x) => !x.baseline && x.rounds.some((r) => r.nodes.length)),
         how = l.mode === "live" ? "run on " : l.mode === "simulated" ? "simulated for " : "recorded on ",
-        said = `${K.say(l.title, 80)}, ${l.tokens} tokens` + (l.machine ? ", " + how + K.say(l.machine, 90) : "");
+        label = `${K.say(l.title, 80)}, ${l.tokens} tokens` + (l.machine ? ", " + how + K.say(l.machine, 90) : "");
       if (all.length < 2)
-        return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, said));
+        return el("p", { class: "pn-from" }, el("span", null, "From the board: "), el("b", null, label));
       const pick = K.select({
         label: "From the board",
         options: all.map((x) => [String(x.id), x.title + " \u00b7 " + x.tokens + " tokens"]),

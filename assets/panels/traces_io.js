@@ -12,8 +12,8 @@
   function openText(env, text, name) {
     const { records, why } = SpecViz.reader.read(text);
     if (why) return why;
-    const said = env.ctx.board?.load?.(records);
-    if (typeof said === "string" && said) return said;
+    const refusal = env.ctx.board?.load?.(records);
+    if (typeof refusal === "string" && refusal) return refusal;
     env.ctx.opened?.(name || "");
     env.ctx.go?.(records.filter((r) => r.type === "header").length > 2 ? "race" : "watch");
     return "";
@@ -45,7 +45,7 @@
 
   function library(env) {
     const tell = K.status(),
-      said = K.status(),
+      status = K.status(),
       list = el("div", { class: "pn-shelf" });
     const input = el("input", {
       type: "file",
@@ -74,7 +74,7 @@
         K.button("Choose a file", () => input.click()),
         input,
       ),
-      said.root,
+      status.root,
     );
     for (const [name, on] of [
       ["dragover", true],
@@ -99,12 +99,12 @@
 
     async function take(file) {
       if (!file) return;
-      said.set("Reading\u2026", "busy");
+      status.set("Reading\u2026", "busy");
       try {
         const why = openText(env, await textOf(file), "");
-        said.set(why || "Opened.", why ? "error" : "");
+        status.set(why || "Opened.", why ? "error" : "");
       } catch (e) {
-        said.set(K.sentence(e), "error");
+        status.set(K.sentence(e), "error");
       }
     }
     async function ask() {

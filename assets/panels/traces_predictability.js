@@ -57,15 +57,15 @@
       }
       const walk = document.createTreeWalker(span, NodeFilter.SHOW_TEXT);
       for (let node = walk.nextNode(); node; node = walk.nextNode()) {
-        const said = node.data.trim(),
+        const word = node.data.trim(),
           range = document.createRange();
-        if (!said) continue;
-        range.setStart(node, node.data.indexOf(said));
-        range.setEnd(node, node.data.indexOf(said) + said.length);
+        if (!word) continue;
+        range.setStart(node, node.data.indexOf(word));
+        range.setEnd(node, node.data.indexOf(word) + word.length);
         const box = range.getClientRects()[0];
         if (!box) continue;
         const [x, y] = [box.left - at.left, box.top - at.top + text.scrollTop + box.height * 0.76];
-        out.append(svg("text", { x, y, fill: p.ink, "font-family": p.mono, "font-size": size }, said));
+        out.append(svg("text", { x, y, fill: p.ink, "font-family": p.mono, "font-size": size }, word));
       }
     }
     return { drawn: out, w: text.clientWidth, h: text.scrollHeight };

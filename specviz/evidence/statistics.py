@@ -13,6 +13,7 @@ from torch import Tensor
 Tokens = tuple[int, ...]
 LEAST = 5.0  # smallest expected count of a cell; rarer ones are pooled
 FEW, CELLS, SIDE = 40, 16, 4  # minimum values per test; cells of the chi-square; side of the table of neighbours
+ACCEPTANCE = " First draft token accepted: {measured:.1%}, expected sum min(p, q): {expected:.1%}; z = {z:+.1f}."
 
 
 def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float, int]:
@@ -150,4 +151,4 @@ class Acceptance:
     def __str__(self) -> str:
         if self.draft is None or not self.tried:
             return ""
-        return f" First draft token accepted {self.accepted / self.tried:.1%}, in closed form {self.overlap:.1%}: z = {self.z:+.1f}."
+        return ACCEPTANCE.format(measured=self.accepted / self.tried, expected=self.overlap, z=self.z)

@@ -239,7 +239,7 @@ def script(model: Any, width: int) -> None:
         for block, halves in zip(model.blocks, made):
             block.attend, block.transform = halves
         whole = torch.jit.freeze(scripted(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
-        if width == model.hidden and _says_the_same(model, whole):
+        if width == model.hidden and _agrees_with_single_blocks(model, whole):
             model.scripted = whole
     except FAILURES as error:
         _fall_back(model, f"{type(error).__name__}: {str(error).strip()[:200]}")
@@ -252,7 +252,7 @@ def compiled_writer(model: Any) -> Any:
     try:
         with torch.inference_mode():
             writer = torch.jit.freeze(scripted(Writer(model)), optimize_numerics=False)
-            if _writes_the_same(model, writer):
+            if _agrees_with_single_passes(model, writer):
                 return writer
         _fall_back(model, "the compiled token loop gives other bits")
     except FAILURES as error:
@@ -280,7 +280,7 @@ def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
 
 
 @torch.inference_mode()
-def _says_the_same(model: Any, whole: Any) -> bool:
+def _agrees_with_single_blocks(model: Any, whole: Any) -> bool:
     """Return whether all blocks in sequence give the results of one block at a time. This also makes the first, slow calls, in
     which TorchScript specialises."""
     x = torch.randn(2, model.hidden, generator=torch.Generator().manual_seed(0))
@@ -294,7 +294,7 @@ def _says_the_same(model: Any, whole: Any) -> bool:
 
 
 @torch.inference_mode()
-def _writes_the_same(model: Any, writer: Any) -> bool:
+def _agrees_with_single_passes(model: Any, writer: Any) -> bool:
     """Return whether tokens generated in one call equal those of single passes; also makes the first, slow calls."""
     count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
     none, buffers = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]

@@ -13,9 +13,12 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import lane_answers
 from specviz.ui.handlers import Handlers
 from specviz.ui.limits import RunRequest
+from specviz.ui.messages import TEXTS
+from specviz.ui.messages import text as text_of
 from specviz.ui.picker_rows import measured
 from specviz.ui.start_content import EXAMPLES, start_content
 
+from ..message_codes import begins
 from .conftest import Server
 from .fake import CARDS, FakeBackend
 
@@ -313,7 +316,7 @@ def test_two_visitors_take_turns(visit, backend):
     state(first, "live")
     begin(second, "second visitor")
     state(second, "queued")
-    assert "1 run before" in second.inner_text("#board .notice")
+    assert text_of("queue.ahead", count=1, runs="run") in second.inner_text("#board .notice")
     backend.hold(None)
     finish(first)
     finish(second)
@@ -355,7 +358,7 @@ def test_a_failing_lane_leaves_the_others(page, backend):
     backend.fault = "lane"
     page.click("#tab-race")
     run(page)
-    assert "Draft chain failed: This lane failed on purpose." in page.inner_text("#board .notice")
+    assert begins(TEXTS, "run.lane_failed", title="Draft chain", why="This lane failed on purpose.") in page.inner_text("#board .notice")
     assert len(painted(page)[2]) > 20
 
 
@@ -364,7 +367,7 @@ def test_a_crash_is_one_sentence(page, backend):
     backend.fault = "crash"
     begin(page)
     finish(page, "error")
-    assert "The engine failed (RuntimeError)" in page.inner_text("#board .notice")
+    assert text_of("run.crashed", error="RuntimeError") in page.inner_text("#board .notice")
     assert "secret" not in page.content()
     backend.fault = ""
     run(page)

@@ -33,7 +33,7 @@ class FastExit(Drafter):
         for depth in range(budget.gamma):
             chain = DraftTree.chain(build.tokens)
             slow = self.view.step(chain, max(0, depth - 1))[-1:]
-            logits, share = self._said(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
+            logits, share = self._logits_after(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
             moved.append(share)
             logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
@@ -46,7 +46,7 @@ class FastExit(Drafter):
             state.note("residuals", line=moved, exit=exit)
         return build.tree()
 
-    def _said(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
+    def _logits_after(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
         """Return logits [vocab] after a token at a position, and the norm of the change of its fast residual relative to the slow
         one [1, hidden]."""
         kind = next(self.net.parameters()).dtype
