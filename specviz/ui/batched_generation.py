@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ class _Job:
     seconds: float
     cancel: threading.Event
     output: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)  # lists of chunks, an exception, or None at the end
-    runs: list[Iterator[list[Chunk]]] = field(default_factory=list)
+    runs: list[Generator[list[Chunk]]] = field(default_factory=list)
 
 
 class BatchedGeneration:

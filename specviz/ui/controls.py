@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from . import board
 from .limits import NO_DRAFT
@@ -14,7 +15,7 @@ NAMED = 3  # methods that a note names before it counts the rest
 LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name than the field's letter
 
 
-def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> gr.components.Component:
+def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> Component:
     """Return the widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as in board.choice;
     ``most``: the highest value that the models allow, if they limit it."""
     label = LABELS.get(knob.name) or knob.name.replace("_", " ")

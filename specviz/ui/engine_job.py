@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 from .log_lines import log_failure
@@ -42,7 +42,7 @@ class EngineJob:
         self._over = threading.Event()
         self._why: Refused | None = None
 
-    async def stream(self, beat: Callable[[], float] = lambda: BEAT) -> AsyncIterator[str | list[Any]]:
+    async def stream(self, beat: Callable[[], float] = lambda: BEAT) -> AsyncGenerator[str | list[Any]]:
         """Yield the number of runs before this one, as text, while it waits; then all output since the last beat, as a list.
         Raises Refused if the queue is full, the work fails, the engine stops responding, or (ReaderGone) nobody reads."""
         ticket = self._run_queue.enter(self._visitor.address, self._batch) if self._run_queue else None
@@ -59,12 +59,13 @@ class EngineJob:
         finally:
             if not self._over.is_set():
                 self.stop.set()
-            if ticket is not None and not started:
-                self._run_queue.leave(ticket)
+            if not started:
+                self._leave(ticket)
 
-    async def _wait(self, ticket: Ticket | None) -> AsyncIterator[int]:
+    async def _wait(self, ticket: Ticket | None) -> AsyncGenerator[int]:
         shown = None
-        while ticket is not None and (ahead := self._run_queue.ahead(ticket)) and not self.stop.is_set():
+        waiting = self._run_queue
+        while waiting is not None and ticket is not None and (ahead := waiting.ahead(ticket)) and not self.stop.is_set():
             if not self._reader.behind() and ahead != shown:
                 shown = ahead
                 yield ahead
@@ -74,12 +75,17 @@ class EngineJob:
         context = contextvars.copy_context()  # a leased accelerator is identified by the request it is leased for
         threading.Thread(target=context.run, args=(self._run, ticket), name="specviz-job", daemon=True).start()
 
+    def _leave(self, ticket: Ticket | None) -> None:
+        """Give the place in the queue back."""
+        if self._run_queue is not None and ticket is not None:
+            self._run_queue.leave(ticket)
+
     def _run(self, ticket: Ticket | None) -> None:
         """Run in the thread; every exit passes through here and gives the place in the queue back."""
         try:
             for output in self._work(self.stop):
                 self._output.put(output)
-                if ticket is not None:
+                if self._run_queue is not None and ticket is not None:
                     self._run_queue.alive(ticket)
         except Refused as why:
             self._why = why
@@ -89,11 +95,10 @@ class EngineJob:
             log_failure(log, "the engine failed", error)
             self._why = Refused("run.crashed", error=type(error).__name__)
         finally:
-            if ticket is not None:
-                self._run_queue.leave(ticket)
+            self._leave(ticket)
             self._over.set()
 
-    async def _follow(self, beat: Callable[[], float], ticket: Ticket | None) -> AsyncIterator[list[Any]]:
+    async def _follow(self, beat: Callable[[], float], ticket: Ticket | None) -> AsyncGenerator[list[Any]]:
         last_event = time.monotonic()
         silence = self._run_queue.silence if self._run_queue else RUN_SECONDS + GRACE
         while True:
@@ -109,8 +114,7 @@ class EngineJob:
                     raise self._why
                 return
             if time.monotonic() > last_event + silence:
-                if ticket is not None:  # the thread may hang for ever
-                    self._run_queue.leave(ticket)
+                self._leave(ticket)  # the thread may hang for ever
                 raise Refused("run.silent")
             await asyncio.sleep(beat())
 

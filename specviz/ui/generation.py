@@ -48,7 +48,7 @@ def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Ev
     return [_answer(session, asked, index, share, cancel) for index, session in enumerate(sessions)]
 
 
-def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel: Any) -> Iterator[list[Chunk]]:
+def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel: Any) -> Generator[list[Chunk]]:
     from ..run.result import Result, RunFailed
     from ..trace.events import Committed, Finished, TextEmitted
     from ..trace.recorder import Recorder

@@ -33,8 +33,8 @@ class Handlers:
     def __init__(self, backend: Backend, warm: bool = True, follow: dict[str, str] | None = None):
         self.backend, self.warm, self.follow = backend, warm, follow or {}
         self.run_queue, self.loader = RunQueue(), Loader(backend)
-        self.live: dict[str, VisitorRun] = {}
-        self.shelves: dict[str, dict] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
+        self.live: dict[str | None, VisitorRun] = {}  # by session
+        self.shelves: dict[str | None, dict] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
         self.ui: dict[str, Any] = {}
 
     # Run and Stop. Three listeners, one after another: Gradio builds all outputs of a listener anew with each update, which is
@@ -97,7 +97,7 @@ class Handlers:
         ui, run = self.ui, self.live.get(request.session_hash)
         if run and not run.over:  # another one, which finishes later
             return {ui["run"]: gr.skip()}
-        out = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False)}
+        out: dict[Any, Any] = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False)}
         if run is None:
             return out
         del self.live[request.session_hash]
@@ -141,18 +141,18 @@ class Handlers:
         if run:
             run.live.stop.set()
 
-    def _running(self, session: str) -> bool:
+    def _running(self, session: str | None) -> bool:
         run = self.live.get(session)
         return run is not None and not run.over
 
-    def _keep_run(self, session: str, run: VisitorRun) -> None:
+    def _keep_run(self, session: str | None, run: VisitorRun) -> None:
         """Keep a run for its watcher; with too many of them, drop runs that nobody watches or finishes."""
         self.live[session] = run
         idle = [name for name, one in self.live.items() if one is not run and (one.over or not one.watched)]
         for name in idle[: max(0, len(self.live) - VISITORS)]:
             del self.live[name]
 
-    def _shelf(self, session: str) -> dict:
+    def _shelf(self, session: str | None) -> dict:
         """Return this visitor's shelf; with too many of them, the least recently used one is dropped."""
         self.shelves[session] = self.shelves.pop(session, {})
         while len(self.shelves) > VISITORS:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
+else:
+    _Protocol = object  # the class is mixed into the protocol that uvicorn has chosen
 
 ARRIVAL_SECONDS = 15.0  # for headers and body
 HALF_OPEN = 32
@@ -14,7 +19,7 @@ def with_timeouts(protocol: type) -> type:
     return type("TimedProtocol", (_Timed, protocol), {"_waiting": {}})
 
 
-class _Timed:
+class _Timed(_Protocol):
     """Mixin of uvicorn's protocol: ``cycle`` is the request being answered, ``loop`` and ``transport`` are asyncio's."""
 
     _waiting: dict[str, OrderedDict[Any, None]]  # address -> its connections without a complete request, oldest first

@@ -7,9 +7,9 @@ An answer is a stream of lines of JSON: {"state": "queued" | "working", "text"?,
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import gradio as gr
 
@@ -26,7 +26,7 @@ class LabQuestions:
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader | None = None):
         self._backend, self._run_queue, self._loader = backend, run_queue, loader or Loader(backend)
 
-    async def ask(self, name: str, payload: dict = {}, request: gr.Request = None) -> AsyncIterator[str]:  # noqa: B006
+    async def ask(self, name: str, payload: dict = {}, request: gr.Request = cast(Any, None)) -> AsyncIterator[str]:  # noqa: B006
         """Yield the answer to one question, in lines; the last one is "done" or "error"."""
         try:
             self._check(name, payload)
@@ -38,7 +38,7 @@ class LabQuestions:
         except Refused as why:
             yield _line(state="error", text=str(why), code=why.code)
 
-    async def _lines(self, name: str, payload: dict, who: Visitor) -> AsyncIterator[str]:
+    async def _lines(self, name: str, payload: dict, who: Visitor) -> AsyncGenerator[str]:
         answer = None
         light = name in self._backend.light  # answered at once: a text is the answer, not progress
         if not light:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 
 from .backend import Backend
@@ -29,7 +29,7 @@ class Loader:
         self._loading: Future[None] | None = None
         self._began = 0.0
 
-    async def wait(self, target: str | None) -> AsyncIterator[str]:
+    async def wait(self, target: str | None) -> AsyncGenerator[str]:
         """Yield progress messages until the target's models are loaded. Raises Refused if they cannot be."""
         reported = -REPORT
         while not self._backend.ready(target):

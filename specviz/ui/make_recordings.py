@@ -32,7 +32,8 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
 
     request = read_request(engine.cards, **asked)
     engine.load(request.target)
-    records = [r for batch in play(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded") for r in batch]
+    records = [r for batch in play(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded")
+               if isinstance(batch, list) for r in batch]
     failed = next((r["why"] for r in records if r["type"] == "error"), None)
     if failed:
         raise Refused("run.engine", why=failed)

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 class Page(gr.Blocks):
     """Blocks that log one line per error: Gradio logs a traceback with the whole message, which may contain a visitor's input."""
 
+    openai_api: OpenAIApi
+
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
         try:
             return await super().process_api(*args, **options)
@@ -47,7 +49,7 @@ class Page(gr.Blocks):
 
 
 
-def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> gr.Blocks:
+def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> Page:
     """Return the page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run.
     """
     start = start_content(backend.cards, examples)
@@ -79,7 +81,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
     return demo
 
 
-def launch(demo: gr.Blocks, **options: Any) -> Any:
+def launch(demo: Page, **options: Any) -> Any:
     """Serve the page: on this machine only, unless a Space or the environment (GRADIO_SERVER_NAME, _PORT) says otherwise."""
     os.environ.setdefault("FORWARDED_ALLOW_IPS", "none")  # http_guard.py believes proxies that the owner names, and no others
     settings: dict[str, Any] = {
@@ -92,7 +94,8 @@ def launch(demo: gr.Blocks, **options: Any) -> Any:
                                       Middleware(HeadScript, script=board.script("limit_animation_frames.js"))]},
     }
     wait = not options.get("prevent_thread_lock")
-    launched = demo.launch(**(settings | options | {"prevent_thread_lock": True}))
+    settings |= options | {"prevent_thread_lock": True}
+    launched = demo.launch(**settings)
     config = demo.server.config
     config.http_protocol_class = with_timeouts(config.http_protocol_class)  # for every connection from now on
     if wait:
@@ -108,7 +111,7 @@ def serves_openai() -> bool:
 def endpoint_parameters(demo: gr.Blocks) -> dict[str, list[str]]:
     """Return the endpoints for programs and the parameters of each."""
     return {fn.api_name: list(inspect.signature(fn.fn).parameters)[: len(fn.inputs)] for fn in demo.fns.values()
-            if fn.api_name and fn.api_visibility != "private"}
+            if fn.fn and fn.api_name and fn.api_visibility != "private"}
 
 
 def _top(ui: dict[str, Any], backend: Backend) -> None:
@@ -200,8 +203,9 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     values = [controls.widget_value(k, given.get(key) if isinstance(given, dict) else None) for k in card.knobs]
                     off = hands.off(key, values)
                     most = hands.knob_limits(key, target, draft)
-                    widgets = {k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})), most.get(k.name))
-                               for k, value in zip(card.knobs, values)}
+                    widgets: dict[str, Any] = {
+                        k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})), most.get(k.name))
+                        for k, value in zip(card.knobs, values)}
                     note = board.line(f"knobs-{key}", *hands.clash(key, values))
                 # .input and not .change: a change event also comes when a knob appears, maybe for a rendering that has been replaced
                 turned, inputs = [w.input for w in widgets.values()], list(widgets.values())
@@ -215,7 +219,7 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
 
 def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr.Button]) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    at_once = quiet | {"queue": False}
+    at_once: dict[str, Any] = quiet | {"queue": False}
     begun = gr.on([ui["run"].click, ui["prompt"].submit], hands.begin, *_begin(ui), trigger_mode="once", concurrency_limit=None, **quiet)
     _watch(begun, ui, hands)
     ui["stop"].click(hands.stop, None, ui["stop"], **at_once)

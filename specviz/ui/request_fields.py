@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 NUMBERS = (  # name, default, step, label, help
     ("top_k", 0, 1, "Top-k", "0: off"),
@@ -27,7 +28,7 @@ EXAMPLES = (
 )
 
 
-def fields() -> list[gr.components.Component]:
+def fields() -> list[Component]:
     """Return the widgets, in the order of static/request_fields.js."""
     with gr.Group(elem_id="request", elem_classes="knobgroup"):
         gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
@@ -47,7 +48,7 @@ def fields() -> list[gr.components.Component]:
     return widgets
 
 
-def connect(widgets: list[gr.components.Component], generation: gr.JSON) -> None:
+def connect(widgets: list[Any], generation: gr.JSON) -> None:
     """Keep the hidden component equal to the widgets' values."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     changed = [widget.input for widget in widgets] + [widgets[-1].change]

@@ -13,7 +13,7 @@ import os
 import threading
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,7 +125,7 @@ class LiveRun:
         behind = self.frames.first - self._painted
         return max(self._paint_seconds, BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4))
 
-    async def stream(self) -> AsyncIterator[Frame]:
+    async def stream(self) -> AsyncGenerator[Frame]:
         """Yield frames until the run is over; the last one holds how it ended. Closing early stops the engine."""
         try:
             with self._run_queue.open_run(self._visitor.address):
@@ -141,7 +141,7 @@ class LiveRun:
             self.refused = why
             yield self.frames.close(status_of("error", str(why), why.code))
 
-    async def _parts(self) -> AsyncIterator[tuple[list[Record], dict[str, str]]]:
+    async def _parts(self) -> AsyncGenerator[tuple[list[Record], dict[str, str]]]:
         """Yield the content of each frame: first the loading, then the queue, then the run."""
         try:
             async with aclosing(self._loader.wait(self._asked.models)) as progress:
@@ -155,8 +155,10 @@ class LiveRun:
         async with aclosing(self._job.stream(self.beat)) as parts:
             async for part in parts:
                 records, status = _split(part)
-                if records or status:
-                    yield records, status_of("live", "") if records else status
+                if records:
+                    yield records, status_of("live", "")
+                elif status:
+                    yield records, status
 
     def _work(self, stop: threading.Event) -> Iterator[list[Record] | dict[str, str]]:
         yield status_of("loading", text("run.reading"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gradio as gr
+from gradio.themes import Base
 from gradio.themes.utils import colors, sizes
 
 from .. import ASSETS
@@ -60,9 +60,9 @@ PLAIN = {
 }
 
 
-def theme() -> gr.themes.Base:
+def theme() -> Base:
     """Return the theme: neutral greys, radius 8, system fonts; nothing is fetched."""
-    base = gr.themes.Base(primary_hue=GREY, secondary_hue=GREY, neutral_hue=GREY, radius_size=sizes.radius_md,
+    base = Base(primary_hue=GREY, secondary_hue=GREY, neutral_hue=GREY, radius_size=sizes.radius_md,
                           text_size=sizes.text_md, font=SANS, font_mono=MONO)
     both = {name: light for name, (light, _) in ROLES.items()} | {f"{name}_dark": dark for name, (_, dark) in ROLES.items()}
     return base.set(**both, **PLAIN)
