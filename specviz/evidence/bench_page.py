@@ -132,7 +132,8 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
         best[temperature] = max(best.get(temperature, same), same, key=runs)
     found = [one for group in best.values() for one in group]
     rest = [TEXTS["excluded.runs"].format(
-                count=runs(same), target=name_of(same[0], "target"), draft=name_of(same[0], "draft"), machine=same[0].machine.get("machine"),
+                count=runs(same), target=name_of(same[0], "target"), draft=name_of(same[0], "draft"),
+                machine=same[0].machine.get("machine"),
                 threads=same[0].machine.get("threads"), tokens=same[0].settings.get("max_new_tokens"))
             for group in groups.values() for same in apart(group) if runs(same) and same[0] not in found]
     aside = plain(TEXTS["excluded"].format(runs="; ".join(rest))) if rest else ""

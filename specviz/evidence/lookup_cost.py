@@ -149,7 +149,8 @@ def table(found: dict[str, dict[int, float]], where: str) -> str:
     lines = ["# Cost of lookup drafters", "",
              "Median microseconds of a round against the tokens looked in, by `python -m specviz.evidence.lookup_cost`; "
              f"{where}, one thread.",
-             "A round appends four tokens, looks up the suffix of the text and drafts at most ten tokens. A dash: not measured at this size.",
+             "A round appends four tokens, looks up the suffix of the text and drafts at most ten tokens. A dash: not measured "
+             "at this size.",
              "", "![](lookup_cost.svg)", "", "| | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---|" + "---:|" * len(sizes)]
     for name, row in found.items():
         lines.append(f"| {name} | " + " | ".join(f"{row[size]:.0f}" if size in row else "-" for size in sizes) + " |")
