@@ -27,7 +27,7 @@ METHOD = Method(
     look="How far the fast residual runs ahead of the slow one at each drafted token, and which layers were run once for both.",
     wins="Deep targets: the adapters are small, keep nothing between tokens, and the first layers' work is used again.",
     loses="In shallow targets the first layers are a large share of a pass, and below them too little is known yet.",
-    differs="The paper's formulas were not at hand: that the adapters have low rank and read the layers' own keys and values is the "
+    differs="The paper's formulas were not available: that the adapters have low rank and read the layers' own keys and values is the "
             "paper's; their form, that the fast residual is added to the slow one at the exit, and a router by confidence in place of its "
             "attention-based one (ARLA) are ours. Of its uses only self-speculation is here.",
     compared="notes",
