@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..methods import head_kinds
 from ..models.checkpoint_sizes import check_config
@@ -17,9 +17,40 @@ from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read
 
+if TYPE_CHECKING:  # so that the register can be read without torch
+    import torch
+
+    from ..targets.base import CachedTarget
+
 log = logging.getLogger(__name__)
 
 Config = dict[str, Any]
+
+
+class LoadedModel(Protocol):
+    """A model's weights, as the ``load`` of a Forward returns them; every run shares them. parameters: their number."""
+
+    @property
+    def vocab(self) -> int: ...
+
+    @property
+    def context(self) -> int: ...
+
+    @property
+    def hidden(self) -> int: ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def parameters(self) -> int: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def open(self) -> CachedTarget:
+        """Return a target over these weights, with a KV cache of its own."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,14 +63,14 @@ class Forward:
     """
 
     name: str
-    load: Callable[[Path, Any], Any]
+    load: Callable[[Path, Any], LoadedModel]
     refuses: Callable[[Config], str | None]
     capabilities: Callable[[Config], frozenset[str]]
     measures: bool = False
     on: str = ""
 
 
-def _load_fast(folder: Path, device: Any) -> Any:
+def _load_fast(folder: Path, device: Any) -> LoadedModel:
     """Load for captured CUDA graphs if they outlive a call: on CUDA, except on hosts that attach the GPU per call (ZeroGPU)."""
     from ..targets.fast import FastModel
 
@@ -47,7 +78,7 @@ def _load_fast(folder: Path, device: Any) -> Any:
     return FastModel(folder, device) if device.type != "cuda" or per_call else _load_static(folder, device)
 
 
-def _load_static(folder: Path, device: Any) -> Any:
+def _load_static(folder: Path, device: Any) -> LoadedModel:
     from ..targets.static_shapes import StaticModel
 
     return StaticModel(folder, device)
@@ -65,7 +96,7 @@ def _fast_provides(config: Config) -> frozenset[str]:
     return FastTarget.capabilities
 
 
-def _load_int8(folder: Path, device: Any) -> Any:
+def _load_int8(folder: Path, device: Any) -> LoadedModel:
     from ..targets.int8 import Int8Model
 
     return Int8Model(folder, device)
@@ -77,7 +108,7 @@ def _int8_refuses(config: Config) -> str | None:
     return why_not(config)
 
 
-def _load_tree_scan(folder: Path, device: Any) -> Any:
+def _load_tree_scan(folder: Path, device: Any) -> LoadedModel:
     from ..targets.recurrent import RecurrentModel
 
     return RecurrentModel(folder, device)
@@ -95,7 +126,7 @@ def _tree_scan_provides(config: Config) -> frozenset[str]:
     return RecurrentTarget.capabilities
 
 
-def _load_hf(folder: Path, device: Any, device_map: str | None = None, quantise: str = "") -> Any:
+def _load_hf(folder: Path, device: Any, device_map: str | None = None, quantise: str = "") -> LoadedModel:
     from ..targets.hf import HFModel
 
     return HFModel(str(folder), device=device.type, device_map=device_map, quantise=quantise)

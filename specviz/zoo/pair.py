@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from ..core import Method, Target
+from ..core import Method
 from ..core.needs import missing
 from ..indexes.store import vocabulary_mark
+from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from . import trained_drafts
-from .backends import Forward, choose, chosen_for
+from .backends import Forward, LoadedModel, choose, chosen_for
 from .device import environment, read_device, use_cores
 from .free_memory import require_memory
 from .kit import Kit
@@ -41,12 +42,12 @@ class Loaded:
 
     name: str
     folder: Path
-    model: Any
+    model: LoadedModel
     backend: Forward
     device: torch.device
     draft_name: str | None = None
     draft_folder: Path | None = None
-    draft: Any = None
+    draft: LoadedModel | None = None
     draft_problem: str = ""
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
@@ -67,13 +68,13 @@ class Loaded:
         return self.model.context
 
     @property
-    def other_model(self) -> Any:
+    def other_model(self) -> LoadedModel:
         """Return the weights of the draft with another vocabulary. Raises ZooError."""
         if self.other is None:
             raise ZooError(f"This method {missing(others.ROLE, self.name)}.", "method.needs_draft")
         return self.weights(self.other, choose(register().backends, self.other))
 
-    def model_for(self, role: str) -> Any:
+    def model_for(self, role: str) -> LoadedModel | None:
         """Return the weights of the model of a role, in the same vocabulary; None when there is none. Raises ZooError."""
         if role == "draft" or role == "middle" and role not in self.more:
             return self.draft
@@ -89,19 +90,19 @@ class Loaded:
         """Return the name that models.yaml uses for another size of the draft."""
         return f"{self.draft_name}-{size}"
 
-    def other_size(self, size: str) -> Any:
+    def other_size(self, size: str) -> LoadedModel:
         """Return the weights of another size of the draft, named <draft>-wide, ... in models.yaml. Raises ZooError."""
         book, name = register(), self.size_named(size)
         if name not in book.entries:
             raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.", "draft.second")
         return self._open(name, book.entries[name].folder())
 
-    def _open(self, name: str, folder: Path) -> Any:
+    def _open(self, name: str, folder: Path) -> LoadedModel:
         model = self.weights(folder, choose(register().backends, folder))
         _same_words(self, name, folder, model)
         return model
 
-    def weights(self, folder: Path, backend: Forward) -> Any:
+    def weights(self, folder: Path, backend: Forward) -> LoadedModel:
         """Read a folder's weights for a forward, with the same choice of layout as this pair. Raises ZooError."""
         return load_once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
 
@@ -143,11 +144,13 @@ class Loaded:
         if "middle" not in method.needs or "middle" not in self.more:
             return self.facts
         try:
-            return self.facts | {"draft": {"name": self.more["middle"].name, "parameters": self.model_for("middle").parameters}}
+            middle = self.model_for("middle")
+            draft = None if middle is None else {"name": self.more["middle"].name, "parameters": middle.parameters}
+            return self.facts | {"draft": draft}
         except ZooError:  # it cannot be opened: the run reports it
             return self.facts
 
-    def open_target(self) -> Target:
+    def open_target(self) -> CachedTarget:
         """Open the target with a KV cache of its own."""
         target = self.model.open()
         target.expect(self.rows)
