@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, quantiles
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
 from ..methods import catalogue
@@ -21,6 +21,9 @@ from ..run.session import Session, find_method
 from ..trace.metrics import Totals, walltime_speedup
 from .looping import loops
 from .prompt_suites import Item, choose, located, read_suites
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 MEAN = "mean"  # task name of the row over all tasks
 COLUMNS = ["method", "task", "block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread",
@@ -71,7 +74,7 @@ class Cell:
                 "tokens": self.totals.tokens}
 
 
-def bench(loaded: Any, methods: Sequence[str], suite: str | Path | Sequence[str | Path] | None = None, *,
+def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[str | Path] | None = None, *,
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
           sampling: Sampling = Sampling(), reference: bool = False,
           quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
@@ -108,7 +111,7 @@ class Plan:
     too_long: int
 
 
-def prepare(loaded: Any, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
+def prepare(loaded: Loaded, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
             reference: bool, deterministic: bool) -> Plan:
     """Validate the arguments of ``bench`` and build the plan. Raises SessionError."""
     most = None if prompts is None else read_whole("prompts", prompts, 1)
@@ -164,7 +167,7 @@ class Ours:
         return collect(Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic).run(prompt, length))
 
 
-def _runners(loaded: Any, keys: Sequence[str], sampling: Sampling,
+def _runners(loaded: Loaded, keys: Sequence[str], sampling: Sampling,
              deterministic: bool = False) -> tuple[dict[str, Ours], dict[str, str]]:
     """Return runners (plain decoding first) and the reasons for skipped methods."""
     chosen = [find_method(key) for key in keys]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from ..models.cuda_graph_capture import BUCKETS
 from ..trace.events import Committed, Drafted, Judged
 from ..zoo.text import encode_chat
 from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 PROMPTS = (
     "Tell me a short story.",
@@ -46,7 +49,7 @@ TEXTS = {  # details of a certificate, by identifier
 }
 
 
-def fix_bucket(loaded: Any) -> str:
+def fix_bucket(loaded: Loaded) -> str:
     """Run every pass in the largest bucket of a static-shape forward, so that plain decoding and verification compute the same sums;
     return a description of forward and data type."""
     numbers = loaded.facts["env"]["dtype"]
@@ -56,7 +59,7 @@ def fix_bucket(loaded: Any) -> str:
     return f"{loaded.forward}, {numbers}, every pass in one bucket of {BUCKETS[-1]} rows"
 
 
-def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,
+def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,
            knobs: dict[str, Any] | None = None) -> dict[str, Any]:
     """Compare a method (its key, or a Method that no catalogue lists) with plain decoding of the same target at temperature 0;
     prompts are texts or token ids.
@@ -87,7 +90,7 @@ def greedy(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | 
     return {**worst, "tokens": agreed}
 
 
-def distribution(loaded: Any, key: str | Method, prompt: str | list[int] = PROMPTS[0], samples: int = 300,
+def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] = PROMPTS[0], samples: int = 300,
                  sampling: Sampling = Sampling(1.0), knobs: dict[str, Any] | None = None) -> dict[str, Any]:
     """Compare the distribution of a method's first tokens with the target's at a temperature above 0; seeded by ``sampling``.
 

@@ -9,12 +9,15 @@ import statistics
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from packaging.requirements import Requirement
 
 from ..core import DraftTree
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 CPU_FLAGS = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "asimddp", "i8mm", "bf16")
 PASS_TOKENS = (1, 2, 4, 8, 16)  # tokens of the forward passes that are timed
@@ -40,7 +43,7 @@ def report(target: str | None = None, draft: str | None = None, device: str = "a
     return _with_machine(_target(target, draft, device, seconds))
 
 
-def report_loaded(loaded: Any, seconds: float = SECONDS) -> dict[str, Any]:
+def report_loaded(loaded: Loaded, seconds: float = SECONDS) -> dict[str, Any]:
     """Return the same report about models that are loaded already."""
     return _with_machine(target_facts(loaded, seconds))
 
@@ -129,7 +132,7 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
         return {"problem": str(error)}
 
 
-def target_facts(loaded: Any, seconds: float) -> dict[str, Any]:
+def target_facts(loaded: Loaded, seconds: float) -> dict[str, Any]:
     """Return the target's forward, kernel and settings, and the measured passes unless ``seconds`` is 0."""
     env = loaded.facts["env"]
     facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
@@ -141,7 +144,7 @@ def target_facts(loaded: Any, seconds: float) -> dict[str, Any]:
     return facts
 
 
-def passes(loaded: Any, seconds: float) -> list[dict[str, float]]:
+def passes(loaded: Loaded, seconds: float) -> list[dict[str, float]]:
     """Return the median milliseconds of a forward pass of 1, 2, ... tokens after 64 cached ones, measured in about ``seconds``.
     """
     rows = [{"tokens": count, "ms": _milliseconds(loaded.model, count, seconds / len(PASS_TOKENS))} for count in PASS_TOKENS]

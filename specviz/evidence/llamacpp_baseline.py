@@ -10,7 +10,7 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,10 +21,13 @@ from ..trace.metrics import Totals
 from ..zoo.gguf_export import export
 from ..zoo.registry import Entry, ZooError
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 NAME = "llama_cpp"
 
 
-def references(loaded: Any, plain: Session) -> dict[str, LlamaCpp]:
+def references(loaded: Loaded, plain: Session) -> dict[str, LlamaCpp]:
     """Return the row's runner by name; empty if a package is missing, the device is not a CPU, or llama.cpp does not support the
     architecture."""
     if loaded.device.type != "cpu" or not (find_spec("llama_cpp") and find_spec("gguf")):
@@ -38,7 +41,7 @@ def references(loaded: Any, plain: Session) -> dict[str, LlamaCpp]:
 class LlamaCpp:
     """A runner of the benchmark. Raises ZooError if the target cannot be exported to GGUF."""
 
-    def __init__(self, loaded: Any, plain: Session):
+    def __init__(self, loaded: Loaded, plain: Session):
         from llama_cpp import Llama
 
         self.session, threads = plain, torch.get_num_threads()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
 from ..methods import catalogue
@@ -23,6 +23,9 @@ from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
 from .prompt_suites import Item, choose, read_suite
 from .simulated_server import Served, Server, TimedRequest
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 METHODS = ("autoregressive", "speculative", "smartspec", "tetris")
 COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_token", "token_time", "latency", "batch", "drafted",
@@ -35,7 +38,7 @@ WARM = 16  # tokens of the requests that are thrown away
 Progress = Callable[[dict[str, Any]], None]
 
 
-def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
+def load_test(loaded: Loaded, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
               cancel: threading.Event | None = None, **asked: Any) -> dict[str, Any]:
     """Return {environment, rows, said}: a row for each load and method, and conclusions as sentences. asked: as in ``measuring``.
 
@@ -49,7 +52,7 @@ def load_test(loaded: Any, methods: Sequence[str] = METHODS, *, progress: Progre
     return report
 
 
-def measuring(loaded: Any, methods: Sequence[str] = METHODS, *, users: Sequence[int] = (8,), rates: Sequence[float] = (),
+def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequence[int] = (8,), rates: Sequence[float] = (),
               requests: Any = 16, suite: Any = None, tasks: Sequence[str] = (), max_new_tokens: Any = 64,
               sampling: Sampling = Sampling(), slots: Any = 16, deterministic: bool = False,
               stop: Callable[[], bool] = bool) -> Iterator[dict[str, Any]]:
@@ -177,7 +180,7 @@ def _loads(users: Sequence[int], rates: Sequence[float]) -> list[tuple[str, floa
     return sorted(set(loads), key=lambda load: load[1])
 
 
-def _sessions(loaded: Any, keys: Sequence[str], sampling: Sampling, deterministic: bool) -> tuple[dict[str, Session], dict[str, str]]:
+def _sessions(loaded: Loaded, keys: Sequence[str], sampling: Sampling, deterministic: bool) -> tuple[dict[str, Session], dict[str, str]]:
     """Return the methods that support batching here, and why the others do not."""
     sessions, skipped = {}, {}
     for method in dict.fromkeys(find_method(key).key for key in keys):

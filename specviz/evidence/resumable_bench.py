@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
 from ..run.request import SessionError, read_number, read_whole
@@ -24,6 +24,9 @@ from .benchmark import WARM_TOKENS, Plan, Runner, prepare
 from .looping import loops
 from .prompt_suites import Item
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 GROUP_SIZE = 8  # methods per run of plain decoding: at most four runs apart
 APART = 100_000  # seed distance between repeats; larger than any suite
 TEXTS = {
@@ -32,7 +35,8 @@ TEXTS = {
 }
 
 
-def run_session(loaded: Any, methods: Sequence[str], ledger: Ledger, suite: Any = None, *, tasks: Sequence[str] = (), prompts: Any = None,
+def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: Any = None, *,
+                tasks: Sequence[str] = (), prompts: Any = None,
         repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(), reference: bool = False,
         deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
     """Measure and return the progress of the whole measurement: {runs, of, turns, of_turns, hours, failed, skipped, too_long,

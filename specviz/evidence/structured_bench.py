@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..methods import catalogue
 from ..run.processors import stop_tokens
@@ -17,6 +17,9 @@ from ..run.result import Result, RunFailed, collect
 from ..run.session import Session
 from ..run.structured import Grammar
 from ..trace.metrics import Totals
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 COLUMNS = ["method", "answers", "valid", "equal", "valid_sampled", "tokens_per_pass", "unconstrained_tokens_per_pass", "tokens_per_second",
            "unconstrained_tokens_per_second"]
@@ -51,7 +54,7 @@ class Row:
                 "tokens_per_second": bound["tokens_per_second"], "unconstrained_tokens_per_second": free["tokens_per_second"]}
 
 
-def structured_bench(loaded: Any, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
+def structured_bench(loaded: Loaded, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
                      prompts: Sequence[str] = PROMPTS, report: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
     """Yield the row of each method, plain decoding's first. Exact methods by default: others need not equal plain decoding. Methods
     that cannot run on these models are reported and left out."""
@@ -67,7 +70,7 @@ def structured_bench(loaded: Any, methods: Sequence[str] | None = None, response
             report(f"{key}: {why}")
 
 
-def _row(loaded: Any, key: str, grammar: Grammar, bound: GenerationRequest, prompts: Sequence[str], plain: dict[str, Result]) -> Row:
+def _row(loaded: Loaded, key: str, grammar: Grammar, bound: GenerationRequest, prompts: Sequence[str], plain: dict[str, Result]) -> Row:
     row = Row(key)
     for i, prompt in enumerate(prompts):
         result = collect(Session(loaded, key, request=bound).run(prompt))

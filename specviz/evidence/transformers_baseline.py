@@ -9,7 +9,7 @@ import time
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,9 @@ from ..run.result import Result
 from ..run.session import Session
 from ..trace.metrics import Totals
 from ..zoo.registry import ZooError
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 LOOKUP_TOKENS = 10  # transformers' documentation uses this
 
@@ -79,7 +82,7 @@ class _Watch:
         return Result(prompt, written, "", totals, self._spent.seconds - before.seconds)
 
 
-def references(loaded: Any, plain: Session) -> dict[str, Generator]:
+def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
     """Return runners by row name. Raises ZooError if transformers cannot load the target."""
     spent = Spent()
     models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
@@ -91,17 +94,18 @@ def references(loaded: Any, plain: Session) -> dict[str, Generator]:
     return found
 
 
-def _open(loaded: Any, folder: Any, spent: Spent, counts: bool) -> Any:
+def _open(loaded: Loaded, folder: Any, spent: Spent, counts: bool) -> Any:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=loaded.model.dtype, use_safetensors=True,
+        found = AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=loaded.model.dtype, use_safetensors=True,
                                                      local_files_only=True, trust_remote_code=False)
     except Exception as error:  # its loaders break in many ways
         raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load") from None
+    model: Any = found  # transformers' types lose the model in ``to``
     forward = model.forward
 
     @wraps(forward)  # generate reads the forward's signature

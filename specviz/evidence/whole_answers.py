@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -34,6 +34,9 @@ from ..trace.events import Committed
 from .betting import FLOOR, TestMartingale
 from .certificate import PROMPTS, encode
 from .statistics import uniformity
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 TOKENS, LENGTH = 2400, 48  # tokens in total and at most per answer
 CHANCE = 1e-4  # probability that a correct method fails
@@ -97,7 +100,7 @@ def histogram(values: Sequence[float]) -> list[int]:
     return counts
 
 
-def answers(loaded: Any, key: str | Method, prompts: Sequence[str | list[int]] | None = None, tokens: int = TOKENS,
+def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, tokens: int = TOKENS,
             knobs: dict[str, Any] | None = None, seed: int = 0) -> dict[str, Any]:
     """Write answers with a method (a key or a Method) at SETTINGS and test their tokens.
 
@@ -146,7 +149,7 @@ def short(method: Method, depth: int | None) -> dict[str, Any]:
             if knob.name in DEPTHS and isinstance(knob.default, int) and knob.low is not None and knob.high is not None}
 
 
-def answer_writer(loaded: Any, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
+def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
                   length: int = LENGTH) -> Iterator[Any]:
     """Yield functions without end, cycling through the prompts: each one, called with TokenPlaces, writes an answer and adds its tokens."""
     kit = loaded.kit()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import IID, Decision, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Verdict
 from ..drafters.model.chain import DraftChain
@@ -19,6 +19,9 @@ from ..trees import Scorer
 from ..verifiers import TokenRejection
 from .distribution_test import SAMPLES, tested
 from .mistakes import MISTAKES, Mistake
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 GAMMA = {"bonus_from_draft": 1}  # short drafts, so that bonus tokens are frequent
 USUAL = 2
@@ -153,7 +156,7 @@ def broken(key: str) -> Method:
     return Method(key=key, title=mistake.title, paper="", family="Mistake", summary=mistake.why, build=build, needs=frozenset({"draft"}))
 
 
-def break_it(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+def break_it(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Test a mistake: payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, yielded
     repeatedly. greedy: result of certificate.greedy plus ``equal``; distribution: result of distribution_test.distribution;
     verdict: a sentence."""

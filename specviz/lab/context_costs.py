@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,9 @@ from ..trace.metrics import Totals
 from ..zoo.text import encode_plain
 from .pass_costs import machine, time_pass
 from .tasks import sample_prompts
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 LENGTHS = (64, 256, 512, 1024, 1536, 2048)  # context lengths, up to the target's limit
 BEYOND = tuple(2**i for i in range(9, 18))
@@ -66,7 +69,7 @@ class Played:
         return self.totals.tokens / max(1, self.totals.rounds)
 
 
-def context_costs(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Yield the growing report {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured
     length, reckoned: extrapolated lengths, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the longest
     length, reckoned: predicted speed-ups}], machine}. Methods that cannot run here are left out."""
@@ -100,7 +103,7 @@ def context_costs(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]
         yield result
 
 
-def _report(loaded: Any, method: Any, knobs: dict[str, Any], found: Played, plain: Played, lines: dict[int, Line],
+def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: Played, plain: Played, lines: dict[int, Line],
           step: float) -> dict[str, Any]:
     spent = [p.totals.seconds / max(1, p.totals.tokens) for p in (plain, found)]
     full = torch.finfo(getattr(torch, loaded.facts["env"]["dtype"])).bits
@@ -118,13 +121,13 @@ def reckoned(n: int, key: str, knobs: dict[str, Any], found: Played, lines: dict
     return found.tokens * lines[1](n) / (drafted + lines[1 + knobs["gamma"]](n))
 
 
-def _text(loaded: Any, count: int) -> list[int]:
+def _text(loaded: Loaded, count: int) -> list[int]:
     """Return ``count`` tokens of the shipped prompts, repeated if needed."""
     ids = encode_plain(loaded.tokenizer, "\n\n".join(sample_prompts(10**6)))
     return (ids * (count // len(ids) + 1))[:count]
 
 
-def _step(loaded: Any, text: list[int]) -> float:
+def _step(loaded: Loaded, text: list[int]) -> float:
     """Return the seconds of a one-token pass of the draft model, 0 without one."""
     if loaded.draft is None:
         return 0.0
@@ -133,7 +136,7 @@ def _step(loaded: Any, text: list[int]) -> float:
         return min(time_pass(model, text[-64:], []) for _ in range(TURNS + 1))
 
 
-def _played(loaded: Any, method: Any, knobs: dict[str, Any], text: list[int]) -> Played:
+def _played(loaded: Loaded, method: Any, knobs: dict[str, Any], text: list[int]) -> Played:
     totals, inner = Totals(), 0
     with closing(loaded.kit()) as kit, torch.inference_mode():
         parts = method.build(kit, **method.read_knobs(knobs))

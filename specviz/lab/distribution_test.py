@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +16,9 @@ from ..evidence.whole_answers import CHANCE, TokenPlaces, answer_writer
 from ..run.request import SessionError, read_whole
 from .payload import knobs_of, method_of, prompt_of, sampling_of
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 SAMPLES, EVERY = 400, 20
 FEWEST = 20  # minimum runs, even after a stop
 RED = 1e-3  # significance level: a correct method fails once in 1,000 tests
@@ -23,7 +26,7 @@ ENOUGH = 100  # minimum runs for a positive claim
 ANSWER = 24  # tokens per whole answer
 
 
-def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Test whether a method samples from the target's distribution.
 
     payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell], plain_law,
@@ -44,7 +47,7 @@ def distribution(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool])
     yield from tested(loaded, method, knobs_of(payload, method), prompt_of(payload, PROMPTS[0]), probs, samples, stop)
 
 
-def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, probs: Sampling, samples: int,
+def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, probs: Sampling, samples: int,
            stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Test one method, from the catalogue or not."""
     ids = encode(loaded, prompt)
@@ -73,7 +76,7 @@ def tested(loaded: Any, method: Method, knobs: dict[str, Any], prompt: str, prob
     yield _report(loaded, method, cells, counts, places, len(seen), samples, True)
 
 
-def _report(loaded: Any, method: Method, cells: Cells, counts: Counter, places: TokenPlaces, played: int, asked: int,
+def _report(loaded: Loaded, method: Method, cells: Cells, counts: Counter, places: TokenPlaces, played: int, asked: int,
           over: bool) -> dict[str, Any]:
     statistic, freedom = chi_square(cells.expected, counts, played)
     prob = p_value(statistic, freedom)
@@ -105,7 +108,7 @@ def _claim(verdict: str, played: int, asked: int) -> str:
     return TEXTS[verdict].format(played=played) if verdict in TEXTS else ""
 
 
-def _named(loaded: Any, cell: Any) -> str:
+def _named(loaded: Loaded, cell: Any) -> str:
     """Return the prefix of a cell as text, with an ellipsis if it pools continuations."""
     if cell == Cells.POOL:
         return "everything else"

@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..evidence.doctor import report_loaded
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
-def doctor(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+
+def doctor(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Yield the report. The length of the measurement is fixed, so a request cannot prolong it."""
     yield report_loaded(loaded)

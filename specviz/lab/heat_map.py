@@ -11,7 +11,7 @@ import io
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Knob, Method, Sampling
 from ..methods import catalogue
@@ -22,6 +22,9 @@ from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 LENGTH_KNOBS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft length, in this order
 LENGTHS, TEMPERATURES = (1, 2, 4, 8), (0.0, 0.5, 1.0)
 MOST_LENGTHS, MOST_TEMPERATURES, TURNS, LONGEST, WARM = 8, 6, 2, 128, 8
@@ -29,7 +32,7 @@ COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup
            "block_efficiency", "acceptance_rate")
 
 
-def heat_map(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure speed over draft length and temperature.
 
     payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells,

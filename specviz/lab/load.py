@@ -2,17 +2,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..evidence.load_test import METHODS, measuring
 from ..run.request import SessionError, read_whole
 from .pass_costs import machine
 from .payload import sampling_of
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 LOADS, METHODS_MOST, USERS, REQUESTS, LONGEST = 6, 6, 32, 128, 128  # limits per request
 
 
-def load(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def load(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Measure speed over the number of users or the request rate.
 
     payload {methods?, users? or rates?: [number, ...], tasks?, requests?, max_new_tokens?, temperature?, seed?} -> the report of

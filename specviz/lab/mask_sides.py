@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import DraftTree, Method, Parts, Scores, State, Verdict
 from ..drafters.model.chain import DraftChain
@@ -21,6 +21,9 @@ from ..run.session import Session
 from ..run.structured import Grammar
 from ..verifiers import TokenRejection
 from .payload import prompt_of
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 RUNS, TOKENS, GAMMA = 12, 64, 4
 PROMPT = "Invent a person and describe them as JSON."
@@ -67,7 +70,7 @@ def variant(side: str, verifier: Measured) -> Method:
     return Method(key=f"mask_{side}", title=f"Mask: {side}", paper="", family="Mask", summary="", build=build, needs=frozenset({"draft"}))
 
 
-def mask_sides(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure acceptance with the grammar mask on both models and on one of them.
 
     payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes, valid,

@@ -7,11 +7,14 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core import DraftTree
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 PAST = 128  # cached tokens
@@ -19,7 +22,7 @@ TURNS = 9
 SECONDS = 12.0  # no new turn starts after this
 
 
-def cost_curve(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}; the rows are shuffled in each turn.
     draft_seconds: one-token pass of the draft model, null without one; one: one-token pass of the target."""
     target = loaded.open_target()
@@ -70,13 +73,13 @@ def _tokens(vocab: int, count: int) -> list[int]:
     return [rng.randrange(vocab) for _ in range(count)]
 
 
-def _report(loaded: Any, rows: list[int], took: dict[Any, list[float]], turns: int) -> dict[str, Any]:
+def _report(loaded: Loaded, rows: list[int], took: dict[Any, list[float]], turns: int) -> dict[str, Any]:
     seconds = [median(took[k]) for k in rows]
     return {"rows": rows, "seconds": seconds, "one": seconds[0], "turns": turns,
             "draft_seconds": median(took["draft"]) if took["draft"] else None, "machine": machine(loaded)}
 
 
-def machine(loaded: Any) -> str:
+def machine(loaded: Loaded) -> str:
     """Describe machine and models."""
     facts = loaded.facts
     env, draft = facts["env"], facts["draft"]

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from math import comb
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Method
 from ..methods import catalogue
@@ -20,11 +20,14 @@ from ..trace.metrics import Totals
 from .pass_costs import machine
 from .payload import prompt_of, sampling_of
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 MOST_PROMPTS, MOST_METHODS, LONGEST, WARM = 24, 4, 128, 8  # limits per request
 CONFIDENCE = 0.95
 
 
-def prompt_set(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
+def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure methods on a set of prompts.
 
     payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, yielded

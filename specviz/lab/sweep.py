@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Method
 from ..methods import catalogue
@@ -15,10 +15,13 @@ from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
 
 
-def sweep(loaded: Any, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | str]:
+def sweep(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | str]:
     """Measure a method over the values of one knob.
 
     payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,

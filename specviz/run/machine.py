@@ -3,13 +3,16 @@ Timings measured on a busy machine say nothing about a method."""
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core import DraftTree
 from ..trace.events import Checked, Drafted, Event, Finished, Verified
 from ..zoo.device import fit_threads, use_cores
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 PASSES, PATIENCE = 5, 0.2  # timed passes, and seconds after which timing stops
 CONTEXT = 64  # tokens before the pass that is timed
@@ -20,7 +23,7 @@ PART = 0.05  # share of a lane's time lost that is reported at its end
 STREAK, REST = 3, 2.0  # consecutive slow passes before threads are chosen again, and seconds between two choices
 
 
-def pass_seconds(loaded: Any) -> float:
+def pass_seconds(loaded: Loaded) -> float:
     """Measure the mean seconds of a target pass of one token; the first one is not counted."""
     kit = loaded.kit()
     try:
@@ -45,7 +48,7 @@ class Machine:
     """Monitors the passes of one run. threads: number used; now: seconds of a pass at the start; usual: the minimum since the
     model was loaded."""
 
-    def __init__(self, loaded: Any):
+    def __init__(self, loaded: Loaded):
         self._loaded, self._lanes = loaded, {}
         self._streak, self._chosen = 0, time.monotonic()
         self.threads, self.now = self._fit()

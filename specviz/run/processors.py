@@ -1,11 +1,14 @@
 """Build a run's logits processors and end tokens from a GenerationRequest."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import BadWords, LogitBias, MinTokens, Penalties, Processors
 from .request import GenerationRequest, SessionError
 from .structured import Grammar, GrammarMask
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 
 def stop_tokens(request: GenerationRequest, end_tokens: frozenset[int]) -> frozenset[int]:
@@ -16,7 +19,7 @@ def stop_tokens(request: GenerationRequest, end_tokens: frozenset[int]) -> froze
 class ProcessorFactory:
     """Checks a request against a loaded model once, and makes processors for each run. Raises SessionError."""
 
-    def __init__(self, request: GenerationRequest, loaded: Any):
+    def __init__(self, request: GenerationRequest, loaded: Loaded):
         self.request, self.end_tokens = request, frozenset(loaded.end_tokens)
         for name, tokens in (("logit_bias", [token for token, _ in request.logit_bias]), ("stop_token_ids", request.stop_token_ids)):
             beyond = [token for token in tokens if token >= loaded.vocab]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Method, Sampling
 from ..core.errors import code_of
@@ -18,6 +18,9 @@ from ..indexes.earlier_answers import Memory
 from .conversation import read_messages, read_tools  # noqa: F401 - read from here, too
 from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
 from .response_format import read_format
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 MOST_STOPS, LONGEST_STOP = 16, 200
 
@@ -66,7 +69,7 @@ class GenerationRequest:
     from_model: tuple[str, ...] = ()
 
     @classmethod
-    def for_model(cls, given: dict[str, Any], loaded: Any, usual: dict[str, Any] | None = None) -> GenerationRequest:
+    def for_model(cls, given: dict[str, Any], loaded: Loaded, usual: dict[str, Any] | None = None) -> GenerationRequest:
         """Read a request for a loaded model: the one rule of all surfaces for the model's generation_config.json.
 
         Fields that the request leaves out take the values that the model recommends where the request switches this on by
@@ -215,7 +218,7 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
     return int(number)
 
 
-def read_given(loaded: Any, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
+def read_given(loaded: Loaded, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
     """Check the arguments of a Session. Raises SessionError for a wrong type."""
     if not hasattr(loaded, "why_not") or not hasattr(loaded, "kit"):
         raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.", "session.loaded")

@@ -5,7 +5,7 @@ import copy
 import threading
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Costs, FixedCosts, Method, Sampling, State
 from ..core.errors import code_of
@@ -34,6 +34,9 @@ from .request import (
 )
 from .single_run import Run
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
 LEAST_STEP = 0.05  # minimum cost of a draft step in deterministic runs, as a share of a target pass
 MOST_TOP = 50  # maximum number of top tokens of a distribution that events carry
@@ -53,7 +56,7 @@ class Session:
     batch: runs of sessions with the same ContinuousBatch share forward passes; one thread advances all of them.
     """
 
-    def __init__(self, loaded: Any, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
+    def __init__(self, loaded: Loaded, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
                  memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = (),
                  request: GenerationRequest | None = None, prefix_cache: PrefixCache | None = None,
                  batch: ContinuousBatch | None = None):
