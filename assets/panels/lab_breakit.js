@@ -129,7 +129,9 @@
           d && d.verdict === "few" ? K.say(d.said || "", 400) : odds,
         ),
         d
-          ? places(d.places, () => SpecViz.save.own(SpecViz.messages.say("breakit.source", { title: K.say(got.title, 160) }) + odds))
+          ? places(d.places, () =>
+              SpecViz.save.own(SpecViz.messages.say("breakit.source", { title: K.say(got.title, 160) }) + odds),
+            )
           : null,
         got.verdict ? el("p", { class: "pn-sum" }, K.say(got.verdict, 300)) : null,
       ].filter(Boolean);

@@ -92,7 +92,9 @@
           { label: `Over ${tokens(longest())}`, value: span(answer.seconds[answer.seconds.length - 1]) },
           {
             label: "The text costs as much as the weights",
-            value: even ? SpecViz.messages.say("contexts.even", { tokens: tokens(Number(even.toPrecision(2))) }) : "\u2013",
+            value: even
+              ? SpecViz.messages.say("contexts.even", { tokens: tokens(Number(even.toPrecision(2))) })
+              : "\u2013",
             note: even ? "by the line through these passes" : "longer texts cost nothing more here",
           },
         ]),

@@ -174,10 +174,7 @@
             `${copied ? "copied draft" : "tree"} would have begun at other places and might hold other tokens: ` +
             "read the figures as an estimate.",
         );
-      else
-        list.push(
-          SpecViz.messages.say("whatif.sampled") + from + SpecViz.messages.say("whatif.sampled.rest"),
-        );
+      else list.push(SpecViz.messages.say("whatif.sampled") + from + SpecViz.messages.say("whatif.sampled.rest"));
       if (r.unknown)
         list.push(
           `At ${count(r.unknown, "place")} nobody asked the draft (a bonus token, or a round without a ` +

@@ -178,7 +178,9 @@
               title: "Where it was easy: " + l.title,
               caption:
                 "The higher the shade, the likelier it was that the guess would be refused. Dashed: it was refused. " +
-                "Dotted: " + SpecViz.messages.say("predictability.none") + ".",
+                "Dotted: " +
+                SpecViz.messages.say("predictability.none") +
+                ".",
               from: env.source(),
               ...drawn(text),
             }),

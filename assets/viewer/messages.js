@@ -128,8 +128,7 @@
     "log.threads.again": " Passes turned slow on the way, so it was tried out anew: {threads} instead of {before}.",
     "lens.last": "Last reported in round {round}:",
     "lens.message.tokens": "This message brought {tokens}. ",
-    "lens.ahead.none":
-      "Nothing was guessed for this round: no such row stood after the last token that was kept.",
+    "lens.ahead.none": "Nothing was guessed for this round: no such row stood after the last token that was kept.",
     "server.doubts": "Not believed: {doubts}.",
     "passes.block": "one block is one pass of the large model; its width is how many tokens it gave",
     "passes.block.several":
@@ -143,7 +142,8 @@
     "ribbon.verify": "verify: one pass checks them",
 
     /* Panels (assets/panels) */
-    "whatif.greedy.known": "The text is greedy, so no draft can change it, and this draft\u2019s guess depends on the text alone. ",
+    "whatif.greedy.known":
+      "The text is greedy, so no draft can change it, and this draft\u2019s guess depends on the text alone. ",
     "whatif.greedy": "The text is greedy, so no draft can change it. ",
     "whatif.sampled": "This run drew its tokens by chance. ",
     "whatif.sampled.rest":

@@ -68,13 +68,12 @@
   function remembered(lanes) {
     return lanes
       .filter(SV.metrics.remembered)
-      .map(
-        (lane) =>
-          SV.messages.say("notice.remembered", {
-            copied: String(SV.metrics.remembered(lane)),
-            tokens: String(SV.fold.sumAt(lane, lane.committed).tokens),
-            title: SV.stage.titleOf(lane),
-          }),
+      .map((lane) =>
+        SV.messages.say("notice.remembered", {
+          copied: String(SV.metrics.remembered(lane)),
+          tokens: String(SV.fold.sumAt(lane, lane.committed).tokens),
+          title: SV.stage.titleOf(lane),
+        }),
       )
       .join(" ");
   }

@@ -120,7 +120,9 @@
   }
 
   /* Where one comes from that a panel has measured or computed itself, today. */
-  const own = (text) => [text + " " + SV.notice.when(Date.now()) + ", " + SV.messages.say("picture.drawn", { version: SV["version"] }) + "."];
+  const own = (text) => [
+    text + " " + SV.notice.when(Date.now()) + ", " + SV.messages.say("picture.drawn", { version: SV["version"] }) + ".",
+  ];
 
   const textOf = (picture) => new XMLSerializer().serializeToString(picture);
   function give(blob, name) {
