@@ -35,10 +35,9 @@ TEXTS = {
 }
 
 
-def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: Any = None, *,
-                tasks: Sequence[str] = (), prompts: Any = None,
-        repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(), reference: bool = False,
-        deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
+def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: Any = None, *, tasks: Sequence[str] = (),
+                prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(),
+                reference: bool = False, deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
     """Measure and return the progress of the whole measurement: {runs, of, turns, of_turns, hours, failed, skipped, too_long,
     interrupted, said}.
 
