@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, pct, f2, f3 } = SpecViz.dom;
+  const { el, pct, f3 } = SpecViz.dom;
   const K = P.kit;
   const SIDES = {
     both: ["Both sides", "Right, and the draft proposes only what may be accepted."],
@@ -45,45 +45,28 @@
     }
     function table(got) {
       const rows = (Array.isArray(got.rows) ? got.rows : []).filter((row) => row && SIDES[row.side]).slice(0, 3);
-      const head = [
+      const cols = [
         "The mask is on",
-        "Accepted / tried",
-        "Tokens a pass",
-        "Keep to the grammar",
-        "Distance from the true distribution",
+        { name: "Accepted / tried", num: true },
+        { name: "Tokens a pass", num: true },
+        { name: "Keep to the grammar", num: true },
+        { name: "Distance from the true distribution", num: true },
       ];
       return el(
         "div",
         null,
-        el(
-          "table",
-          { class: "pn-table" },
-          el(
-            "thead",
-            null,
-            el(
-              "tr",
-              null,
-              head.map((name) => el("th", { scope: "col" }, name)),
-            ),
-          ),
-          el(
-            "tbody",
-            null,
-            rows.map((row) =>
-              el(
-                "tr",
-                { "data-side": row.side },
-                el("th", { scope: "row" }, SIDES[row.side][0]),
-                el("td", null, pct(whole(row.accepted) / Math.max(1, whole(row.tried)))),
-                el("td", null, f2(whole(row.tokens) / Math.max(1, whole(row.passes)))),
-                el("td", null, `${whole(row.valid)} of ${whole(row.runs)}`),
-                el("td", null, K.finite(row.distance) ? f3(row.distance) : "\u2013"),
-              ),
-            ),
-          ),
+        K.table(
+          cols,
+          rows.map((row) => [
+            SIDES[row.side][0],
+            pct(whole(row.accepted) / Math.max(1, whole(row.tried))),
+            (whole(row.tokens) / Math.max(1, whole(row.passes))).toFixed(2),
+            `${whole(row.valid)} of ${whole(row.runs)}`,
+            K.finite(row.distance) ? f3(row.distance) : "\u2013",
+          ]),
+          "Where the mask is applied, and what becomes of the draft and of the answer",
         ),
-        rows.map((row) => el("p", { class: "pn-prose" }, el("b", null, SIDES[row.side][0] + ". "), SIDES[row.side][1])),
+        rows.map((row) => el("p", { class: "pn-small" }, el("b", null, SIDES[row.side][0] + ". "), SIDES[row.side][1])),
         el(
           "p",
           { class: "pn-help" },

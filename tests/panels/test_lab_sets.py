@@ -72,6 +72,22 @@ def test_length_and_temperature_stand_measured_beside_predicted(visit):
     ask_for(visit, use)
 
 
+def test_the_three_sides_of_a_mask_stand_with_their_own_figures(visit):
+    sides = (("both", 40, 63, 67, 31, 4, 0.0), ("target", 5, 55, 55, 50, 4, 0.0), ("draft", 75, 251, 256, 181, 0, 0.9993))
+    rows = [dict(zip(("side", "accepted", "tried", "tokens", "passes", "valid", "distance"), one), runs=4) for one in sides]
+
+    def use(page):
+        page.evaluate("panel.show('mask')")
+        page.click("text=Run the three ways")
+        page.wait_for_selector(".pn-body table")
+        shown = [row.split("\t") for row in page.inner_text(".pn-body tbody").splitlines() if row.strip()]
+        assert [row[1:] for row in shown] == [["63 %", "2.16", "4 of 4", "0.000"], ["9 %", "1.10", "4 of 4", "0.000"],
+                                              ["30 %", "1.41", "0 of 4", "0.999"]]
+        assert page.locator(".pn-body .pn-csv").count() == 1
+
+    visit(use, "lab", answers=ANSWERS | {"mask_sides": {"runs": 4, "rows": rows}})
+
+
 def test_under_load_the_chosen_lanes_come_first_and_totals_are_ranked(visit):
     def use(page):
         page.evaluate("() => { ctx.chosen = () => ['prompt_lookup', 'draft_tree']; panel.show('load'); }")
