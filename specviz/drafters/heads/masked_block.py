@@ -35,6 +35,7 @@ from ...trees import best, draw_one
 from ...trees.draws import path_tokens
 from ..model.chain import belief
 from .features import common
+from .reduced_output import for_drafting
 
 
 class BlockStates(Drafter):
@@ -48,7 +49,7 @@ class BlockStates(Drafter):
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target = target
+        self.target = for_drafting(target, self.net)
         scores = prefill
         if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a kept cache yields the last row only
             target.sync(state.tokens[:-1])

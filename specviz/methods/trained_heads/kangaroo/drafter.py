@@ -26,6 +26,7 @@ from ....core import (
     never_stop,
     select_rows,
 )
+from ....drafters.heads.reduced_output import for_drafting
 from ....drafters.model.chain import belief
 from ....trees import draw_one
 
@@ -43,7 +44,7 @@ class ExitAdapter(Drafter):
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target, self.view = target, target.early(self.adapter.exit)
+        self.target, self.view = for_drafting(target, self.adapter), target.early(self.adapter.exit)
         states, at = prefill.hidden_states[self.capture], prefill.at
         if not len(states) and len(state.tokens) > 1:  # a target that kept its cache tells the last row again
             target.sync(state.tokens[:-1])

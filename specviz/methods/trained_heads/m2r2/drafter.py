@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
+from ....drafters.heads.reduced_output import for_drafting
 from ....drafters.model.chain import belief
 from ....trees import draw_one
 
@@ -26,7 +27,7 @@ class FastExit(Drafter):
         self.net = net
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target, self.view = target, target.early(self.net.exit)
+        self.target, self.view = for_drafting(target, self.net), target.early(self.net.exit)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, moved = TreeBuilder(), []

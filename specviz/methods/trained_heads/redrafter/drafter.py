@@ -27,12 +27,12 @@ class BeamTree(LastState):
     needs = frozenset({"tap:final", "head", "embed"})
 
     def __init__(self, head: Any, width: int):
-        self.net, self.width = head, width
+        self.heads, self.width = head, width
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if self.last is None or budget.gamma < 1:
             return DraftTree()
-        width, net = self.width if budget.width > 1 else 1, self.net
+        width, net = self.width if budget.width > 1 else 1, self.heads
         values, levels = torch.zeros(1, dtype=self.last.dtype, device=self.last.device), []
         states, tokens = torch.zeros_like(self.last)[None], token_tensor(self.last.device, state.tokens[-1:])
         above: list[tuple[int, ...]] = [()]  # drafted tokens of each beam, for logits processors
