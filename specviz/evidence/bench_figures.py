@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 from typing import Any
 
 from .. import ASSETS
@@ -14,8 +15,9 @@ SCHEMA = "specviz-bench/1"
 
 
 def figures(ledger: Ledger, target: str | None = None, draft: str | None = None) -> dict[str, Any]:
-    """Return {schema, where, target, draft, speedups}. ``where``: the sentence on machine, versions and models; ``speedups``: method
-    key -> temperature -> median of plain decoding's seconds a token over the method's. Raises SessionError for an empty ledger."""
+    """Return {schema, where, target, draft, noise, speedups}. ``where``: the sentence on machine, versions and models; ``noise``: by
+    how much two runs of plain decoding differ (median); ``speedups``: method key -> temperature -> median of plain decoding's seconds
+    a token over the method's. Raises SessionError for an empty ledger."""
     sessions, _ = bench_page.chosen(ledger, target, draft)
     speedups: dict[str, dict[str, float]] = {}
     for temperature in sorted({float(one.settings["temperature"]) for one in sessions}):
@@ -24,7 +26,8 @@ def figures(ledger: Ledger, target: str | None = None, draft: str | None = None)
             if row.speeds():
                 speedups.setdefault(key, {})[f"{temperature:g}"] = round(nonempty_quartiles(row.speeds())[1], 4)
     return {"schema": SCHEMA, "where": bench_page.where(sessions), "target": bench_page.name_of(sessions[0], "target"),
-            "draft": bench_page.name_of(sessions[0], "draft"), "speedups": speedups}
+            "draft": bench_page.name_of(sessions[0], "draft"),
+            "noise": round(median(bench_page.plain_differences(sessions) or [0.0]), 4), "speedups": speedups}
 
 
 def lines(found: dict[str, Any]) -> str:

@@ -289,14 +289,19 @@ def progress(temperature: float, sessions: list[BenchSession]) -> str:
         methods=len(asked.methods), progress=progress_of(sessions, asked)))
 
 
-def noise(sessions: list[BenchSession]) -> str:
-    """Return the sentence on the difference between two runs of plain decoding in one turn."""
+def plain_differences(sessions: list[BenchSession]) -> list[float]:
+    """Return by how much two runs of plain decoding in one turn differ, as shares of the faster."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sessions):
         for leg in one.run_groups:
             seen[count, leg.prompt, leg.repeat].append(leg.plain)
     ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
-    apart = [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
+    return [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
+
+
+def noise(sessions: list[BenchSession]) -> str:
+    """Return the sentence on the difference between two runs of plain decoding in one turn."""
+    apart = plain_differences(sessions)
     return TEXTS["noise"].format(apart=median(apart), count=len(apart)) if apart else ""
 
 

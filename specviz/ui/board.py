@@ -40,7 +40,7 @@ def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
     script_ = "\n".join(script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
     return gr.HTML(pack(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
                    elem_id="methods", cards=picker_rows.rows(cards, start.first), families=picker_rows.family_sentences(),
-                   where=picker_rows.measured()["where"], timed=timed,
+                   where=picker_rows.measured()["where"], noise=picker_rows.measured()["noise"], timed=timed,
                    presets=list(start.presets), most=LANES - 1, off="{}")
 
 

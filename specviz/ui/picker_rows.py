@@ -28,14 +28,16 @@ CARD_FIELDS = {"key", "title", "summary", "family", "paper", "exactness", "wins"
 
 @cache
 def measured(path: Path = BENCH) -> dict[str, Any]:
-    """Return {where, model, speedups}. ``where``: the sentence on the machine; ``model``: the target, if its own draft was
-    measured; ``speedups``: method key -> [greedy, at temperature 1], None if not measured. Empty without such a file."""
+    """Return {where, model, noise, speedups}. ``where``: the sentence on the machine; ``model``: the target, if its own draft was
+    measured; ``noise``: by how much two runs of plain decoding differ; ``speedups``: method key -> [greedy, at temperature 1], None
+    if not measured. Empty without such a file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         speedups = {key: [row.get("0"), row.get("1")] for key, row in found["speedups"].items() if "0" in row and found["schema"] == SCHEMA}
-        return {"where": found["where"], "model": found["target"] if found["draft"] != "none" else "", "speedups": speedups}
+        return {"where": found["where"], "model": found["target"] if found["draft"] != "none" else "",
+                "noise": float(found.get("noise", 0.0)), "speedups": speedups}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {"where": "", "model": "", "speedups": {}}
+        return {"where": "", "model": "", "noise": 0.0, "speedups": {}}
 
 
 def timed(targets: list[dict[str, str]], models: str | None) -> bool:

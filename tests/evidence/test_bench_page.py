@@ -1,6 +1,7 @@
 """The table of all methods: its figures by hand, who wins, what its head admits, and that the page's picker reads it."""
 from __future__ import annotations
 
+import json
 import re
 
 from specviz.evidence.bench_figures import figures, lines
@@ -144,6 +145,7 @@ def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
     path.write_text(lines(figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, SAMPLED)))))
     found = measured(path)
     assert found["speedups"] == {"prompt_lookup": [2.3, None], "speculative": [2.0, None], "copyspec": [1.76, 1.0], BASE: [1.0, 1.0]}
+    assert 0 <= found["noise"] < 1 and "noise" in json.loads(path.read_text())
     assert found["model"] == "Llama-x-16M" and found["where"].startswith("Some (R) Processor, 2 cores")
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), path)}
     assert speeds["copyspec"] == [1.76, 1.0] and speeds["swift"] is None and speeds["medusa"] is None

@@ -655,9 +655,12 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
 
     def right(rng):
         shown = marks()
-        assert shown and all(titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051 for name, text in shown.items())
+        assert all(titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051 for name, text in shown.items())
+        clear = bool(shown) and all(titles[name][rng] > 1 + measured()["noise"] for name in shown) and len(shown) == page.locator(".pg-word.gap ~ .pg-chip").count()
+        assert page.inner_text(".pg-word.gap") == ("What pays" if clear else "Try also")
 
     right(0)
+    assert marks()
     greedy = ",".join(marks().values())
     open_fields(page)
     page.fill("#temperature input", "1")
@@ -666,8 +669,9 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     page.click("#open-settings")
     page.click("#target input")
     page.click("[role=option]:has-text('Other, 9 M')")
-    page.wait_for_function("!document.querySelector('.pg-chip small') && document.querySelector('.pg-chips').textContent.includes('Try also')")
     page.evaluate("document.querySelector('.pg-more').click()")
+    page.wait_for_function("document.querySelector('.pg-where').textContent.includes('another model')")
+    assert page.locator(".pg-chip small").count() == 0 and page.inner_text(".pg-word.gap") == "Try also"
     assert set(page.locator(".pg-mark").all_inner_texts()) <= {"not measured", ""}
     assert "another model" in page.inner_text(".pg-where")
     for preset in page.evaluate("[...document.querySelectorAll('.pg-presets button')].map((b) => b.textContent)"):

@@ -160,6 +160,8 @@ function paint() {
     .filter((card) => (speedOf(card) ?? 1) >= 1)
     .sort((a, b) => (speedOf(b) ?? 0) - (speedOf(a) ?? 0)) /* as measured; the order of the list where nothing is */
     .slice(0, 3);
+  /* What is no faster than two runs of plain decoding differ is not said to pay. */
+  const clear = pays.length > 0 && pays.every((card) => (speedOf(card) ?? 0) > 1 + (props.noise || 0));
   const word = (kind, text) => still(kind + text, () => make("span", kind, text));
   place([
     word("pg-word", "Lanes"),
@@ -168,7 +170,7 @@ function paint() {
       return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
     }),
     more, // before what is offered: that changes with the models and the temperature, and the button must not move under a finger
-    word("pg-word gap", props.timed ? "What pays" : "Try also"),
+    word("pg-word gap", clear ? "What pays" : "Try also"),
     ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
   ]);
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
