@@ -30,7 +30,8 @@ def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard: float = 0.0,
            divergence: str = "forward_kl", rng: torch.Generator | None = None, negatives: int = 0) -> Tensor:
     """Return the mean divergence of the draft from the target over the `top` tokens and one outcome for the rest, plus `hard`
-    times the cross-entropy. divergence: one of divergences.NAMED; rng: for one that samples."""
+    times the cross-entropy. divergence: one of divergences.NAMED; rng: for one that samples. negatives: 0 for the whole vocabulary;
+    else tokens drawn from it that stand for all that no position names (sampled softmax, 1412.2007)."""
     log_weights = None
     if negatives:
         rows, log_weights = sampled_rows(len(head), torch.cat([top_ids.flatten(), labels]), negatives)
