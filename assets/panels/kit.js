@@ -110,6 +110,7 @@
       if (!update || typeof update !== "object" || signal?.aborted) return;
       if (typeof update.text === "string")
         tell.set((update.state === "queued" ? "Waiting: " : "") + update.text, "busy");
+      else if (update.part) tell.set(busy || "Measuring\u2026", "busy"); /* no longer loading or waiting */
       if (update.part && part) part(update.part);
     };
     try {

@@ -88,6 +88,18 @@ def test_the_three_sides_of_a_mask_stand_with_their_own_figures(visit):
     visit(use, "lab", answers=ANSWERS | {"mask_sides": {"runs": 4, "rows": rows}})
 
 
+def test_a_first_part_ends_what_was_said_of_loading(visit):
+    def use(page):
+        page.evaluate("""(part) => { ctx.ask = (name, payload, told) => name !== "mask_sides" ? Promise.resolve([]) : new Promise(() => {
+            told({ state: "working", text: "Loading the models." }); told({ state: "working", part }); }); }""", {"runs": 4, "rows": []})
+        page.evaluate("panel.show('mask')")
+        page.click("text=Run the three ways")
+        page.wait_for_selector(".pn-body table")
+        assert page.inner_text(".pn-body .pn-status") == "Running\u2026"
+
+    ask_for(visit, use)
+
+
 def test_under_load_the_chosen_lanes_come_first_and_totals_are_ranked(visit):
     def use(page):
         page.evaluate("() => { ctx.chosen = () => ['prompt_lookup', 'draft_tree']; panel.show('load'); }")
