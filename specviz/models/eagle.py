@@ -47,6 +47,7 @@ class Eagle(nn.Module):
         d = self.sizes.hidden
         self.fc = nn.Linear(2 * d, d, bias=bool(config.get("bias", True)))
         self.layers = nn.ModuleList(Layer(self.sizes, i > 0, True, bool(config.get("qkv_bias", False))) for i in range(self.sizes.layers))
+        self.embed_scale = 1.0  # of embeddings during training; ``fold_scale`` puts it into the weights
 
     def forward(self, embeds: Tensor, features: Tensor, steps: int = 1) -> list[Tensor]:
         """Training: predict the next features: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
@@ -69,15 +70,21 @@ class Eagle(nn.Module):
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         """Return the input of the first layer."""
-        return self.fc(torch.cat([embeds, features], -1))
+        return self.fc(torch.cat([embeds * self.embed_scale, features], -1))
+
+    @torch.no_grad()
+    def fold_scale(self) -> None:
+        """Multiply the weights that read embeddings by their scale, as published heads hold them."""
+        self.fc.weight[:, : self.sizes.hidden] *= self.embed_scale
+        self.embed_scale = 1.0
 
     def feedback(self, x: Tensor) -> Tensor:
         """Return the predicted feature that the next row reads, from a row's output."""
         return x
 
-    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
+    def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
         """Return logits of the next token from predicted features, through the target's head."""
-        return lent(states)
+        return target_head(states)
 
     @cached_property
     def fused(self) -> Fused:

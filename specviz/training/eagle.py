@@ -26,6 +26,8 @@ def run(job: Job) -> Path:
     features = Features(job, numbers)
     torch.manual_seed(job.seed)
     model = eagle.build(features.body, numbers)
+    # Orthogonal updates change all columns of a matrix alike: inputs twenty times shorter would be learned twenty times slower.
+    model.embed_scale = float(features.batch(0, 0.0).states.float().std() / features.embedding.float().std())
     runner = Runner(job, "eagle", model, numbers, features.place("eagle"))
 
     def loss_at(step: int):
@@ -35,6 +37,7 @@ def run(job: Job) -> Path:
         return loss(model, features, batch, numbers, rng), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    model.fold_scale()
     return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **numbers))
 
 

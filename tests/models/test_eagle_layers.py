@@ -183,6 +183,19 @@ def test_the_rollout_in_training_is_what_drafting_meets(layers):
 
 
 @torch.inference_mode()
+def test_the_scale_of_embeddings_in_training_is_folded_into_the_weights(tmp_path):
+    """What is drafted with the folded weights is what was trained with the scale."""
+    net, embeds, features = head(eagle), rows(5, 1), rows(5, 2)
+    plain = net(embeds[None], features[None])[0]
+    net.embed_scale = 14.5
+    trained = net(embeds[None], features[None])[0]
+    assert (trained - plain).abs().max() > 1e-3
+    net.fold_scale()
+    close(net(embeds[None], features[None])[0], trained)
+    close(net.open().read(embeds, features), trained[0])
+
+
+@torch.inference_mode()
 def test_half_precision_as_on_an_accelerator(tmp_path):
     """A head takes the type of its target."""
     body, embeds, features = replace(BODY, dtype=torch.bfloat16), rows(6, 1), rows(6, 2)
