@@ -31,7 +31,7 @@ FLAGS = ("norm_before_residual", "norm_output")
 VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's
 
 
-class Beside(Layer):
+class Eagle3Layer(Layer):
     """The first layer, which reads an embedding and a hidden state, concatenated. before: the residual starts from the normed
     state."""
 
@@ -39,7 +39,7 @@ class Beside(Layer):
         super().__init__(sizes, True, True, bias, wide=2, qk_norm=qk_norm)
         self.hidden_norm, self.before = nn.RMSNorm(sizes.hidden, eps=sizes.eps), before
 
-    def beside(self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
+    def forward_pair(self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
         state = self.hidden_norm(x)
         y, kv = self.self_attn(torch.cat([self.input_layernorm(embeds), state], -1), angles, past, mask)
         x = (state if self.before else x) + y
@@ -67,7 +67,7 @@ class Eagle3(nn.Module):
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
         self.fc = nn.Linear(hidden_states * d, d, bias=False)
         self.fc_norm = nn.ModuleList(nn.RMSNorm(d, eps=self.sizes.eps) for _ in range(hidden_states)) if config.get("fc_norm") else None
-        first = Beside(self.sizes, bias, qk_norm, bool(config.get("norm_before_residual")))
+        first = Eagle3Layer(self.sizes, bias, qk_norm, bool(config.get("norm_before_residual")))
         later = (Layer(self.sizes, True, True, bias, qk_norm=qk_norm) for _ in range(1, self.sizes.layers))
         self.layers, self.norm = nn.ModuleList([first, *later]), nn.RMSNorm(d, eps=self.sizes.eps)
         self.lm_head = nn.Linear(d, speaks, bias=False) if config.get("own_head", True) else None
@@ -102,10 +102,10 @@ class Eagle3(nn.Module):
         assert self.lm_head is not None
         return self.lm_head(states if self.norm_output else self.norm(states))
 
-    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``lent``: the target's head."""
+    def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``target_head``: the target's head."""
         if self.lm_head is None:
-            return lent(states if self.norm_output else self.norm(states))
+            return target_head(states if self.norm_output else self.norm(states))
         logits, tokens = self.own(states), self.tokens
         if tokens is None:
             return logits
@@ -121,7 +121,7 @@ class Eagle3(nn.Module):
         out, state = [], self.joined(states).to(states.dtype)
         for step in range(steps):
             mask = seen(place, step)
-            x, past[0] = cast(Beside, self.layers[0]).beside(embeds, state, angles, past[0], mask)
+            x, past[0] = cast(Eagle3Layer, self.layers[0]).forward_pair(embeds, state, angles, past[0], mask)
             for i, layer in enumerate(self.layers[1:], 1):
                 x, past[i] = layer(x, angles, past[i], mask)
             x = self.norm(x) if self.norm_output else x
@@ -130,22 +130,22 @@ class Eagle3(nn.Module):
         return out
 
     @cached_property
-    def fused(self) -> BesideNet:
+    def fused(self) -> Eagle3Net:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return BesideNet(self)
+        return Eagle3Net(self)
 
-    def open(self) -> BesideRows:
+    def open(self) -> Eagle3Rows:
         """Return a KV cache over these weights for one run."""
-        return BesideRows(self)
+        return Eagle3Rows(self)
 
 
-class BesideNet(Fused):
+class Eagle3Net(Fused):
     """The layers in inference layout; input rows are twice as wide as the layers: the embedding, then the state."""
 
     def __init__(self, head: Eagle3):
         super().__init__(head.layers, head.config, head.fc)
-        first = cast(Beside, head.layers[0])
-        self.beside, self.before = Norm(first.hidden_norm.weight.detach(), self.eps), first.before
+        first = cast(Eagle3Layer, head.layers[0])
+        self.state_norm, self.before = Norm(first.hidden_norm.weight.detach(), self.eps), first.before
         self.after = Norm(head.norm.weight.detach(), self.eps) if head.norm_output else None
         self.each = None if head.fc_norm is None else [Norm(cast(nn.RMSNorm, norm).weight.detach(), self.eps) for norm in head.fc_norm]
 
@@ -156,7 +156,7 @@ class BesideNet(Fused):
 
     def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         embeds, state = x.split(self.hidden, -1)
-        block, normed = self.blocks[0], self.beside(state)
+        block, normed = self.blocks[0], self.state_norm(state)
         both = torch.cat([block.norm_in(embeds), normed], -1)  # twice as wide as the residual
         x = self.transform(block, self.attend(block, normed if self.before else state, turn, slots[0], at, mask, both))
         for block, room in zip(self.blocks[1:], slots[1:]):
@@ -164,10 +164,10 @@ class BesideNet(Fused):
         return x if self.after is None else self.after(x)
 
 
-class BesideRows(RowCache):
+class Eagle3Rows(RowCache):
     """KV cache rows of pairs (embedding of token t + 1, states of token t); their outputs predict token t + 2."""
 
-    net: BesideNet
+    net: Eagle3Net
 
     def __init__(self, head: Eagle3):
         super().__init__(head.fused)

@@ -268,8 +268,8 @@ def load(folder: str | Path, body: Body) -> BlockDrafter:
     for name, tensor in made.state_dict().items():
         if name.startswith(("markov_head.", "confidence_head.")):
             found[name] = weights.get(name, *tensor.shape)
-    lent = {"embed_tokens.weight", "lm_head.weight"}  # frozen copies of the target's
-    alien = sorted(set(weights.names) - set(found) - lent)
+    copies = {"embed_tokens.weight", "lm_head.weight"}  # frozen copies of the target's
+    alien = sorted(set(weights.names) - set(found) - copies)
     if alien:
         raise ModelError(f"{folder.name} has a weight {alien[0]} that is not known here", "head.unknown_weights")
     return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)

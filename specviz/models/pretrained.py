@@ -33,8 +33,8 @@ def why_not(config: dict[str, Any]) -> str | None:
 def capabilities(config: dict[str, Any]) -> frozenset[str]:
     """Return the expected capabilities of a target with that config.json; the loaded target's own are authoritative."""
     kinds = set((config.get("text_config") or config).get("layer_types") or ())
-    lent = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
-    return frozenset(lent if kinds - WINDOWED else lent | {"tree"})
+    capabilities = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
+    return frozenset(capabilities if kinds - WINDOWED else capabilities | {"tree"})
 
 
 def cache_word(net: torch.nn.Module) -> str | None:

@@ -54,7 +54,7 @@ def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, featur
     return numbers["regress"] * near + numbers["classify"] * probs
 
 
-def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
+def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
     """FSPAD: one state has the loss on hidden states, the other the loss on tokens."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
@@ -66,20 +66,20 @@ def parted(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, 
     return total / weights
 
 
-def further(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
+def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
     """Jakiro: losses of the next feature's prediction plus ``later`` times those of the feature after it."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
         weight = numbers["fading"] ** step
-        for back, share, part in ((1, 1.0, model.predict), (2, numbers["later"], model.further)):
+        for back, share, part in ((1, 1.0, model.predict), (2, numbers["later"], model.after_next)):
             kept, _ = batch.back(step + back)
             rows = part(out[batch.where[kept] - back])
             total, weights = total + weight * share * errors(features, batch, numbers, kept, rows, rows), weights + weight * share
     return total / weights
 
 
-def glanced(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
+def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
     """Falcon: rows k positions back predict; ``glance``: (rng, share of the first try's mistakes that are corrected)."""
     rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
@@ -110,7 +110,7 @@ def ahead(model, features: Features) -> chains.Guesses:
 def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
     """Return a chain whose last token comes from the row before, by its prediction one token further."""
     out = eagle.guesses(model, features, batch, max(1, steps - 1))
-    return [model.predict(rows) for rows in out] + [model.further(out[-1]).roll(1, 0)] * (steps > 1)
+    return [model.predict(rows) for rows in out] + [model.after_next(out[-1]).roll(1, 0)] * (steps > 1)
 
 
 def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
@@ -128,7 +128,7 @@ def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int
 
 
 VARIANTS = {"fspad": fspad, "jakiro": jakiro, "falcon": falcon}
-LOSSES = {"fspad": parted, "jakiro": further, "falcon": glanced}
+LOSSES = {"fspad": fspad_loss, "jakiro": jakiro_loss, "falcon": falcon_loss}
 _ALL = """ It continues the target's last hidden states ("features"); the target checks what comes of it, so a wrong guess costs
 time and never changes the text.
 
@@ -143,7 +143,7 @@ own guesses, where the paper has one.""",
 also on the second guess, one token further, for {later} of the weight. {rollout} steps on its own guesses, where the paper has
 one.""",
     "falcon": """A Falcon head (two levels of a recurrent network and one layer; the target's embedding and output matrix are
-lent) that drafts {block} tokens a pass.""" + _ALL + """. At first {glance} of its mistakes are answered before it learns, at the
+shared) that drafts {block} tokens a pass.""" + _ALL + """. At first {glance} of its mistakes are answered before it learns, at the
 end none,
 as in the paper.""",
 }

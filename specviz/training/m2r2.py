@@ -30,8 +30,8 @@ class Shared(Features):
         cache = DynamicCache()
         out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache))
         held: list[Any] = cache.layers[:self.layer]
-        lent = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
-        rows = torch.cat([out.hidden_states[self.layer], *lent], -1)
+        kv = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
+        rows = torch.cat([out.hidden_states[self.layer], *kv], -1)
         return assembled(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
 
 
@@ -42,8 +42,8 @@ def run(job: Job) -> Path:
 def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
     """Return states for the target's head, [rows * width, hidden]."""
     rows, width = batch.ids.shape
-    slow, lent = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
-    parts = lent.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
+    slow, kv = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
+    parts = kv.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     fast = model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts])
     return features.target.model.norm(slow + fast.flatten(0, 1))
 

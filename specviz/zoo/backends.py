@@ -139,8 +139,8 @@ def _hf_refuses(config: Config) -> str | None:
 def _hf_provides(config: Config) -> frozenset[str]:
     """Return the expected capabilities by the kinds of layers; the network itself is probed when it is loaded."""
     recurrent = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
-    lent = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
-    return lent if recurrent else lent | {"tree"}
+    capabilities = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
+    return capabilities if recurrent else capabilities | {"tree"}
 
 
 FORWARDS = {found.name: found for found in (

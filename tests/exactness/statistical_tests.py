@@ -121,8 +121,8 @@ def architectures(method: Method) -> list[str]:
     there may be more."""
     at, found = [m.key for m in test_architectures.METHODS].index(method.key), []
     for kind, (name, model) in enumerate(test_architectures.KINDS):
-        lent = LENT | (FastTarget.capabilities if model is FastModel else {"tree", "rewind"})
-        if method.needs <= lent and test_architectures.takes(kind, at):
+        offered = LENT | (FastTarget.capabilities if model is FastModel else {"tree", "rewind"})
+        if method.needs <= offered and test_architectures.takes(kind, at):
             found.append(f"{name} ({model.__name__.removesuffix('Model')})")
     return found
 

@@ -123,7 +123,7 @@ def test_a_head_computes_its_authors_forward(tmp_path, kind):
     assert float((got[:, :2 * D] - want).abs().max()) < 1e-6
     assert torch.equal(head.logits(got, lambda x: x), got[:, :D])
     if kind == "jakiro":
-        assert torch.equal(head.further(got), got[:, D:2 * D]) and bool(((got[:, -1] > 0) & (got[:, -1] < 1)).all())
+        assert torch.equal(head.after_next(got), got[:, D:2 * D]) and bool(((got[:, -1] > 0) & (got[:, -1] < 1)).all())
     rolled = head(embeds[None], features[None], 4)  # the true features behind the fifth are there, and the rollout must not see them
     for step in range(4):
         assert float((rolled[step][0, 4 + step, :2 * D] - want[4 + step]).abs().max()) < 1e-6

@@ -23,7 +23,7 @@ def pair():
     return target, head("glide", body(target))
 
 
-def plain(net, embeds, lent, horizons):
+def plain(net, embeds, target_kv, horizons):
     """One layer as the paper has it, row by row and head by head: [n, hidden] before the target's head."""
     layer, (hd, keys) = net.layers[0], (net.sizes.head_dim, net.keys[1])
 
@@ -48,7 +48,7 @@ def plain(net, embeds, lent, horizons):
         x = x + own.o_proj.weight @ torch.cat(found)
         found, group, cross = [], net.sizes.heads // net.keys[0], layer.cross_attn
         for h, q in enumerate((cross.q_proj.weight @ x).split(keys)):
-            k, v = (part[h // group, :horizons[at]] for part in lent)
+            k, v = (part[h // group, :horizons[at]] for part in target_kv)
             w = (k @ turned(q, at, keys)).div(keys**0.5).softmax(0)
             found.append(w @ v)
         x = x + cross.o_proj.weight @ torch.cat(found) if horizons[at] else x
@@ -61,13 +61,13 @@ def plain(net, embeds, lent, horizons):
 def test_the_network_is_the_papers_and_a_row_sees_what_its_block_allows(pair):
     target, net = pair
     target.sync([*TEXT, 0])
-    lent, embeds = target.kv(2), target.embed(TEXT)
+    target_kv, embeds = target.kv(2), target.embed(TEXT)
     horizons = [net.horizon(at) for at in range(len(TEXT))]
     assert horizons == [1, 2, 3, 3, 3, 3, 6, 6, 6, 9, 9, 9] and list(net.reads) == [2]
-    found = net(embeds[None], [tuple(part[None] for part in lent)], torch.tensor(horizons))[0]
-    assert torch.allclose(found, plain(net, embeds, lent, horizons), atol=1e-9)
-    blind = net(embeds[None], [tuple(part[None] for part in lent)], torch.zeros(12, dtype=torch.long))[0]
-    assert torch.allclose(blind, plain(net, embeds, lent, [0] * 12), atol=1e-9)
+    found = net(embeds[None], [tuple(part[None] for part in target_kv)], torch.tensor(horizons))[0]
+    assert torch.allclose(found, plain(net, embeds, target_kv, horizons), atol=1e-9)
+    blind = net(embeds[None], [tuple(part[None] for part in target_kv)], torch.zeros(12, dtype=torch.long))[0]
+    assert torch.allclose(blind, plain(net, embeds, target_kv, [0] * 12), atol=1e-9)
 
 
 def test_drafting_in_rounds_is_the_same_network(pair):
@@ -83,10 +83,10 @@ def test_drafting_in_rounds_is_the_same_network(pair):
         horizons = horizons[:known] + [known - 1] * (last - known) + [last] if known else [net.horizon(at) for at in range(last)] + [last]
         first, second, other = (model.score(tree, max(0, len(tree) - 2)).logits for tree in (
             DraftTree(), DraftTree((5, 6), (-1, -1), (-1, -1)), DraftTree((5, 6, 7, 2), (-1, -1, 0, 1), (-1,) * 4)))
-        lent = target.kv(2)
+        target_kv = target.kv(2)
         for row, path in ((first[0], []), (second[0], [5]), (second[1], [6]), (other[0], [5, 7]), (other[1], [6, 2])):
             whole = [*text, *path]
-            want = plain(net, target.embed(whole), lent, [*horizons, *[last] * len(path)])[-1]
+            want = plain(net, target.embed(whole), target_kv, [*horizons, *[last] * len(path)])[-1]
             assert torch.allclose(row, target.head(want[None])[0], atol=1e-9)
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from specviz.core import Budget, DraftTree, Sampling, State, Verdict, open_run
 from specviz.methods.trained_heads.m2r2 import METHOD
 from specviz.methods.trained_heads.m2r2 import network as m2r2
-from specviz.methods.trained_heads.m2r2.drafter import FastExit
+from specviz.methods.trained_heads.m2r2.drafter import M2R2Chain
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 
@@ -33,7 +33,7 @@ def pair():
     return target, net.eval().requires_grad_(False)
 
 
-def plain(net, embeds, lent):
+def plain(net, embeds, target_kv):
     """Row by row and head by head: how far each row is moved, [n, hidden]."""
     width, eps = net.keys[1], net.config["rms_norm_eps"]
 
@@ -48,7 +48,7 @@ def plain(net, embeds, lent):
     out = []
     for at, start in enumerate(embeds):
         x = start
-        for layer, (keys, values) in zip(net.layers, lent):
+        for layer, (keys, values) in zip(net.layers, target_kv):
             y, found = norm(x, layer.input_layernorm.weight), []
             for h, q in enumerate((layer.q_b_proj.weight @ (layer.q_a_proj.weight @ y)).split(width)):
                 k, v = keys[h // layer.group, :at + 1], values[h // layer.group, :at + 1]
@@ -61,32 +61,32 @@ def plain(net, embeds, lent):
     return torch.stack(out)
 
 
-def lent_by(target, text):
+def kv_of(target, text):
     target.sync([*text, 0])
     return [target.kv(layer) for layer in range(2)]
 
 
 def test_the_network_is_what_it_says(pair):
     target, net = pair
-    lent, embeds = lent_by(target, TEXT), target.embed(TEXT)
-    found = net(embeds[None], [tuple(part[None] for part in one) for one in lent])[0]
-    assert torch.allclose(found, plain(net, embeds, lent), atol=1e-6)  # rotary angles are in single precision
-    assert not m2r2.build(body(target), NUMBERS)(embeds[None].float(), [tuple(part[None].float() for part in one) for one in lent]).any()
+    target_kv, embeds = kv_of(target, TEXT), target.embed(TEXT)
+    found = net(embeds[None], [tuple(part[None] for part in one) for one in target_kv])[0]
+    assert torch.allclose(found, plain(net, embeds, target_kv), atol=1e-6)  # rotary angles are in single precision
+    assert not m2r2.build(body(target), NUMBERS)(embeds[None].float(), [tuple(part[None].float() for part in one) for one in target_kv]).any()
 
 
 def test_a_round_drafts_what_the_network_says_of_the_text(pair):
     """Each token from slow plus fast residual behind the text and what was drafted, keys of drafted tokens included."""
     target, net = pair
-    drafter, state = FastExit(net), State(TEXT[:7], Sampling(0.0))
+    drafter, state = M2R2Chain(net), State(TEXT[:7], Sampling(0.0))
     target.sync(state.tokens)
     drafter.start(state, target, None)
     for _ in range(2):  # a second one begins where the text goes on
         tree = drafter.propose(state, Budget(3))
         (_, told), (kind, moved) = state.notes[-2:]
         whole = [*state.tokens, *tree.tokens]
-        lent, fresh = lent_by(TinyTarget(target.net), whole), TinyTarget(target.net)
+        target_kv, fresh = kv_of(TinyTarget(target.net), whole), TinyTarget(target.net)
         fresh.capture(frozenset({"layer:2"}))
-        fast = plain(net, fresh.embed(whole), lent)
+        fast = plain(net, fresh.embed(whole), target_kv)
         slow = fresh.sync([*whole, 0]).hidden_states["layer:2"]
         logits = target.head(target.norm(slow + fast))
         at = len(state.tokens) - 1

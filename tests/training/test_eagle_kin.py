@@ -126,7 +126,7 @@ def test_a_glance_answers_a_share_of_the_mistakes(alone, trained, pair, monkeypa
     monkeypatch.setattr(type(head), "forward", lambda self, e, f, o: (seen.append((e[0], f[0], o)), forward(self, e, f, o))[1])
     with torch.no_grad():
         for share in (1.0, 0.0):
-            eagle_kin.glanced(head, features, batch, batch.states.float(), numbers, (random.Random(3), share))
+            eagle_kin.falcon_loss(head, features, batch, batch.states.float(), numbers, (random.Random(3), share))
     (tokens, states, offset), (other, truer, _), *rest = seen
     changed = (states != truer).any(-1).nonzero()[:, 0]
     assert len(changed) and ((changed - offset) % 2 == 0).all()

@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import Parts
 from specviz.methods.trained_heads.m2r2 import network as models
-from specviz.methods.trained_heads.m2r2.drafter import FastExit
+from specviz.methods.trained_heads.m2r2.drafter import M2R2Chain
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, m2r2
@@ -49,11 +49,11 @@ def test_its_material_is_what_the_engine_lends_and_it_is_used(features, trained)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     text, target = batch.ids[0].tolist(), FastModel(trained / "models" / TARGET).open()
     target.capture(frozenset({"layer:1"}))
-    slow, lent = target.sync([*text, 0]).hidden_states["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
-    assert torch.allclose(batch.layer, torch.cat([slow, lent], -1), atol=1e-4)
+    slow, kv = target.sync([*text, 0]).hidden_states["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
+    assert torch.allclose(batch.layer, torch.cat([slow, kv], -1), atol=1e-4)
     model = models.load(trained / "models" / "Llama-specviz-m2r2", features.body)
     mixed = batch.layer.clone()
-    mixed[:, features.body.hidden:] = torch.randn_like(lent) * lent.std()
+    mixed[:, features.body.hidden:] = torch.randn_like(kv) * kv.std()
     with torch.no_grad():
         one, other = (features.logits(m2r2.predict(model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3))[
             batch.where]).softmax(-1) for rows in (batch.layer, mixed))
@@ -65,7 +65,7 @@ def test_the_replay_says_what_the_engine_does(features, trained):
     net = models.load(trained / "models" / "Llama-specviz-m2r2", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
     expected_length = chains.figures([chains.hits(m2r2.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
-    found, accepted = tokens_a_round(model, lambda: Parts(FastExit(net), Fixed(gamma), TokenRejection()), chosen)
+    found, accepted = tokens_a_round(model, lambda: Parts(M2R2Chain(net), Fixed(gamma), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == found
 
 

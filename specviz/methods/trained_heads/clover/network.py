@@ -22,7 +22,7 @@ from ....models.hydra import OF_TARGET, Block, Prefix
 from ....models.weights import ModelError
 
 
-class Regression(nn.Module):
+class RegressiveAttention(nn.Module):
     """Attention of a state [n, hidden] to one token [n, hidden] each; heads: number of gates."""
 
     def __init__(self, hidden: int, heads: int, eps: float):
@@ -55,7 +55,7 @@ class Clover(nn.Module):
         if d % self.prefix.sizes.heads:
             raise ModelError(f"Clover shares {d} numbers out to {self.prefix.sizes.heads} gates, which does not go",
                              "clover.gates")
-        self.regression = Regression(d, self.prefix.sizes.heads, self.prefix.sizes.eps)
+        self.regression = RegressiveAttention(d, self.prefix.sizes.heads, self.prefix.sizes.eps)
         self.mlp = nn.ModuleList(Block(d) for _ in range(config["clover_num_heads"]))
         self.accuracy: list[list[float]] = []
         self.nodes = 0

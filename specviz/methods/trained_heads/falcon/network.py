@@ -26,7 +26,7 @@ from ....models.weights import ModelError
 LEVELS = 2  # of the recurrent network
 
 
-def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+def lstm_step(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     """Run one step of a stack of LSTM cells from a zero state: x [..., 2 hidden] -> [..., hidden]. Recurrent weights and the
     forget gate have no effect there; ``cells``: matrix and summed biases of each level."""
     for weight, bias in cells:
@@ -35,7 +35,7 @@ def stepped(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     return x
 
 
-class Cells(nn.Module):
+class LstmCells(nn.Module):
     """The parameters of an LSTM that matter when every row starts from a zero state, under torch's names; the recurrent matrices
     (weight_hh) are left out."""
 
@@ -61,7 +61,7 @@ class Falcon(Eagle):
             raise ModelError(f"config.json of {name} says k_mask is {str(self.size)[:40]}, where a number of tokens must stand",
                              "falcon.k_mask")
         self.fc = None
-        self.lstm = Cells(2 * d, d)
+        self.lstm = LstmCells(2 * d, d)
         self.layers = nn.ModuleList([Layer(self.sizes, False, True, bool(config.get("qkv_bias", False)))])
 
     @property
@@ -71,7 +71,7 @@ class Falcon(Eagle):
                 for i in range(LEVELS)]
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
-        return stepped(self.cells, torch.cat([embeds, features], -1))
+        return lstm_step(self.cells, torch.cat([embeds, features], -1))
 
     def forward(self, embeds: Tensor, features: Tensor, offset: int = 0) -> Tensor:
         """Training: return predictions [batch, n, hidden] from embeds and features [batch, n, hidden]; row t predicts feature t +
@@ -110,7 +110,7 @@ class BlockwiseRows(EagleRows):
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         kind = self.net.dtype
-        return stepped(self.net.cells, torch.cat([embeds.to(kind), features.to(kind)], -1))
+        return lstm_step(self.net.cells, torch.cat([embeds.to(kind), features.to(kind)], -1))
 
     def restart(self, first: int) -> None:
         super().restart(first)

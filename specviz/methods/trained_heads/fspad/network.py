@@ -26,7 +26,7 @@ from ....models.llama import Block
 from ....models.rms_norm import Norm
 
 
-class Sampled(nn.Module):
+class GatedInput(nn.Module):
     """The input projection, gated by the token."""
 
     def __init__(self, sizes: Sizes):
@@ -39,7 +39,7 @@ class Sampled(nn.Module):
         return x + mlp.down_proj(F.silu(mlp.gate_proj(embeds)) * mlp.up_proj(self.post_attention_layernorm(x)))
 
 
-class Parting(Layer):
+class FspadLayer(Layer):
     """A layer without an input norm whose feed-forward gives two states, concatenated."""
 
     def __init__(self, sizes: Sizes, bias: bool):
@@ -60,8 +60,8 @@ class Fspad(Eagle):
 
     def __init__(self, config: dict[str, Any], name: str = "the FSPAD head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)
-        self.fc = Sampled(self.sizes)
-        self.layers = nn.ModuleList([Parting(self.sizes, bool(config.get("qkv_bias", False)))])
+        self.fc = GatedInput(self.sizes)
+        self.layers = nn.ModuleList([FspadLayer(self.sizes, bool(config.get("qkv_bias", False)))])
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         return self.fc(embeds, features)
@@ -73,20 +73,20 @@ class Fspad(Eagle):
         """Return the part of a row's output that predicts the next token."""
         return x[..., :self.sizes.hidden]
 
-    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        return lent(self.predict(states))
+    def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
+        return target_head(self.predict(states))
 
     @cached_property
-    def fused(self) -> PartingNet:
+    def fused(self) -> FspadNet:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return PartingNet(self)
+        return FspadNet(self)
 
-    def open(self) -> SampledRows:
+    def open(self) -> FspadRows:
         """Return a KV cache over these weights for one run."""
-        return SampledRows(self.fused)
+        return FspadRows(self.fused)
 
 
-class PartingNet(Fused):
+class FspadNet(Fused):
     def __init__(self, head: Fspad):
         super().__init__(head.layers, head.config, head.fc.fc)
         mlp = head.fc.mlp
@@ -102,10 +102,10 @@ class PartingNet(Fused):
         return block.down.add(F.silu(both[:, :self.inner]).mul_(both[:, self.inner:]), torch.cat([x, x], -1))
 
 
-class SampledRows(EagleRows):
+class FspadRows(EagleRows):
     """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two states."""
 
-    net: PartingNet
+    net: FspadNet
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         kind = self.net.dtype

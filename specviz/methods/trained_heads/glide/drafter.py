@@ -44,7 +44,7 @@ class GlideModel:
         self.rows.horizons = [*self.rows.horizons[:known], *horizons, last]
         with torch.inference_mode():
             kind = self.rows.net.dtype
-            self.rows.lent = [tuple(part[:, :last].to(kind) for part in self.target.kv(layer)) for layer in self.net.reads]
+            self.rows.target_kv = [tuple(part[:, :last].to(kind) for part in self.target.kv(layer)) for layer in self.net.reads]
             self._tip = self.rows.read(self.target.embed(tokens[known:]).to(kind))[-1:]
         self.read = list(tokens)
 

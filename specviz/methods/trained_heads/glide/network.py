@@ -60,9 +60,9 @@ class GlideLayer(Layer):
         super().__init__(sizes, True, True)
         self.cross_attn = CrossAttention(sizes.hidden, sizes.heads, *keys)
 
-    def across(self, x: Tensor, angles: Tensor, turns: Tensor, lent: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
+    def across(self, x: Tensor, angles: Tensor, turns: Tensor, target_kv: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), angles, None, None)[0]
-        x = x + self.cross_attn(x, turns, *lent, sees)
+        x = x + self.cross_attn(x, turns, *target_kv, sees)
         return self.feed(x)
 
 
@@ -89,13 +89,13 @@ class Glide(nn.Module):
         """Return how many of the target's keys a row of text at this position sees in training."""
         return at + 1 if at < self.block else at - at % self.block
 
-    def forward(self, embeds: Tensor, lent: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:
-        """Training: return states [batch, n, hidden] for the target's head. embeds [batch, n, hidden]; lent: keys and values
+    def forward(self, embeds: Tensor, target_kv: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:
+        """Training: return states [batch, n, hidden] for the target's head. embeds [batch, n, hidden]; target_kv: keys and values
         [batch, kv_heads, n, head_dim] of each target layer used; horizons [n]: how many of them each row sees."""
         n, device = embeds.shape[1], embeds.device
         angles, turns = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
         sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
-        for layer, pair in zip(self.layers, lent):
+        for layer, pair in zip(self.layers, target_kv):
             x = cast(GlideLayer, layer).across(x, angles, turns, pair, sees)
         return self.norm(x)
 
@@ -130,7 +130,7 @@ class GlideNet(Fused):
         angles = (torch.tensor(places, dtype=torch.float32)[:, None] * self.inverse)
         angles = to_device(angles, x.device)
         seen = to_device(torch.tensor([owner.horizons[at] if at < len(owner.horizons) else owner.horizons[-1] for at in places]), x.device)
-        for block, cross, room, (keys, values) in zip(self.blocks, self.cross, slots, owner.lent):
+        for block, cross, room, (keys, values) in zip(self.blocks, self.cross, slots, owner.target_kv):
             x = self.attend(block, x, turn, room, at, mask)
             sees = torch.arange(keys.shape[1], device=x.device) < seen[:, None]
             x = self.transform(block, x + cross(x[None], angles, keys[None], values[None], sees)[0])
@@ -139,7 +139,7 @@ class GlideNet(Fused):
 
 class GlideRows(RowCache):
     """Cache from embeddings of the text's tokens, including the last, to states for the target's head. ``horizons``: number of
-    target keys visible to each text row; tree rows see those of the last text row. ``lent``: these keys and values, [kv_heads, c,
+    target keys visible to each text row; tree rows see those of the last text row. ``target_kv``: these keys and values, [kv_heads, c,
     head_dim], of each target layer used."""
 
     net: GlideNet
@@ -149,7 +149,7 @@ class GlideRows(RowCache):
         self.net.owner = self
         self.horizons: list[int] = []
         self.positions: list[int] = []  # of the rows that run now
-        self.lent: list[tuple[Tensor, Tensor]] = []
+        self.target_kv: list[tuple[Tensor, Tensor]] = []
 
     def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Tensor | None] | None = None) -> Tensor | None:
         self.positions = [self.first + self.count + depth for depth in depths]

@@ -14,7 +14,7 @@ class ExpertModel(FeatureModel):
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         if not (self.last and len(tree) and tree.depths[start] == self.last):
             return super().score(tree, start)
-        return Scores(self.target.head(self.net.further(self.above(tree, start)).to(self._kind)))
+        return Scores(self.target.head(self.net.after_next(self.above(tree, start)).to(self._kind)))
 
 
 class JakiroTree(Features):

@@ -46,7 +46,7 @@ def signed(against: Tensor) -> Tensor:
     return torch.cat([first, -second], -1)
 
 
-class Mixed(Layer):
+class JakiroLayer(Layer):
     """A layer without an input norm, with experts as its feed-forward. A row gives [next, after the next, share]."""
 
     def __init__(self, sizes: Sizes, bias: bool):
@@ -66,36 +66,36 @@ class Jakiro(Eagle):
 
     def __init__(self, config: dict[str, Any], name: str = "the Jakiro head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)
-        self.layers = nn.ModuleList([Mixed(self.sizes, bool(config.get("qkv_bias", False)))])
+        self.layers = nn.ModuleList([JakiroLayer(self.sizes, bool(config.get("qkv_bias", False)))])
 
     def feedback(self, x: Tensor) -> Tensor:
         return x[..., :self.sizes.hidden]
 
     predict = feedback
 
-    def further(self, x: Tensor) -> Tensor:
+    def after_next(self, x: Tensor) -> Tensor:
         """Return the part of a row's output that predicts the token after the next."""
         return x[..., self.sizes.hidden:2 * self.sizes.hidden]
 
-    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        return lent(self.predict(states))
+    def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
+        return target_head(self.predict(states))
 
     @cached_property
-    def fused(self) -> MixedNet:
+    def fused(self) -> JakiroNet:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return MixedNet(self)
+        return JakiroNet(self)
 
-    def open(self) -> MixedRows:
+    def open(self) -> JakiroRows:
         """Return a KV cache over these weights for one run."""
-        return MixedRows(self.fused)
+        return JakiroRows(self.fused)
 
 
-class MixedNet(Fused):
+class JakiroNet(Fused):
     """The experts' matrices fused into one, so that a small batch costs few calls."""
 
     def __init__(self, head: Jakiro):
         super().__init__(head.layers, head.config, head.fc)
-        moe = cast(Mixed, head.layers[0]).mlp_moe
+        moe = cast(JakiroLayer, head.layers[0]).mlp_moe
         with torch.inference_mode():
             self.gate = moe.gate.weight.detach()
             self.into = torch.cat([getattr(expert, name).weight for name in ("gate_proj", "up_proj") for expert in moe.experts])
@@ -111,7 +111,7 @@ class MixedNet(Fused):
         return torch.cat([guesses.flatten(1), mixed[:, :1]], -1)
 
 
-class MixedRows(EagleRows):
+class JakiroRows(EagleRows):
     """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two predictions and a share."""
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ class ExitAdapter(Drafter):
         self._waiting = [states] if len(states) else []
         before = state.tokens[self.rows.first:-1]
         if self._waiting and len(self.read) + len(states) == len(before):
-            self._behind()
+            self._catch_up()
             self.read = before
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -83,10 +83,10 @@ class ExitAdapter(Drafter):
     def _adapt(self, state: Tensor) -> Tensor:
         """Return logits [vocab] after a state [1, hidden], which is processed after the pending ones."""
         with torch.inference_mode():
-            out = self.adapter.last_norm(self._behind(state)[-1:])
+            out = self.adapter.last_norm(self._catch_up(state)[-1:])
             return self.target.head(out.to(state.dtype))[0]
 
-    def _behind(self, *states: Tensor) -> Tensor:
+    def _catch_up(self, *states: Tensor) -> Tensor:
         """Process the pending states and these [n, hidden]; return the adapter's output for all of them."""
         rows, self._waiting = torch.cat([*self._waiting, *states]), []
         with torch.inference_mode():

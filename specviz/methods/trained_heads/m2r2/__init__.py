@@ -9,9 +9,9 @@ from ....core.note_kind import note
 def build(kit, gamma: int, threshold: float) -> Parts:
     from ....policies import Confidence
     from ....verifiers import TokenRejection
-    from .drafter import FastExit
+    from .drafter import M2R2Chain
 
-    return Parts(FastExit(kit.head("m2r2")), Confidence(gamma, threshold, learn=False), TokenRejection())
+    return Parts(M2R2Chain(kit.head("m2r2")), Confidence(gamma, threshold, learn=False), TokenRejection())
 
 
 METHOD = Method(

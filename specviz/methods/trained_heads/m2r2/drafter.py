@@ -16,7 +16,7 @@ from ....drafters.model.chain import belief
 from ....trees import draw_one
 
 
-class FastExit(Drafter):
+class M2R2Chain(Drafter):
     """Draft a chain, each token from the target's head on slow plus fast residual at the exit; the policy is the exit's router.
     """
 
@@ -52,7 +52,7 @@ class FastExit(Drafter):
         one [1, hidden]."""
         kind = next(self.net.parameters()).dtype
         with torch.inference_mode():
-            lent = [tuple(part[None].to(kind) for part in self.view.kv(layer)) for layer in range(self.net.exit)]
-            fast = self.net(self.target.embed([token]).to(kind)[None], lent, at)[0].to(slow.dtype)
+            target_kv = [tuple(part[None].to(kind) for part in self.view.kv(layer)) for layer in range(self.net.exit)]
+            fast = self.net(self.target.embed([token]).to(kind)[None], target_kv, at)[0].to(slow.dtype)
             logits = self.target.head(self.target.norm(slow + fast))[0]
             return logits, round(float(fast.norm() / slow.norm().clamp(min=1e-9)), 4)

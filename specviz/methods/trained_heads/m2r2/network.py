@@ -45,13 +45,13 @@ class Adapter(nn.Module):
         for last in (self.o_b_proj, self.down_proj):
             nn.init.zeros_(last.weight)
 
-    def forward(self, x: Tensor, angles: Tensor, lent: KV, causal: bool) -> Tensor:
+    def forward(self, x: Tensor, angles: Tensor, target_kv: KV, causal: bool) -> Tensor:
         """Return the attention's output [batch, n, hidden].
 
-        x [batch, n, hidden]; angles [n, head_dim / 2]; lent: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal:
+        x [batch, n, hidden]; angles [n, head_dim / 2]; target_kv: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal:
         row i reads the first i + 1 of them, else all."""
         q = self.q_norm(self.q_b_proj(self.q_a_proj(self.input_layernorm(x))).unflatten(-1, (-1, self.head_dim))).transpose(1, 2)
-        keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in lent)
+        keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in target_kv)
         y = F.scaled_dot_product_attention(_turned(q, angles).to(x), keys, values, is_causal=causal)
         x = x + self.o_b_proj(self.o_a_proj(y.transpose(1, 2).flatten(2)))
         y = self.post_attention_layernorm(x)
@@ -76,16 +76,16 @@ class FastResidual(nn.Module):
             raise ModelError(f"config.json of {name} gives sizes that do not fit together", "head.sizes")
         self.layers = nn.ModuleList(Adapter(sizes.hidden, sizes.heads, self.keys, self.rank, sizes.eps) for _ in range(self.exit))
 
-    def forward(self, embeds: Tensor, lent: list[KV], at: int | None = None) -> Tensor:
+    def forward(self, embeds: Tensor, target_kv: list[KV], at: int | None = None) -> Tensor:
         """Return the adapters' change of the rows, [batch, n, hidden], to be added to the states that enter layer ``exit``.
 
-        embeds [batch, n, hidden]; lent: keys and values [batch, kv_heads, c, head_dim] of each layer below the exit. at: the
+        embeds [batch, n, hidden]; target_kv: keys and values [batch, kv_heads, c, head_dim] of each layer below the exit. at: the
         position of a single row, which reads all of them; None: rows of a text, each reads up to itself.
         """
         places = torch.arange(embeds.shape[1]) if at is None else torch.tensor([at])
         angles = to_device(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)
         x = embeds
-        for layer, pair in zip(self.layers, lent):
+        for layer, pair in zip(self.layers, target_kv):
             x = layer(x, angles, pair, at is None)
         return x - embeds
 

@@ -23,7 +23,7 @@ from ....models.weights import ModelError
 EPS = 1e-6
 
 
-class RootNorm(nn.Module):
+class BiasedRMSNorm(nn.Module):
     """RMS normalisation (no mean subtraction), with weight and bias except at the input."""
 
     def __init__(self, width: int):
@@ -53,7 +53,7 @@ class MLPSpeculator(nn.Module):
         tables = [nn.Embedding(vocab, inner) for _ in range(own)]
         self.emb = nn.ModuleList(tables)
         self.proj = nn.ModuleList(nn.Linear(inner if i else hidden, inner, False) for i in range(min(levels, 2) if tied else levels))
-        self.ln = nn.ModuleList(RootNorm(inner) for _ in range(own))
+        self.ln = nn.ModuleList(BiasedRMSNorm(inner) for _ in range(own))
         self.head = nn.ModuleList(nn.Linear(inner, vocab, False) for _ in range(own))
         for table in tables:
             nn.init.normal_(table.weight, std=inner**-0.5)

@@ -69,9 +69,9 @@ class Mtp(nn.Module):
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
         self.layers = nn.ModuleList([Layer(self.sizes, True, True, bias, qk_norm=qk_norm)])
 
-    def logits(self, states: Tensor, lent: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab]; ``lent``: the target's head."""
-        return lent(states if self.feeds_normed else self.norm(states))
+    def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return logits [n, vocab]; ``target_head``: the target's head."""
+        return target_head(states if self.feeds_normed else self.norm(states))
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
         """Training: return ``steps`` tensors [batch, n, hidden] from embeds and states of that shape. Row t of prediction j

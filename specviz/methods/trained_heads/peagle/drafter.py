@@ -11,7 +11,7 @@ from ....drafters.heads.features import FeatureModel
 from ....drafters.model.chain import draw_independent
 
 
-class OnePass(FeatureModel):
+class PEagleModel(FeatureModel):
     """The head over one run of a target: pending pairs are processed together with the masks after them."""
 
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
@@ -41,7 +41,7 @@ class OnePassFeatures(Drafter):
 
     def __init__(self, head: Any):
         self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:layer", "embed", "head"})
-        self.model = OnePass(head)
+        self.model = PEagleModel(head)
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.model.start(target, state.tokens, prefill)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle import like
-from ....models.eagle3 import VERIFIER, Beside, BesideNet, BesideRows, Eagle3, read, spread
+from ....models.eagle3 import VERIFIER, Eagle3, Eagle3Layer, Eagle3Net, Eagle3Rows, read, spread
 from ....models.eagle_layers import angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.weights import ModelError
@@ -43,10 +43,10 @@ class PEagle(Eagle3):
         self.mask_hidden = nn.Parameter(torch.randn(1, 1, len(self.read_layers) * d))
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
 
-    def embed(self, ids: list[int], lent: Callable[[list[int]], Tensor]) -> Tensor:
+    def embed(self, ids: list[int], target_embed: Callable[[list[int]], Tensor]) -> Tensor:
         """Return embeddings [n, hidden], from its own table or the target's."""
         if self.embed_tokens is None:
-            return lent(ids)
+            return target_embed(ids)
         return F.embedding(torch.as_tensor(ids, device=self.embed_tokens.weight.device), self.embed_tokens.weight)
 
     def forward(self, embeds: Tensor, states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
@@ -56,22 +56,22 @@ class PEagle(Eagle3):
         masks = embeds.shape[1] - states.shape[1]
         x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
         angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, embeds.device)[places][:, None]
-        x, _ = cast(Beside, self.layers[0]).beside(embeds, x, angles, None, mask)
+        x, _ = cast(Eagle3Layer, self.layers[0]).forward_pair(embeds, x, angles, None, mask)
         for layer in self.layers[1:]:
             x, _ = layer(x, angles, None, mask)
         return self.norm(x) if self.norm_output else x
 
     @cached_property
-    def fused(self) -> BesideNet:
+    def fused(self) -> Eagle3Net:
         """The weights in their layout for drafting, made once and shared by all runs."""
-        return BesideNet(self)
+        return Eagle3Net(self)
 
     def open(self) -> MaskedPairs:
         """Return a KV cache over these weights for one run."""
         return MaskedPairs(self)
 
 
-class MaskedPairs(BesideRows):
+class MaskedPairs(Eagle3Rows):
     """KV cache of the text's pairs; mask rows after them are dropped after each pass."""
 
     def __init__(self, head: PEagle):
@@ -85,7 +85,7 @@ class MaskedPairs(BesideRows):
         kind = self.net.dtype
         pairs = torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1)
         empty = torch.cat([mask.to(kind), self.state], -1).expand(masks, -1)
-        return super(BesideRows, self).read(torch.cat([pairs, empty]), passing=masks)[-1 - masks:]
+        return super(Eagle3Rows, self).read(torch.cat([pairs, empty]), passing=masks)[-1 - masks:]
 
 
 def build(body: Body, numbers: dict[str, Any]) -> PEagle:
