@@ -28,9 +28,10 @@
     }
     const runs = SpecViz.metrics.common([...st.lanes.values()]);
     const all = st.order.map((id) => lane(st, st.lanes.get(id), raw.get(id), runs)).filter((l) => l.rounds.length);
-    const base = all.find((l) => l.baseline) || null;
     const doubt = SpecViz.timing.doubt([...st.lanes.values()]);
     for (const l of all) {
+      const plain = SpecViz.metrics.baselineOf(st, l.folded),
+        base = all.find((other) => other.folded === plain) || null;
       l.base = base && base !== l ? base : null;
       /* why its times do not count, as a message's identifier, or "" */
       l.doubt = doubt || (l.metrics.implausible ? "timing.implausible" : "");
@@ -75,7 +76,7 @@
       at += r.n;
     }
     out.tokens = at;
-    out.metrics = SpecViz.metrics.of(folded, folded.committed, SpecViz.metrics.baselineOf(st), runs);
+    out.metrics = SpecViz.metrics.of(folded, folded.committed, SpecViz.metrics.baselineOf(st, folded), runs);
     return out;
   }
 

@@ -1,7 +1,7 @@
 /* The board as others may use it: panels, lessons, an exported page. What each call does stands at the top of board.js. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const FIELDS = ["layout", "lane", "round", "phase", "node", "tab"];
 
   function make(board) {
@@ -50,6 +50,8 @@
 
   function go(board, to) {
     if (to.layout) board.setLayout(to.layout);
+    const asked = board.st.lanes.get(to.lane);
+    if (asked) board.showAnswer(SV.metrics.answerOf(asked));
     if (board.list().some((l) => l.id === to.lane)) board.focusLane(to.lane);
     const lane = board.focus();
     if (typeof to.tab === "string") board.inspector.show(to.tab);

@@ -25,8 +25,8 @@
    --sv-* variables. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
-  const { el, palette, who } = SV.dom;
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
+  const { palette, who } = SV.dom;
   const BEAT = 100; /* ms between two paints of a run in flight */
 
   class Board {
@@ -45,9 +45,9 @@
       SV.colours.wear(root);
       this.build();
       this.listen();
-      this.measure();
+      SV.boardLayout.measure(this);
       this.setEmbed(this.options.embed);
-      this.setState("idle");
+      SV.intake.setState.call(this, "idle");
     }
 
     reset() {
@@ -59,7 +59,7 @@
       this.stale = false;
       this.reopened = false;
       Object.assign(this.cur, { mode: "follow", round: 0, phase: 4, t: 0, left: null });
-      Object.assign(this.ui, { focus: null, sel: null });
+      Object.assign(this.ui, { focus: null, sel: null, answer: 0, answerChosen: false });
     }
 
     build() {
@@ -73,71 +73,10 @@
       SV.legend.build(this);
       this.headline = new SV.headline.Headline(this, this.notice);
       this.passes = new SV.passes.Passes(this);
+      this.answers = new SV.answers.Answers(this);
       this.lanePick = new SV.laneSwitch.LaneSwitch(this);
-      this.blank = el(
-        "div",
-        { class: "blank" },
-        el("b", null, "Nothing has run yet"),
-        "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.",
-      );
-      this.lanesBox = el("div", { class: "lanes" });
-      this.stageHead = el(
-        "div",
-        { class: "phead extra" },
-        el("h2", null, "Texts"),
-        el("span", { class: "small quiet end" }, "what each method writes, and what it guessed that was not kept"),
-      );
-      this.stagePanel = el(
-        "section",
-        { class: "panel p-stage", "aria-label": "Text" },
-        this.stageHead,
-        this.lanePick.root,
-        this.blank,
-        this.lanesBox,
-      );
-      const key = (keys, what) =>
-        el(
-          "span",
-          null,
-          keys.map((k) => el("kbd", null, k)),
-          what,
-        );
-      this.hints = el(
-        "div",
-        { class: "hints" },
-        key(["space"], "play"),
-        key(["\u2190", "\u2192"], "round"),
-        key(["shift", "\u2190", "\u2192"], "phase"),
-        key(["home", "end"], "first, last"),
-        key(["m"], "blanks"),
-        key(["[", "]"], "speed"),
-      );
-      this.announce = el("span", {
-        "aria-live": "polite",
-        css: { position: "absolute", width: "1px", height: "1px", overflow: "hidden", "clip-path": "inset(50%)" },
-      });
-      this.root.replaceChildren(
-        this.ledger.say,
-        this.headline.root,
-        this.passes.root,
-        el(
-          "div",
-          { class: "grid" },
-          this.stagePanel,
-          this.inspector.root,
-          this.chart.root,
-          this.ribbon.root,
-          this.ledger.root,
-        ),
-        this.figures.root,
-        this.hints,
-        this.announce,
-      );
-      this.shut = SV.folding.all(this);
-      SV.boardPictures.add(this);
-      this.lanes = new Map();
-      this.links = new SV.link.Links(this);
-      if (!this.root.hasAttribute("tabindex")) this.root.tabIndex = -1;
+      this.lanesBox = SV.dom.el("div", { class: "lanes" });
+      SV.boardLayout.build(this);
     }
 
     listen() {
@@ -148,7 +87,7 @@
       };
       if (this.options.keys !== false) document.addEventListener("keydown", this.onDocKey);
       this.sized = new ResizeObserver(() => {
-        this.measure();
+        SV.boardLayout.measure(this);
         this.later();
       });
       this.sized.observe(this.root);
@@ -164,7 +103,7 @@
       this.retheme();
     }
     retheme() {
-      this.colourPick.list.value = SV.colours.now();
+      SV.colours.show(this);
       this.colors = palette(this.root);
       this.theme = SV.text.hash(Object.values(this.colors).join());
       this.later();
@@ -172,21 +111,6 @@
     setEmbed(on) {
       this.root.classList.toggle("embed", Boolean(on));
     }
-    measure() {
-      const w = this.root.clientWidth || 1000;
-      this.width = w;
-      this.scrubWidth = this.transport.scrub.clientWidth;
-      this.narrow = w <= 640;
-      this.mid = w <= 980;
-      this.root.classList.toggle("narrow", this.narrow);
-      this.root.classList.toggle("mid", this.mid);
-      this.root.classList.toggle("tight", w < 1340); /* the legend goes below the player */
-      this.wide = w >= 1560; /* a projector */
-      this.root.classList.toggle("wide", this.wide);
-      this.big = this.wide ? SV.dom.BIG : 1;
-      this.strip = (this.narrow ? 20 : this.wide ? 44 : 28) + 2 * SV.passes.PAD;
-    }
-
     /* While a run streams, only what can be seen is painted: see paint.js. */
     watchSight() {
       this.seenNow = new Set();
@@ -219,7 +143,7 @@
       if (!this.frame && !this.dead)
         this.frame = requestAnimationFrame((t) => {
           this.frame = 0;
-          if (this.cur.mode === "play") this.advance(t);
+          if (this.cur.mode === "play") SV.cursor.advance.call(this, t);
           this.paint();
           if (this.cur.mode === "play") this.later();
         });
@@ -286,12 +210,12 @@
     }
   }
 
-  Object.assign(Board.prototype, SV.cursor, SV.intake);
+  Object.assign(Board.prototype, SV.cursor, SV.intake, SV.answers.methods);
   SV.board = { Board };
   globalThis.SpecVizBoard = {
     mount(root, { frames, trace, options } = {}) {
       root.classList.add("sv");
-      const board = new Board(root, options);
+      const board = /** @type {any} */ (new Board(root, options));
       const api = SV.api.make(board);
       if (trace) board.load(trace);
       if (frames) board.push(frames);

@@ -1,7 +1,7 @@
 /* Which pictures of the board can be saved, and the line under each. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, span, rate } = SV.dom;
   const short = (s) => (s.length > 34 ? s.slice(0, 33) + "\u2026" : s);
   const STRIP = { left: 216, wide: 900, right: 150, row: 52, tall: 36 };
@@ -33,14 +33,14 @@
 
   /* In Watch plain decoding stands above the open lane. */
   const shown = (b) =>
-    b.race() ? b.list().slice(0, SV.dom.LANES) : [...new Set([SV.metrics.baselineOf(b.st), b.focus()])].filter(Boolean);
+    b.race() ? b.list().slice(0, SV.dom.LANES) : [...new Set([b.base(), b.focus()])].filter(Boolean);
 
   function passes(board) {
     const lanes = shown(board),
       p = board.colors,
       { left, wide, right, row, tall } = STRIP,
       n = SV.passes.scaleOf(lanes),
-      base = SV.metrics.baselineOf(board.st),
+      base = board.base(),
       runs = SV.metrics.common(board.list()),
       doubt = SV.timing.doubt(board.list()),
       drawn = svg("g");

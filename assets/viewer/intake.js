@@ -1,7 +1,7 @@
 /* Input of the board: live frames, an imported trace, the state of the run. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { setText, setAttr } = SV.dom;
   const F = SV.fold,
     M = SV.metrics;
@@ -11,8 +11,10 @@
     push(text) {
       for (const act of SV.frames.take(this.box, text)) {
         if (act.kind === "new") this.reset();
-        else if (act.kind === "records") this.add(act.e);
-        else if (act.kind === "snap") this.snap(act);
+        else if (act.kind === "records") {
+          this.add(act.e);
+          this.followAnswer(act.e);
+        } else if (act.kind === "snap") this.snap(act);
         else if (act.kind === "status") this.setStatus(act.status, act.stale);
       }
       this.updateState();
@@ -76,10 +78,16 @@
       const all = this.list().filter((l) => l.header);
       return (all.find((l) => !SV.serverFacts.is(l)) || all[0])?.header ?? null;
     },
-    /* In the order shown: the methods as they came, plain decoding last. */
+    /* In the order shown: the methods as they came, plain decoding last; of several answers (n), those of the one that is
+       shown. */
     list() {
-      const all = this.st.order.map((id) => this.st.lanes.get(id));
+      const all = this.st.order
+        .map((id) => this.st.lanes.get(id))
+        .filter((l) => M.answerOf(l) === this.ui.answer || !l.header);
       return [...all.filter((l) => !M.isBaseline(l)), ...all.filter((l) => M.isBaseline(l))];
+    },
+    base() {
+      return this.list().find(M.isBaseline) ?? null;
     },
     /* stale: the status is about a run that wrote nothing, while the board shows an earlier one. */
     setStatus(s, stale = false) {

@@ -2,12 +2,17 @@
    Values are only ever inserted as text. Tests assert identifiers, so a wording can change here alone. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
 
   const TEXTS = {
     /* Titles of pictures (board_pictures.js) */
     "knob.gamma": "Draft length (gamma): how many tokens are guessed before one pass of the large model checks them.",
     "picture.probabilities": "probabilities of one token",
+
+    /* Several answers to one prompt (answers.js) */
+    "answers.number": "Answer {number} of {count}",
+    "answers.seed": "seed {seed}",
+    "answers.greedy": "greedy",
 
     /* Why a token was kept, refused or written (why.js) */
     "why.kept.greedy":
@@ -39,7 +44,8 @@
     "why.guess": "A guess: the large model has not looked at it yet.",
     "why.tail.bonus": "Every guess on the way was right, so the same pass gives one more token at no cost.",
     "why.tail.correction.greedy":
-      "The large model\u2019s own token. It stands where the first wrong guess stood, so the text stays the same as in plain decoding.",
+      "The large model\u2019s own token. It stands where the first wrong guess stood, so the " +
+      "text stays the same as in plain decoding.",
     "why.tail.correction.sampled":
       "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did.",
     "why.tail.small": "The small model wrote this token alone; the large one was not asked.",
@@ -149,7 +155,8 @@
     "whatif.sampled.rest":
       "From there on other tokens would have been drawn, so the rest is an estimate from the same probabilities, not a replay.",
     "whatif.check":
-      "Check of the sums: with the settings as recorded they give {rate} tokens per second; the engine\u2019s clock said {measured}.",
+      "Check of the sums: with the settings as recorded they give {rate} tokens per second; the " +
+      "engine\u2019s clock said {measured}.",
     "panel.empty": "Nothing measured yet",
     "contexts.about": "Measured as far as this target reads, a model beyond.",
     "contexts.even": "at about {tokens}",

@@ -1,7 +1,7 @@
 /* Every figure on the board and its definition, in one place. The Python side computes the same from the same records. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const BASELINE = "autoregressive";
   const ratio = (a, b) => (b > 0 && a !== null ? a / b : null);
 
@@ -92,9 +92,12 @@
 
   const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
   const isBaseline = (lane) => keyOf(lane) === BASELINE;
-  const baselineOf = (state) => {
-    for (const id of state.order) if (isBaseline(state.lanes.get(id))) return state.lanes.get(id);
-    return null;
+  /* Which of several answers (n) a lane is, from 0. */
+  const answerOf = (lane) => lane.header?.answer?.index ?? 0;
+  /* of: the lane that is compared; of several answers (n), each has its own. */
+  const baselineOf = (state, of = null) => {
+    const lanes = state.order.map((id) => state.lanes.get(id)).filter(isBaseline);
+    return (of && lanes.find((l) => answerOf(l) === answerOf(of))) || lanes[0] || null;
   };
 
   const DEFINITIONS = {
@@ -167,7 +170,8 @@
     ],
     time_to_first_token: [
       "Time to first token",
-      "Engine time from the beginning of the prefill to the end of the first round. In a conversation the tokens that the KV cache " +
+      "Engine time from the beginning of the prefill to the end of the first round. In a " +
+        "conversation the tokens that the KV cache " +
         "holds from the turn before are not computed again.",
       "t_prefill + t_round 1",
     ],
@@ -195,6 +199,7 @@
     spreadOf,
     decodeSeconds,
     isBaseline,
+    answerOf,
     baselineOf,
     keyOf,
     DEFINITIONS,

@@ -1,7 +1,7 @@
 /* One frame: from the folded trace and the cursor to what every panel shows. Panels skip what has not changed. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { setText, setAttr } = SV.dom;
   const F = SV.fold,
     M = SV.metrics;
@@ -17,7 +17,8 @@
     b.blank.hidden = !empty;
     const follow = b.cur.mode === "follow",
       playing = b.cur.mode === "play";
-    const ctx = { lanes, race, focus, empty, follow, playing, now: b.now(), end: b.end(), base: M.baselineOf(b.st) };
+    /** @type {any} */
+    const ctx = { lanes, race, focus, empty, follow, playing, now: b.now(), end: b.end(), base: b.base() };
     /* The first frame of a run, and of each of its lanes, is painted everywhere: nothing of the last run stays standing. */
     const epoch = [SV.dom.who(b.st), ...lanes.map((l) => SV.dom.who(l) + (l.committed ? "+" : ""))].join();
     ctx.fresh = epoch !== b.epoch;
@@ -72,6 +73,7 @@
       moving: b.state === "live" && follow,
       round: b.cur.round,
     });
+    b.answers.paint();
     b.lanePick.paint(ctx);
     if (!out({ root: b.lanesBox })) stage(b, ctx);
     inspector(b, ctx, b.state === "live" && follow && !ctx.fresh ? b.seenNow : null);

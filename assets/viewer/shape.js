@@ -2,7 +2,7 @@
    trace may come from anywhere; every field that leaves this file has a known type. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const NODES = 4096,
     TOP = 256,
     ROUNDS = 100_000;
@@ -99,6 +99,9 @@
         pass_seconds: num(obj(r.env).pass_seconds),
       },
       sampling: obj(r.sampling),
+      answer: r.answer
+        ? { index: Math.max(0, int(obj(r.answer).index, 0)), of: Math.max(1, int(obj(r.answer).of, 1)) }
+        : null,
     }),
     prefill: (r) => ({ ...span(r), n: int(r.n, 0) }),
     draft: (r) => ({ ...span(r), kind: oneOf(r.kind, ["none", "chain", "tree"], "tree"), nodes: nodes(r.nodes) }),

@@ -24,7 +24,7 @@ from .messages import Refused, shorten, text
 from .server_lanes import is_served, served_cards, with_server_lanes
 from .stream import Record, status_of
 
-LEASE, SPARE = 40.0, 5.0  # seconds for which a lent accelerator is asked to answer one question, and to finish what is begun
+LEASE, SPARE = 40.0, 5.0  # seconds of ZeroGPU requested for one question, and to finish a started one
 CONVERSATIONS = 8  # whose KV caches are kept, a lane of the page each
 TOP = 5  # best tokens of each distribution that are kept for the inspector
 
@@ -171,7 +171,7 @@ class Engine:
         return survey(*asked)
 
     def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
-        lease = int(min(seconds, 10 + 0.05 * asked.max_new_tokens * len(asked.lanes) * asked.repeats * asked.prompts))
+        lease = int(min(seconds, 10 + 0.05 * asked.max_new_tokens * len(asked.lanes) * asked.repeats * asked.prompts * asked.answers))
         work = play if on_zero_gpu() else partial(play, caches=self._conversations())
         return self._use(work, asked.models, asked, seconds, cancel, lease)
 
@@ -266,47 +266,80 @@ def sharing(loaded: Any, method: str, knobs: dict[str, Any]) -> str:
 def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
     """Run all lanes; yield the records of one event at a time, and a status while lanes are repeated for timing. caches: a
-    PrefixPool with the KV caches of conversations; a continued one reuses its own, lane by lane."""
+    PrefixPool with the KV caches of conversations; a continued one reuses its own, lane by lane. With several answers (n), lane
+    ``answer * lanes + lane`` of the trace is an answer of a lane."""
     from ..core import Sampling
     from ..indexes.earlier_answers import Memory
-    from ..run import Session, race
+    from ..run import Session
     from ..run.machine import Machine
     from ..run.request import GenerationRequest
-    from ..trace.recorder import Recorder
 
     machine = Machine(loaded)
     request = GenerationRequest.for_model(asked.fields(), loaded)
-    memory = asked.shelf.setdefault("memory", Memory())  # on a lent accelerator, in a process of its own, it ends with the run
+    memory = asked.shelf.setdefault("memory", Memory())  # on ZeroGPU it ends with the process of the run
     batch_prompts = lab.sample_prompts(asked.prompts - 1)
     sessions = [Session(loaded, key, knobs, Sampling(), memory, asked.deterministic, asked.predicted, batch_prompts, request)
                 for key, knobs in asked.lanes if not is_served(key)]
-    if caches is not None and not asked.deterministic:
-        owner = asked.shelf.setdefault("owner", secrets.token_hex(8))
-        for session in sessions:
-            session.lease(caches, f"{owner} {session.method.key}", asked.messages())
+    leases = None if asked.deterministic else caches
     names = titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
-    recorders = [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
-                 for i, (key, _) in enumerate(asked.lanes)]
+    recorders = _recorders(loaded, asked)
     again = 0
-    local = race(sessions, asked.messages(), asked.max_new_tokens, repeats=asked.repeats, deadline=seconds, cancel=cancel, top_k_saved=TOP)
-    for lane, event in with_server_lanes(local, asked, seconds, cancel, mode):
+    for answer, lane, event in _races(sessions, asked, seconds, cancel, mode, leases):
+        number = answer * len(asked.lanes) + lane
         if is_served(asked.lanes[lane][0]):
-            yield recorders[lane].take(event)
+            yield recorders[number].take(event)
             continue
         if event is None:
             again += 1
-            total = (asked.repeats - 1) * len(sessions)
+            total = (asked.repeats - 1) * len(sessions) * asked.answers
             yield status_of("live", text("run.repeat", count=again, total=total, title=names[lane]))
             continue
-        records, checks = recorders[lane].take(event), []
+        records, checks = recorders[number].take(event), []
         for record in records:
             if record["type"] == "header":
-                record |= {"mode": mode, "env": record["env"] | machine.header_fields(),
-                           "method": record["method"] | {"title": names[lane]}}
+                record |= {"mode": mode, "env": record["env"] | machine.header_fields()} | _answer_fields(asked, answer)
+                record["method"] |= {"title": _title(names[lane], asked, answer)}
                 checks = machine.begun()
-        checks += machine.see(lane, event)
-        late = [row for check in checks for row in recorders[lane].take(check)]
+        checks += machine.see(number, event)
+        late = [row for check in checks for row in recorders[number].take(check)]
         yield records + late
+
+
+def _recorders(loaded: Any, asked: RunRequest) -> list[Any]:
+    """Return the recorder of each lane of the trace."""
+    from ..trace.recorder import Recorder
+
+    lanes = [key for key, _ in asked.lanes] * asked.answers
+    return [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
+            for i, key in enumerate(lanes)]
+
+
+def _answer_fields(asked: RunRequest, answer: int) -> dict[str, Any]:
+    """Return the fields of a header that say which of several answers its lane is."""
+    return {"answer": {"index": answer, "of": asked.answers}} if asked.answers > 1 else {}
+
+
+def _title(title: str, asked: RunRequest, answer: int) -> str:
+    return text("run.answer", title=title, number=answer + 1) if asked.answers > 1 else title
+
+
+def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threading.Event | None, mode: str,
+           caches: Any) -> Iterator[tuple[int, int, Any]]:
+    """Yield (answer, lane, event): a race of all lanes for each of the ``n`` answers, one after another, within ``seconds``."""
+    from ..run import race
+
+    until = time.monotonic() + seconds
+    owner = asked.shelf.setdefault("owner", secrets.token_hex(8))
+    for answer, racing in enumerate(zip(*(session.each() for session in sessions))):
+        if answer and cancel is not None and cancel.is_set():
+            return
+        for session in racing if caches is not None else ():
+            session.lease(caches, f"{owner} {session.method.key}", asked.messages())
+        share = max(0.0, until - time.monotonic()) / (asked.answers - answer)
+        local = race(racing, asked.messages(), asked.max_new_tokens, repeats=asked.repeats, deadline=share, cancel=cancel,
+                     top_k_saved=TOP)
+        for lane, event in with_server_lanes(local, asked, share, cancel, mode):
+            yield answer, lane, event
 
 
 def _with_pass_seconds(loaded: Any) -> Any:

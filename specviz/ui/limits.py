@@ -17,6 +17,7 @@ from .run_queue import OPEN_RUNS, RUN_SECONDS, WAITING, RunQueue, Visitor
 PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
 LANES = 5  # four methods, and plain decoding beside them
+ANSWERS, LANES_IN_ALL = 4, 10  # answers (n) of each lane, and lanes times answers
 REPEATS = 5
 PROMPTS = 8  # decoded at once by a lane
 TURNS = 40
@@ -24,7 +25,7 @@ CONVERSATION_CHARACTERS = 40_000
 QUESTION_CHARACTERS = 20_000
 NO_DRAFT = "none"
 FIXED = "fixed"
-GENERATION = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
+GENERATION = ("n", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
               "logprobs", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking",
               "generation_config")  # as run.request names them
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
@@ -62,6 +63,7 @@ SIZES = {
     "repeats": Size("Repeats", 40),
     "prompts": Size("Prompts at once", 40),
     "deterministic": Size("The switch for a deterministic run", 40),
+    "n": Size("The number of answers (n)", 40),
     "name": Size("The question's name", 60),
     "generation": Size("The request's further fields", 20_000, 4000, 24),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
@@ -118,6 +120,11 @@ class RunRequest:
     shelf: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
+    def answers(self) -> int:
+        """Answers of each lane; the i-th draws with seed + i."""
+        return self.generation.get("n", 1)
+
+    @property
     def models(self) -> str | None:
         """Target, draft and storage mode as one name, the key of loaded models; see ``model_key``."""
         return model_key(self.target, self.draft, self.deterministic)
@@ -144,7 +151,7 @@ def read_request(cards: dict[str, Any], *, prompt: Any, methods: Any = None, kno
     for name, value in locals().items():
         if name != "cards":
             check_size(name, value)
-    return RunRequest(
+    return _affordable(RunRequest(
         prompt=_text("prompt", prompt, needed=True),
         lanes=_lanes(cards, methods, knobs),
         max_new_tokens=_number("max_new_tokens", max_new_tokens, 1, NEW_TOKENS, whole=True, unit=" tokens"),
@@ -160,7 +167,17 @@ def read_request(cards: dict[str, Any], *, prompt: Any, methods: Any = None, kno
         predicted=_text("predicted", predicted),
         draft=model_name(draft),
         generation=_generation(generation),
-    )
+    ))
+
+
+def _affordable(asked: RunRequest) -> RunRequest:
+    """Return the run if its lanes have at most as many answers in all as a visitor may ask for. Raises Refused."""
+    lanes = len(asked.lanes)
+    if asked.answers > 1 and asked.prompts > 1:
+        raise Refused("field.answers_prompts")
+    if lanes * asked.answers > LANES_IN_ALL:
+        raise Refused("field.answers", n=asked.answers, lanes=lanes, most=LANES_IN_ALL)
+    return asked
 
 
 def _generation(given: Any) -> dict[str, Any]:
@@ -171,7 +188,8 @@ def _generation(given: Any) -> dict[str, Any]:
     for name in given:
         if name not in GENERATION:
             raise Refused("field.generation", name=_shown(name), names=", ".join(GENERATION))
-    return {name: value for name, value in given.items() if value is not None and value not in ("", [], {})}
+    given = {name: value for name, value in given.items() if value is not None and value not in ("", [], {})}
+    return given if "n" not in given else given | {"n": _number("n", given["n"], 1, ANSWERS, whole=True)}
 
 
 def _text(name: str, value: Any, needed: bool = False) -> str:

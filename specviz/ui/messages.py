@@ -26,6 +26,8 @@ TEXTS = {
     "field.knob": "{title}: {why}.",
     "field.method": "There is no method {name}; there are {names}.",
     "field.lanes": "At most {most} lanes run at once, plain decoding among them; {count} were asked for.",
+    "field.answers": "{n} answers of {lanes} lanes are too many: a run gives at most {most} answers in all.",
+    "field.answers_prompts": "Several answers (n) do not go with several prompts at once: choose one of the two.",
     "field.turns": 'Earlier messages must be a list of {{"role": "user" or "assistant", "content": text}}.',
     "field.conversation": ("This conversation is too long to continue (at most {turns} messages and {characters:,} characters): "
                            "start a new chat."),
@@ -48,6 +50,7 @@ TEXTS = {
     # how a run ends
     "run.active": "A run is under way: stop it first.",
     "run.reading": "Reading the prompt.",
+    "run.answer": "{title}, answer {number}",  # the title of a lane with several answers
     "run.repeat": "Measuring once more: {count} of {total}, {title}.",
     "run.stopped": "Stopped; what was decoded is kept.",
     "run.stopped_early": "Stopped before the first token.",
@@ -135,7 +138,7 @@ class Refused(ValueError):
         refused.code = getattr(error, "code", None) or refused.code
         return refused
 
-    def __reduce__(self) -> tuple[Any, ...]:  # it travels between processes on a lent accelerator
+    def __reduce__(self) -> tuple[Any, ...]:  # pickled between processes on ZeroGPU
         return _rebuild, (type(self), self.code, self.values, str(self))
 
 

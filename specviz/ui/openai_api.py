@@ -27,7 +27,7 @@ from starlette.routing import Route
 from .backend import Backend
 from .engine_job import EngineJob
 from .generation import Generation
-from .limits import BASELINE, CONVERSATION_CHARACTERS, NEW_TOKENS, RUN_SECONDS, TURNS, RunQueue, Visitor, read_knobs
+from .limits import ANSWERS, BASELINE, CONVERSATION_CHARACTERS, NEW_TOKENS, RUN_SECONDS, TURNS, RunQueue, Visitor, read_knobs
 from .loading import Loader
 from .messages import Refused, shorten
 
@@ -38,7 +38,6 @@ REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty"
 OTHER_FIELDS = ("chat_template_kwargs", "model", "stream", "stream_options", "max_completion_tokens", "logprobs", "speculative", "user",
                 "metadata", "store")
 MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
-MOST_ANSWERS = 4
 DEFAULT_METHOD = "speculative"
 TRACES, TRACE_BYTES = 64, 32 * 2**20  # kept, until newer ones take their place
 FINISH = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "deadline": "length", "stopped": "stop"}
@@ -135,7 +134,7 @@ class OpenAIApi:
         fields |= {"max_tokens": fields.get("max_tokens", NEW_TOKENS) if length is None else length,
                    "logprobs": kind.logprobs(body), "seed": fields.get("seed", secrets.randbits(31)),
                    **_template_fields(body.get("chat_template_kwargs"))}
-        for name, most in (("max_tokens", NEW_TOKENS), ("n", MOST_ANSWERS)):
+        for name, most in (("max_tokens", NEW_TOKENS), ("n", ANSWERS)):
             if not isinstance(fields.get(name, 1), int) or not 1 <= fields.get(name, 1) <= most:
                 raise Refused("openai.value", field=name, form=f"a whole number from 1 to {most}")
         return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields, owner)

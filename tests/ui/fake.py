@@ -9,6 +9,7 @@ import random
 import re
 import threading
 from base64 import b64encode
+from dataclasses import replace
 
 from specviz.core.method import Knob, Method
 from specviz.ui.cards import card_data
@@ -152,13 +153,18 @@ class FakeBackend:
                 self._gate.notify_all()
 
     def _race(self, ask, cancel):
-        lanes = [Lane(i, self.cards[key], knobs, ask) for i, (key, knobs) in enumerate(ask.lanes)]
         self.rounds = 0
         self._wait(0, cancel)
+        for answer in range(ask.answers):
+            own = replace(ask, seed=ask.seed + answer)
+            lanes = [Lane(i, self.cards[key], knobs, own) for i, (key, knobs) in enumerate(ask.lanes, answer * len(ask.lanes))]
+            yield from self._play(lanes, answer, cancel)
+
+    def _play(self, lanes, answer, cancel):
         for lane in lanes:
             if cancel.is_set():
                 return
-            yield lane.open()
+            yield lane.open(answer)
         while any(not lane.over for lane in lanes):
             lane = min((x for x in lanes if not x.over), key=lambda x: x.clock)
             self._wait(self.rounds, cancel)
@@ -202,7 +208,8 @@ class Lane:
         tokens = {str(i): b64encode(self.words[i].encode()).decode() for i in new}
         return [self._record("vocab", tokens=tokens, special=[])] if new else []
 
-    def open(self):
+    def open(self, answer=0):
+        several = {"answer": {"index": answer, "of": self.ask.answers}} if self.ask.answers > 1 else {}
         prompt = [self._id(w) for w in re.findall(r"\s*\S+", self.ask.prompt)]
         c = self.card
         header = self._record(
@@ -216,7 +223,7 @@ class Lane:
             target=dict(name=self.ask.target or "fake", layers=4, hidden=64, vocab=512, parameters=1_000_000, backend="scripted"),
             draft=None if self.ask.draft == "none" else dict(name=self.ask.draft or "fake-draft", parameters=100_000), tokenizer="words",
             env=dict(machine="no machine", device="none", dtype="none", threads=1, torch="none", transformers="none"),
-            clock="engine", top_k_saved=TOP, baseline_run_id=f"fake-{len(self.ask.lanes) - 1}")
+            clock="engine", top_k_saved=TOP, baseline_run_id=f"fake-{len(self.ask.lanes) - 1}", **several)
         self.clock = 0.02
         return [header, *self._vocab(prompt), self._record("prefill", t0=0.0, t1=0.02, n=len(prompt))]
 

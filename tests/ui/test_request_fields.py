@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from base64 import b64decode
 from dataclasses import fields
 
@@ -20,7 +21,7 @@ from .conftest import reload
 from .fake import CARDS
 
 CARD = {card.key: card for card in CARDS}
-OWN = {"temperature", "top_p", "seed", "max_tokens", "n"}  # what the page asks for itself, or does not show
+OWN = {"temperature", "top_p", "seed", "max_tokens"}  # what the page asks for itself
 
 
 def test_the_pages_fields_are_those_of_a_request():
@@ -121,3 +122,79 @@ def test_the_next_turn_of_a_page_reuses_the_cache_of_each_lane_and_no_other_visi
     assert reused("the cat sat on the mat") == [0, 0]
     turns = ({"role": "user", "content": "the cat sat on the mat"}, {"role": "assistant", "content": "the sea is deep"})
     assert min(reused("and then", turns)) > 8 and reused("and then", turns, {}) == [0, 0]
+
+
+def test_several_answers_are_lanes_of_their_own_with_the_seeds_of_the_endpoint():
+    loaded, caches = FakeLoaded(context=256), PrefixPool(8)
+    records = play_on(loaded, RunRequest("the cat sat on the mat", LANES, max_new_tokens=12, temperature=1.0, seed=5, generation={"n": 3}), caches)
+    heads = {r["lane"]: r for r in records if r["type"] == "header"}
+    assert sorted(heads) == list(range(6)) and {r["lane"] for r in records if r["type"] == "done"} == set(heads)
+    assert [(heads[lane]["answer"], heads[lane]["sampling"]["seed"], heads[lane]["method"]["key"]) for lane in heads] == [
+        ({"index": i, "of": 3}, 5 + i, key) for i in range(3) for key, _ in LANES]
+    assert len({head["method"]["title"] for head in heads.values()}) == 6 and not any("n" in head["request"] for head in heads.values())
+    reused = [r["totals"]["reused"] for r in records if r["type"] == "done"]
+    assert reused[:2] == [0, 0] and min(reused[2:]) > 8  # the prompt is read once for each method
+
+    def texts(records):
+        return [[piece["tok"] for r in records if r["type"] == "text" and r["lane"] == lane for piece in r["pieces"]] for lane in range(2)]
+
+    third = texts([r | {"lane": r["lane"] - 4} for r in records])
+    assert third == texts(play_on(loaded, RunRequest("the cat sat on the mat", LANES, max_new_tokens=12, temperature=1.0, seed=7)))
+
+
+def test_stop_ends_the_answer_under_way_and_begins_no_other():
+    cancel, lanes = threading.Event(), set()
+    for batch in play(FakeLoaded(), RunRequest("the cat", LANES, max_new_tokens=12, generation={"n": 4}), 60.0, cancel):
+        lanes |= {record["lane"] for record in batch}
+        if 2 in lanes:
+            cancel.set()
+    assert lanes == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("more, code", [
+    ({"generation": {"n": 5}}, "field.range"), ({"generation": {"n": 0}}, "field.range"), ({"generation": {"n": "many"}}, "field.number"),
+    ({"generation": {"n": 4}, "methods": ["chain", "tree"]}, "field.answers"),
+    ({"generation": {"n": 2}, "methods": ["chain"], "prompts": 2}, "field.answers_prompts"),
+])
+def test_answers_beyond_a_visitors_share_are_refused(more, code):
+    with pytest.raises(Refused) as refused:
+        read_request(CARD, **{"prompt": "x", "methods": ["chain"], **more})
+    assert refused.value.code == code
+
+
+ANSWERS_SHOWN = """() => { const b = document.querySelector("#board .sv").svBoard.board;
+  return [[...b.answers.buttons.keys()], b.ui.answer, b.list().map((l) => l.id)]; }"""
+
+
+def test_several_answers_stand_behind_a_chooser_in_the_run_its_link_and_its_file(page, backend):
+    page.click("#open-settings")
+    page.fill("#request-n input", "3")
+    page.keyboard.press("Escape")
+    page.fill("#prompt textarea", "go")
+    page.click("#run")
+    page.wait_for_function("document.querySelectorAll('#board [data-answer]').length === 3")
+    page.wait_for_selector("#board .sv[data-state=done]")
+    lanes = len(backend.runs[-1].lanes)
+    assert backend.runs[-1].generation == {"n": 3} and lanes > 1
+    methods, plain = list(range(2 * lanes, 3 * lanes - 1)), 3 * lanes - 1
+    assert page.evaluate(ANSWERS_SHOWN) == [[0, 1, 2], 2, [*methods, plain]]  # the run goes on with the answer being written
+    assert page.evaluate("SpecVizPage.settings(SpecVizPage.board().trace()).generation") == {"n": 3}
+    page.click("#board [data-answer='1']")
+    assert page.evaluate(ANSWERS_SHOWN)[1:] == [1, list(range(lanes, 2 * lanes))]
+    page.wait_for_function(f"SpecVizPage.board().where().lane === {lanes}")
+    assert page.evaluate("[SpecVizPage.board().board.base().id, SpecVizPage.readLink(SpecVizPage.link()).set.generation]") == [
+        2 * lanes - 1, {"n": 3}]
+    place = page.evaluate("SpecVizPage.board().link()")
+    opened = page.evaluate("""(place) => { const board = SpecVizPage.board(), file = board.trace().map((r) => JSON.stringify(r)).join("\\n");
+        return [board.load(file), board.board.ui.answer, board.follow(place), board.board.ui.answer]; }""", place)
+    assert opened == ["", 0, True, 1]
+
+
+def test_stop_keeps_the_answers_so_far(page, backend):
+    backend.hold(30)  # 16 rounds of plain decoding and 4 to 15 of the chain are an answer
+    page.evaluate("SpecVizPage.run({ prompt: 'go', methods: ['chain'], generation: { n: 4 }, length: 16 })")
+    page.wait_for_selector("#board [data-answer='1']")
+    assert backend.held()
+    page.click("#stop")
+    page.wait_for_selector("#board .sv[data-state=stopped]")
+    assert page.evaluate(ANSWERS_SHOWN) == [[0, 1], 1, [2, 3]]

@@ -2,6 +2,7 @@
    (those keys are the board's own). Everything in a link is checked before it is used; what does not fit is left out. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
+  /** @type {Record<string, [name: string, low: number, high: number]>} */
   const NUMBERS = {
     t: ["temperature", 0, 2],
     top: ["top_p", 0.01, 1],
@@ -12,10 +13,10 @@
   };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
 
-  /* {page, trace, run, after, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats, prompts,
-     system, target, draft, predicted}}; run: a visitor's own, to be made again; after: it followed other turns, which no link
-     carries; packed: its trace, where that was small enough (see pack_trace.js). A prompt that is too long is left whole: the server
-     says so. */
+  /* {page, trace, run, after, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats,
+     prompts, system, target, draft, predicted}}; run: a visitor's own, to be made again; after: it followed other turns,
+     which no link carries; packed: its trace, where that was small enough (see pack_trace.js). A prompt that is too long
+     is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")
@@ -93,7 +94,7 @@
     const place = new URLSearchParams(String(where || "").replace(/^#/, ""));
     for (const key of PLACE) if (place.has(key)) q.set(key, place.get(key));
     const url = new URL(location.href);
-    url.hash = q;
+    url.hash = String(q);
     return String(url);
   }
   Object.assign(page, { readLink, makeLink });
@@ -202,7 +203,7 @@
 
   /* What makes the run on the board again, from its records; now: what the controls hold, for what no record tells. */
   page.settings = (records, now = {}) => {
-    const heads = records.filter((r) => r.type === "header"),
+    const heads = records.filter((r) => r.type === "header" && !r.answer?.index),
       { repeats = now.repeats, prompts = now.prompts } = times(records);
     const methods = heads.filter((h) => h.method?.key !== "autoregressive" && page.cardOf(h.method?.key)),
       twice = (h) => methods.filter((other) => other.method.key === h.method.key).length > 1,
@@ -229,15 +230,15 @@
       draft: draft ? (draft.name === own ? "" : draft.name) : own ? "none" : "",
       repeats,
       prompts,
-      generation: page.generationOf(heads[0]?.request),
+      generation: { ...page.generationOf(heads[0]?.request), ...(heads[0]?.answer ? { n: heads[0].answer.of } : {}) },
       predicted: now.predicted ?? document.querySelector("#predicted textarea")?.value,
     };
   };
 
   const LETTERS = 32_000; /* of a link that carries its run; readLink takes 40,000 */
   const THIS = "it opens this prompt, these methods and this round";
-  /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides which random numbers
-     fall, and some draft by the clock. */
+  /* What a run that is made again has in common with the first one: above temperature 0, what a method drafts decides
+     which random numbers fall, and some draft by the clock. */
   page.alike = (temperature, after) =>
     after
       ? "without the turns before it, so other tokens may come"
@@ -245,7 +246,8 @@
         ? "same seed; a method that goes by the clock may draw other tokens"
         : "same seed, same tokens";
   const AGAIN = (alike) =>
-    `it makes this run again: press Run there; ${alike}; then this round opens; for the run itself save the trace and send the file`;
+    `it makes this run again: press Run there; ${alike}; then this round opens; for the run ` +
+    "itself save the trace and send the file";
   const WITHIN = (alike) => `it carries this run in itself and opens this round; press Run makes it again: ${alike}`;
 
   /* What stands on the board: its records, their headers, and whether it is a run of one's own: made here, or from a file. */

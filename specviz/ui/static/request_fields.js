@@ -2,6 +2,7 @@
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
   const NUMBERS = [
+    ["n", 1],
     ["top_k", 0],
     ["min_p", 0],
     ["repetition_penalty", 1],

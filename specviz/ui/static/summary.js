@@ -6,7 +6,8 @@ function paint() {
   const temperature = Number(field("temperature")),
     top = Number(field("top-p")),
     repeats = Number(field("repeats")),
-    prompts = Number(field("prompts"));
+    prompts = Number(field("prompts")),
+    answers = Number(field("request-n"));
   const parts = [
     field("length") + " tokens",
     temperature > 0
@@ -14,6 +15,7 @@ function paint() {
       : "greedy",
     repeats > 1 ? repeats + " runs each" : "",
     prompts > 1 ? prompts + " prompts at once" : "",
+    answers > 1 ? answers + " answers" : "",
   ];
   const open = Boolean(dock()?.classList.contains("open"));
   button.textContent = parts.filter(Boolean).join(" \u00b7 ") + (open ? " \u25b4" : " \u25be");
@@ -24,13 +26,15 @@ button.addEventListener("click", () => {
   paint();
 });
 document.addEventListener("input", (event) => {
-  if (event.target.closest?.("#sampling")) paint();
+  if (event.target.closest?.("#sampling, #request-n")) paint();
 });
 /* a link or a panel fills the fields without an event of theirs */
 document.addEventListener("specviz:taken", () => setTimeout(paint, 120));
 /* how much of the board the dock covers */
 const covers = new ResizeObserver(([{ target }]) =>
-  document.getElementById("page")?.style.setProperty("--sv-below", target.offsetHeight + "px"),
+  document
+    .getElementById("page")
+    ?.style.setProperty("--sv-below", /** @type {HTMLElement} */ (target).offsetHeight + "px"),
 );
 for (const wait of [0, 800])
   setTimeout(() => {
