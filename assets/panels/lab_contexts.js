@@ -13,16 +13,16 @@
       positive = (x) => K.finite(x) && x > 0;
     const lengths = list(got && got.lengths).filter(positive),
       seconds = list(got && got.seconds).filter(positive),
-      far = list(got && got.reckoned).filter(positive);
+      far = list(got && got.extrapolated).filter(positive);
     if (!lengths.length || lengths.length !== seconds.length || !positive(got.base)) return null;
     const methods = list(got.methods)
       .slice(0, 8)
-      .filter((m) => m && list(m.reckoned).length === far.length && list(m.reckoned).every(positive))
+      .filter((m) => m && list(m.extrapolated).length === far.length && list(m.extrapolated).every(positive))
       .map((m) => ({
         title: K.say(m.title, 60),
         tokens: K.finite(m.tokens) ? m.tokens : 0,
         measured: positive(m.measured) ? m.measured : null,
-        pts: far.map((n, i) => [n, m.reckoned[i]]),
+        pts: far.map((n, i) => [n, m.extrapolated[i]]),
       }));
     const per = K.finite(got.token) && got.token > 0 ? got.token : 0;
     return { lengths, seconds, base: got.base, per, far, methods, machine: K.say(got.machine, 120) };

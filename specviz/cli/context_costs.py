@@ -34,7 +34,8 @@ def contexts(args: argparse.Namespace) -> int:
         print(f"\nSpeed-up over plain decoding, measured at {answer['longest']:,} tokens, else extrapolated by a line through them:")
         columns = ["tokens", "how", *(m["method"] for m in answer["methods"])]
         rows = [(answer["longest"], "measured", *(m["measured"] for m in answer["methods"]))]
-        rows += [(n, "extrapolated", *speeds) for n, *speeds in zip(answer["reckoned"], *(m["reckoned"] for m in answer["methods"]))]
+        predicted = (m["extrapolated"] for m in answer["methods"])
+        rows += [(n, "extrapolated", *speeds) for n, *speeds in zip(answer["extrapolated"], *predicted)]
         print(table([dict(zip(columns, row)) for row in rows], columns))
         print("Tokens a round are held at " + ", ".join(f"{m['tokens']:.2f} ({m['method']})" for m in answer["methods"])
               + "; choosing, copying and rounding what is kept are left out, and rounded numbers count as their bits would.")

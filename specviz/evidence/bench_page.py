@@ -60,7 +60,7 @@ class MethodRow:
     rounds: int = 0
     same: int = 0
     looping: int = 0
-    judged: int = 0  # runs with a record of whether they loop
+    checked: int = 0  # runs with a record of whether they loop
     straight: list[float] = field(default_factory=list)  # speed-ups of answers that do not loop
     straight_tokens: int = 0
     straight_rounds: int = 0
@@ -73,7 +73,7 @@ class MethodRow:
             self.ratios[task].append(ratio)
         if run.loops is None:
             return
-        self.judged, self.looping = self.judged + 1, self.looping + run.loops
+        self.checked, self.looping = self.checked + 1, self.looping + run.loops
         if not run.loops:
             self.straight_tokens, self.straight_rounds = self.straight_tokens + run.tokens, self.straight_rounds + run.rounds
             self.straight += [] if ratio is None else [ratio]
@@ -99,7 +99,7 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     parts = [TITLE, where(sessions), "\n".join(
                  command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures if by_temperature[temperature]),
              *(progress(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), TEXTS["how"], noise(sessions),
-             kept(by_temperature_figures[0.0], methods), others,
+             equality_sentence(by_temperature_figures[0.0], methods), others,
              "\n".join(lines(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
     titles = [temperature for temperature in by_temperature_figures if by_temperature_figures[temperature]]
     for temperature in titles:
@@ -127,7 +127,7 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
     if not fitting:
         raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."), "ledger.no_runs")
     best: dict[Any, list[BenchSession]] = {}  # by temperature: those of as many threads as most of its runs have
-    for same in apart(max(fitting, key=runs)):
+    for same in group_sessions(max(fitting, key=runs)):
         temperature = same[0].settings["temperature"]
         best[temperature] = max(best.get(temperature, same), same, key=runs)
     found = [one for group in best.values() for one in group]
@@ -135,7 +135,7 @@ def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[
                 count=runs(same), target=name_of(same[0], "target"), draft=name_of(same[0], "draft"),
                 machine=same[0].machine.get("machine"),
                 threads=same[0].machine.get("threads"), tokens=same[0].settings.get("max_new_tokens"))
-            for group in groups.values() for same in apart(group) if runs(same) and same[0] not in found]
+            for group in groups.values() for same in group_sessions(group) if runs(same) and same[0] not in found]
     aside = plain(TEXTS["excluded"].format(runs="; ".join(rest))) if rest else ""
     return found, aside
 
@@ -144,7 +144,7 @@ def runs(sessions: list[BenchSession]) -> int:
     return sum(len(leg.runs) + 1 for one in sessions for leg in one.run_groups)
 
 
-def apart(sessions: list[BenchSession]) -> list[list[BenchSession]]:
+def group_sessions(sessions: list[BenchSession]) -> list[list[BenchSession]]:
     """Group sessions of one temperature and one number of threads."""
     groups: dict[Any, list[BenchSession]] = defaultdict(list)
     for one in sessions:
@@ -185,7 +185,7 @@ def cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Itera
     for of in by_temperature_figures.values():
         line = of.get(key, MethodRow())
         yield number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
-        yield spread(line.speeds()) if line.speeds() else ABSENT
+        yield quartile_text(line.speeds()) if line.speeds() else ABSENT
     yield " + ".join(str(of[key].pairs) if key in of else "0" for of in by_temperature_figures.values())
 
 
@@ -193,13 +193,13 @@ def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> 
     """Return a section per temperature: share of answers that loop, and the figures without them; empty where it was not recorded."""
     out = []
     for temperature, of in figures.items():
-        judged = {key: row for key, row in of.items() if row.judged}
-        if not any(row.looping for row in judged.values()):
+        checked = {key: row for key, row in of.items() if row.checked}
+        if not any(row.looping for row in checked.values()):
             continue
-        rows = [f"| {plain(methods[key].title if key in methods else key)} | {row.looping / row.judged:.1%} | "
+        rows = [f"| {plain(methods[key].title if key in methods else key)} | {row.looping / row.checked:.1%} | "
                 f"{number(row.straight_tokens / row.straight_rounds) if row.straight_rounds else ABSENT} | "
-                f"{spread(row.straight) if row.straight else ABSENT} |"
-                for key, row in sorted(judged.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
+                f"{quartile_text(row.straight) if row.straight else ABSENT} |"
+                for key, row in sorted(checked.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
         out += [f"## Without looping answers, {named(temperature)}", TEXTS["loops"],
                 "\n".join(["| method | looping answers | tokens per pass without them | speed-up without them |",
                            "|---|---|---|---|", *rows])]
@@ -241,11 +241,12 @@ def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task:
     mine = of[first].speeds(task)
     titles = f"{plain(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
     if not rest:
-        return TEXTS["winner.alone"].format(first=f"{titles} {spread(mine)}")
+        return TEXTS["winner.alone"].format(first=f"{titles} {quartile_text(mine)}")
     beaten = of[rest[0]].speeds(task)
     if min(len(mine), len(beaten)) >= FEWEST and nonempty_quartiles(mine)[0] > middle(rest[0]):
-        return f"**{titles}** {spread(mine)}"
-    return TEXTS["winner.unclear"].format(first=f"{titles} {spread(mine)}", second=f"{plain(methods[rest[0]].title)} {spread(beaten)}")
+        return f"**{titles}** {quartile_text(mine)}"
+    second = f"{plain(methods[rest[0]].title)} {quartile_text(beaten)}"
+    return TEXTS["winner.unclear"].format(first=f"{titles} {quartile_text(mine)}", second=second)
 
 
 def where(sessions: list[BenchSession]) -> str:
@@ -305,7 +306,7 @@ def noise(sessions: list[BenchSession]) -> str:
     return TEXTS["noise"].format(apart=median(apart), count=len(apart)) if apart else ""
 
 
-def kept(greedy: MethodFigures, methods: dict[str, Method]) -> str:
+def equality_sentence(greedy: MethodFigures, methods: dict[str, Method]) -> str:
     """Return the sentence on how many greedy runs of exact methods equal plain decoding's tokens."""
     base = next(iter(methods))
     mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
@@ -338,7 +339,7 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
-def spread(values: list[float]) -> str:
+def quartile_text(values: list[float]) -> str:
     """Return median and quartiles as text."""
     low, middle, high = nonempty_quartiles(values)
     return f"{number(middle)} ({number(low)} to {number(high)})"

@@ -61,7 +61,7 @@ def figures(report: dict[str, Any] | None) -> str:
         if row["requests"] == env["requests"]:  # a load that was stopped is no figure
             loads.setdefault(row["load"], {})[row["method"]] = row
     lines = [unmarked(line) for line in report.get("said", ())]
-    parts = [where(env), command(env), table(loads), "\n".join(f"- {line}" for line in lines), *judged(loads)]
+    parts = [where(env), command(env), table(loads), "\n".join(f"- {line}" for line in lines), *criteria(loads)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -111,31 +111,31 @@ def table(loads: Loads) -> str:
     return "\n".join(lines) + "\n\n" + TEXTS["times"]
 
 
-def judged(loads: Loads) -> list[str]:
+def criteria(loads: Loads) -> list[str]:
     """Return the criteria with their results; one whose methods were not measured is left out."""
-    beside, out = {}, []
+    pairs, out = {}, []
     for load, of in loads.items():
         if {PLAIN, FIXED, SMART} <= set(of):
-            beside[load] = of[SMART], max(of[PLAIN], of[FIXED], key=speed)
-    if beside:
-        out += [judgement("smartspec", SMART, beside, speed, FLOOR)]
-    beside = {load: (of[TETRIS], of[FIXED]) for load, of in loads.items() if {TETRIS, FIXED} <= set(of)}
-    if beside:
-        out += [judgement("tetris.tokens", TETRIS, beside, lambda row: row["tokens"] / row["rows"], 1.0, quarters=False),
-                judgement("tetris.goodput", TETRIS, beside, speed, 1.0)]
+            pairs[load] = of[SMART], max(of[PLAIN], of[FIXED], key=speed)
+    if pairs:
+        out += [criterion_result("smartspec", SMART, pairs, speed, FLOOR)]
+    pairs = {load: (of[TETRIS], of[FIXED]) for load, of in loads.items() if {TETRIS, FIXED} <= set(of)}
+    if pairs:
+        out += [criterion_result("tetris.tokens", TETRIS, pairs, lambda row: row["tokens"] / row["rows"], 1.0, quarters=False),
+                criterion_result("tetris.goodput", TETRIS, pairs, speed, 1.0)]
     return out
 
 
-def judgement(criterion: str, method: str, beside: dict[str, tuple[Row, Row]], figure: Callable[[Row], float], floor: float,
+def criterion_result(criterion: str, method: str, pairs: dict[str, tuple[Row, Row]], figure: Callable[[Row], float], floor: float,
               quarters: bool = True) -> str:
     """Return a criterion of TEXTS, its result, and one line per load. floor: smallest ratio that meets it, at two decimals."""
-    ratios = {load: figure(mine) / figure(other) for load, (mine, other) in beside.items()}
+    ratios = {load: figure(mine) / figure(other) for load, (mine, other) in pairs.items()}
     short = [load for load, ratio in ratios.items() if round(ratio, 2) < floor]
     least = min(ratios, key=lambda load: ratios[load])
     what = unmarked(TEXTS[criterion].format(method=named(method)))
     verdict = TEXTS["not_met" if short else "met"].format(loads=", ".join(short), ratio=ratios[least], least=least)
     lines = [TEXTS["criterion"].format(what=what, floor=floor) + verdict, ""]
-    for load, (mine, other) in beside.items():
+    for load, (mine, other) in pairs.items():
         apart = [a / b for a, b in zip(mine["parts"], other["parts"])] if quarters else []
         varies = TEXTS["quarters"].format(low=min(apart), high=max(apart)) if apart else ""
         why = f" {unmarked(reason(mine, other))}" if load in short else ""

@@ -58,7 +58,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Played:
+class MeasuredRun:
     """A run at the longest context: totals and the rounds of its inner speculative run."""
 
     totals: Totals
@@ -71,8 +71,8 @@ class Played:
 
 def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Yield the growing report {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured
-    length, reckoned: extrapolated lengths, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the longest
-    length, reckoned: predicted speed-ups}], machine}. Methods that cannot run here are left out."""
+    length, extrapolated: extrapolated lengths, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the longest
+    length, extrapolated: predicted speed-ups}], machine}. Methods that cannot run here are left out."""
     methods = {key: method for key in LEAN if loaded.why_not(method := catalogue()[key]) is None}
     knobs = {key: method.read_knobs(LEAN[key][0]) for key, method in methods.items()}
     counts = sorted({1, *(1 + k[name] for k in knobs.values() for name in ("gamma", "inner") if name in k)})
@@ -89,7 +89,7 @@ def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bo
             seen = lengths[:len(took[1])]
             lines = {count: Line.through(seen, seconds) for count, seconds in took.items()}
             result = {"lengths": seen, "seconds": list(took[1]), "base": lines[1].base, "token": lines[1].token, "longest": n,
-                    "reckoned": list(BEYOND), "methods": [], "machine": machine(loaded)}
+                    "extrapolated": list(BEYOND), "methods": [], "machine": machine(loaded)}
             yield result
             if stop():
                 return
@@ -103,16 +103,16 @@ def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bo
         yield result
 
 
-def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: Played, plain: Played, lines: dict[int, Line],
+def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: MeasuredRun, plain: MeasuredRun, lines: dict[int, Line],
           step: float) -> dict[str, Any]:
     spent = [p.totals.seconds / max(1, p.totals.tokens) for p in (plain, found)]
     full = torch.finfo(getattr(torch, loaded.facts["env"]["dtype"])).bits
     return {"method": method.key, "title": method.title, "knobs": LEAN[method.key][0], "tokens": found.tokens,
             "measured": spent[0] / spent[1] if spent[1] else None,
-            "reckoned": [reckoned(n, method.key, knobs, found, lines, step, full) for n in BEYOND]}
+            "extrapolated": [predicted_speedup(n, method.key, knobs, found, lines, step, full) for n in BEYOND]}
 
 
-def reckoned(n: int, key: str, knobs: dict[str, Any], found: Played, lines: dict[int, Line], step: float, full: int) -> float:
+def predicted_speedup(n: int, key: str, knobs: dict[str, Any], found: MeasuredRun, lines: dict[int, Line], step: float, full: int) -> float:
     """Return the predicted speed-up at a context of n tokens: tokens per round times a plain pass over drafting and verification."""
     read, rounds = LEAN[key][1](n, knobs, full), max(1, found.totals.rounds)
     drafted = found.totals.drafted / rounds * lines[1](read)
@@ -136,7 +136,7 @@ def _step(loaded: Loaded, text: list[int]) -> float:
         return min(time_pass(model, text[-64:], []) for _ in range(TURNS + 1))
 
 
-def _played(loaded: Loaded, method: Any, knobs: dict[str, Any], text: list[int]) -> Played:
+def _played(loaded: Loaded, method: Any, knobs: dict[str, Any], text: list[int]) -> MeasuredRun:
     totals, inner = Totals(), 0
     with closing(loaded.kit()) as kit, torch.inference_mode():
         parts = method.build(kit, **method.read_knobs(knobs))
@@ -145,4 +145,4 @@ def _played(loaded: Loaded, method: Any, knobs: dict[str, Any], text: list[int])
                 totals.fold(event)
                 if isinstance(event, Noted) and event.kind == "staged":
                     inner += event.data["rounds"]
-    return Played(totals, inner)
+    return MeasuredRun(totals, inner)

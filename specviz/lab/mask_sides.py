@@ -33,7 +33,7 @@ FORMAT = {"type": "json_schema", "json_schema": {"schema": {
 SIDES = ("both", "target", "draft")
 
 
-class Measured(TokenRejection):
+class MeasuredRejection(TokenRejection):
     """Rejection sampling that also accumulates the total variation distance between the distribution it verifies against and the
     target's with the mask, at each accepted or written token. masked: verify against the masked distributions."""
 
@@ -61,7 +61,7 @@ class UnmaskedDraft(DraftChain):
         return super().propose(bare, budget)
 
 
-def variant(side: str, verifier: Measured) -> Method:
+def variant(side: str, verifier: MeasuredRejection) -> Method:
     """Return speculative decoding with the mask on ``side``."""
     def build(kit: Any) -> Parts:
         draft = kit.open("draft")
@@ -85,7 +85,7 @@ def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     grammar = Grammar(request.response_format, loaded.tokenizer, loaded.vocab, sorted(loaded.end_tokens))
     rows: list[dict[str, Any]] = [
         {"side": side, "runs": 0, "accepted": 0, "tried": 0, "tokens": 0, "passes": 0, "valid": 0, "distance": None} for side in SIDES]
-    watched = [Measured(side != "draft") for side in SIDES]
+    watched = [MeasuredRejection(side != "draft") for side in SIDES]
     for seed in range(runs):
         for row, verifier in zip(rows, watched):
             result = collect(Session(loaded, variant(str(row["side"]), verifier), request=replace(request, seed=seed)).run(prompt))

@@ -67,18 +67,18 @@ class Pipelined:
             raise BrokenModel(BROKEN, "model.not_numbers")
         scores = state.processed(read, scores)
         fresh = _cut_after_end(fresh, state)
-        judged = joined((pending, len(pending)), (fresh, 1))
-        parts.verifier.check(judged)
-        verdict = parts.verifier.verify(judged, scores, state)
+        checked_tree = joined((pending, len(pending)), (fresh, 1))
+        parts.verifier.check(checked_tree)
+        verdict = parts.verifier.verify(checked_tree, scores, state)
         t3 = now()
         target.commit(verdict)
         t4 = now()
-        committed = tuple(judged.tokens[i] for i in verdict.path) + (verdict.token,)
+        committed = tuple(checked_tree.tokens[i] for i in verdict.path) + (verdict.token,)
         state.tokens += committed
         state.round += 1
         passed = verdict.kind == "accepted" and not state.done
         self.pending = joined((fresh, len(fresh)), first=1) if passed else DraftTree()
-        tree = judged if passed else joined((pending, len(pending)), (fresh, len(fresh)))
+        tree = checked_tree if passed else joined((pending, len(pending)), (fresh, len(fresh)))
         (d0, d1), (v0, v1) = self.spans
         seconds = dict(plan=t1 - t0, draft=t2 - t1 - (v1 - v0), verify=v1 - v0, judge=t3 - t2, commit=t4 - t3)
         outcome = Outcome(tree, scores, verdict, budget, committed, (0,) + tuple(i + 1 for i in verdict.path), seconds, t0)

@@ -231,12 +231,12 @@ def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
 
 
 def _decisions(outcome: Outcome, count: int, model: ModelProbs) -> Iterator[dict[str, Any]]:
-    judged = set()
+    decided = set()
     for decision in outcome.verdict.decisions:
-        judged.add(decision.node)
+        decided.add(decision.node)
         yield {**_decision(decision, count), **model.of_node(decision.node)}
     for i in range(len(outcome.tree)):
-        if i not in judged and i not in outcome.tree.probes:
+        if i not in decided and i not in outcome.tree.probes:
             yield {"node": i, "rule": "", "p": None, "q": None, "a": None, "u": None, "verdict": "skipped"}
 
 

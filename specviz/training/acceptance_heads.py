@@ -47,11 +47,11 @@ def run(job: Job, recipe: str) -> Path:
         turn = step // numbers["uses"]  # what is judged costs a thousand times what is learned from it
         if turn not in kept:
             kept.clear()
-            kept[turn] = JUDGED[recipe](features, features.batch(turn, runner.done()), numbers, random.Random(f"{job.seed} {turn}"))
+            kept[turn] = EXAMPLES[recipe](features, features.batch(turn, runner.done()), numbers, random.Random(f"{job.seed} {turn}"))
         states, good = kept[turn]
         return loss(model.logit(states), good, numbers["bad"]), len(good)
 
-    measured = runner.train(loss_at, lambda: measure(model, features, JUDGED[recipe], numbers))
+    measured = runner.train(loss_at, lambda: measure(model, features, EXAMPLES[recipe], numbers))
     known = KNOWN.format(**measured) if "loss_heldout" in measured else ""
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
 
@@ -89,7 +89,7 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def swapped(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def replaced_tokens(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (states [n, hidden] after a replaced token, whether it was good [n]); only tokens that differ from the target's."""
     after = numbers["after"]
     rows, at = places(batch, after, numbers["places"], rng)
@@ -148,7 +148,7 @@ KNOWN = """
 
 On held-out answers: a loss of {loss_heldout} where the best constant answer has {loss_of_a_constant}, and right in {right} of the
 cases, of which {good} are good ones."""
-JUDGED = {judge.JUDGE: swapped, judge.REWARD: written}
+EXAMPLES = {judge.JUDGE: replaced_tokens, judge.REWARD: written}
 CARDS = {
     judge.JUDGE: """A judge: one matrix on the target's states. **What it lets pass is not what the target would have written.**
 

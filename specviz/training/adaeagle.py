@@ -64,14 +64,14 @@ def run(job: Job) -> Path:
     runner = Runner(job, "adaeagle", model, numbers, features.place("adaeagle"))
 
     def loss_at(step: int):
-        predicted, lengths = judged(model, features, features.batch(step, runner.done()), numbers)
+        predicted, lengths = predictions(model, features, features.batch(step, runner.done()), numbers)
         return loss(predicted, lengths, numbers["short"]), len(lengths)
 
     runner.train(loss_at, lambda: measure(model, features, numbers))
     return chains.export(job, job.named("adaeagle"), model, features, runner, CARD.format(**numbers))
 
 
-def judged(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
+def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
     """Return (predictions, lengths), both [n], at positions with a token before them; the inputs belong to that token, not to the
     last."""
     kept, before = batch.back(1)
@@ -87,7 +87,7 @@ def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
 def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, numbers: dict) -> dict[str, float]:
     """Return the held-out loss and that of the best constant length, which a useful network has to beat."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
-    found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers)
+    found = [predictions(model, features, features.states(collate([a], numbers["length"], features.device)), numbers)
              for a in some if a.start < numbers["length"] - 1]
     predicted, lengths = (torch.cat(parts) for parts in zip(*found))
     constant = min(float(loss(torch.full_like(lengths, k), lengths, numbers["short"])) for k in range(numbers["most"] + 1))

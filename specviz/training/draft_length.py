@@ -64,13 +64,13 @@ def run(job: Job, recipe: str) -> Path:
     torch.manual_seed(job.seed)
     model = draft_length.build(features.body, numbers)
     runner = Runner(job, recipe, model, numbers, features.place(recipe))
-    judged = JUDGED[recipe]
+    predictions = PREDICTIONS[recipe]
 
     def loss_at(step: int):
-        logits, passes = judged(model, features, features.batch(step, runner.done()), numbers, step)
+        logits, passes = predictions(model, features, features.batch(step, runner.done()), numbers, step)
         return loss(logits, passes, numbers["refused"]), len(passes)
 
-    runner.train(loss_at, lambda: measure(model, features, judged, numbers))
+    runner.train(loss_at, lambda: measure(model, features, predictions, numbers))
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
 
 
@@ -126,10 +126,10 @@ def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple
     return q[kept], torch.tensor(depths, device=q.device), passes[kept]
 
 
-def measure(model, features: DraftFeatures, judged, numbers: dict) -> dict[str, float]:
+def measure(model, features: DraftFeatures, predictions, numbers: dict) -> dict[str, float]:
     """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
     some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
-    found = [judged(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, i)
+    found = [predictions(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, i)
              for i, a in enumerate(some) if a.start < numbers["length"] - 1]
     logits, passes = (torch.cat(parts) for parts in zip(*found))
     good = passes.sum()
@@ -139,7 +139,7 @@ def measure(model, features: DraftFeatures, judged, numbers: dict) -> dict[str, 
             "accepted": round(float(passes.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
 
 
-JUDGED = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
+PREDICTIONS = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
 
 CARDS = {
     draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the

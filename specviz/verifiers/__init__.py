@@ -2,6 +2,7 @@
 from .block_verification import BlockVerification
 from .judge import JudgeDecoding
 from .kseq import KSeq
+from .lantern import Lantern
 from .lenience import Lenient
 from .multi_step import MultiStep
 from .spechub import SpecHub
@@ -9,4 +10,4 @@ from .token_rejection import TokenRejection
 from .traversal import Traversal
 from .typical_acceptance import Typical
 
-__all__ = ["BlockVerification", "JudgeDecoding", "KSeq", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical"]
+__all__ = ["BlockVerification", "JudgeDecoding", "KSeq", "Lantern", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical"]

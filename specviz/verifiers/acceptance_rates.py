@@ -40,7 +40,7 @@ def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
     return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
 
 
-def favourites(p: Tensor, q: Tensor, k: int) -> float:
+def top_and_one_sampled(p: Tensor, q: Tensor, k: int) -> float:
     """Return the acceptance rate of the k - 1 most probable tokens and one sampled from the rest of q (Hu et al. 2502.18779); k =
     2 also covers a SpecHub pair."""
     top = q.topk(min(k - 1, len(q))).indices

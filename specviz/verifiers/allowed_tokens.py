@@ -22,7 +22,7 @@ class AllowedTokens(TokenRejection):
 
     rule = ""
 
-    def passing(self, logits: Tensor) -> Tensor:
+    def allowed_mask(self, logits: Tensor) -> Tensor:
         """Return which tokens [vocab] are allowed, given the target's logits [vocab]."""
         raise TypeError(f"{type(self).__name__} does not define which tokens pass")
 
@@ -33,11 +33,11 @@ class AllowedTokens(TokenRejection):
             logits = scores.logits[node + 1]
             probs, children = state.sampling.probs(logits), tree.children(node)
             belief = logits.float().softmax(-1) if greedy else probs
-            hit, fine = None, self.passing(logits) if children else logits.new_empty(0)
+            hit, fine = None, self.allowed_mask(logits) if children else logits.new_empty(0)
             for child in children:
                 decision = self._try(tree, child, belief, fine, state)
                 decisions.append(decision)
-                drift += strayed(decision, tree, belief, fine, greedy)
+                drift += decision_drift(decision, tree, belief, fine, greedy)
                 if decision.verdict == "accepted":
                     hit = child
                     break
@@ -56,7 +56,7 @@ class AllowedTokens(TokenRejection):
                      "accepted" if ok else "rejected", belief, None if ok else belief)
 
 
-def strayed(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
+def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
     """Yield the drift of one decision. Above temperature 0 the distribution followed is q for allowed tokens, and p for the rest.
     """
     x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
@@ -79,7 +79,7 @@ class TopBeta(AllowedTokens):
     def __init__(self, beta: int = 5, tau: float = 3.0):
         self.beta, self.tau = beta, tau
 
-    def passing(self, logits: Tensor) -> Tensor:
+    def allowed_mask(self, logits: Tensor) -> Tensor:
         best = logits.topk(min(self.beta, len(logits))).values
         return logits >= torch.maximum(best[-1], best[0] - self.tau)
 
@@ -97,7 +97,7 @@ class Rollback(AllowedTokens):
     def __init__(self, bound: float = 5.0):
         self.bound = bound
 
-    def passing(self, logits: Tensor) -> Tensor:
+    def allowed_mask(self, logits: Tensor) -> Tensor:
         fine = logits.log_softmax(-1) >= -self.bound
         fine[logits.argmax()] = True
         return fine

@@ -35,11 +35,11 @@ class DeferredAcceptance(TokenRejection):
         if not chain or not self.window:
             return super().verify(tree, scores, state)
         distributions = [state.sampling.probs(row) for row in scores.logits]
-        decisions = [self.judged(tree, i, distributions[i], scores.logits[i], state) for i in range(len(tree))]
+        decisions = [self.test_token(tree, i, distributions[i], scores.logits[i], state) for i in range(len(tree))]
         path, drift = [], []
         for i, decision in enumerate(decisions):
             if decision.verdict != "accepted":
-                if not self.forgiven(i, decisions, scores.logits[i], tree.tokens[i]):
+                if not self.passes_window(i, decisions, scores.logits[i], tree.tokens[i]):
                     break
                 belief = scores.logits[i].float().log_softmax(-1)
                 drift.append(float(belief.max() - belief[tree.tokens[i]]))
@@ -53,7 +53,7 @@ class DeferredAcceptance(TokenRejection):
         kind = "correction" if end < len(tree) else "bonus" if len(tree) else "plain"
         return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(shown), probs)
 
-    def judged(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
+    def test_token(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
         """Test one token by rejection sampling, regardless of the results before it."""
         if not state.sampling.greedy:
             return self.test(tree, node, probs, state)
@@ -61,13 +61,13 @@ class DeferredAcceptance(TokenRejection):
         ok, u = state.rng.flip("verify", right)
         return Decision(node, "match", right, None, right, u, "accepted" if ok else "rejected", probs, None if ok else probs)
 
-    def forgiven(self, at: int, decisions: list[Decision], row: Tensor, token: int) -> bool:
+    def passes_window(self, at: int, decisions: list[Decision], row: Tensor, token: int) -> bool:
         after = decisions[at + 1:at + 1 + self.window]
         return (len(after) == self.window and all(t.verdict == "accepted" for t in after)
-                and float(row[token]) > -math.inf and doubt(row) >= self.unsure)
+                and float(row[token]) > -math.inf and top_entropy(row) >= self.unsure)
 
 
-def doubt(row: Tensor) -> float:
+def top_entropy(row: Tensor) -> float:
     """Return the contribution of the top three tokens to the entropy of a row of logits [vocab], in nats: at most log 3. It is
     small where many tokens share the mass: then the target is not choosing between a few wordings."""
     p = row.float().softmax(-1).topk(min(BEST, len(row))).values

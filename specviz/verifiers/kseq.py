@@ -25,12 +25,12 @@ class KSeq(MultiStep):
     def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
         return together(p, q, k, best_rho(p, q, k))
 
-    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
+    def test_children(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
         found: list[Decision] = []
         for group in groups(tree, children):
             probs = found[-1].remaining if found else p
             drawn = tree.draw[group[0]] >= 0
-            found += judge(tree, group, probs, state) if drawn else [self.test(tree, group[0], probs, state)]
+            found += test_drawn(tree, group, probs, state) if drawn else [self.test(tree, group[0], probs, state)]
             if found[-1].verdict == "accepted":
                 break
         return found
@@ -44,7 +44,7 @@ def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
     return list(out.values())
 
 
-def judge(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
+def test_drawn(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
     """Test the drafts one after the other, up to the accepted one."""
     k, q = len(drawn), tree.draft_probs(drawn[0])
     assert q is not None  # they are drawn

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict
 from .acceptance_rates import note_gap, recursive
-from .token_rejection import TokenRejection, follow_best
+from .token_rejection import TokenRejection, verify_greedy
 
 
 class MultiStep(TokenRejection):
-    """Walks duplicate siblings together. A rule for several drafts overrides ``judged``, and ``accepts``, its closed form."""
+    """Walks duplicate siblings together. A rule for several drafts overrides ``test_children``, and ``accepts``, its closed form."""
 
     title = "multi-step speculative sampling"
 
@@ -23,7 +23,7 @@ class MultiStep(TokenRejection):
         """Return the probability that one of k independent drafts from q passes against p."""
         return recursive(p, q, k)
 
-    def judged(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
+    def test_children(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
         """Test the children one after the other, drawn before chosen ones, up to the accepted one."""
         found: list[Decision] = []
         for child in sorted(children, key=lambda child: tree.draw[child] < 0):
@@ -34,13 +34,13 @@ class MultiStep(TokenRejection):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
-            return follow_best(tree, scores, state)
+            return verify_greedy(tree, scores, state)
         note_gap(tree, scores, state, self.accepts)
         twins, path, decisions = [-1], [], []
         while True:
             p = state.sampling.probs(scores.logits[twins[0] + 1])
             children = [child for node in twins for child in tree.children(node)]
-            found = self.judged(tree, children, p, state)
+            found = self.test_children(tree, children, p, state)
             decisions += found
             if not found or found[-1].verdict != "accepted":
                 probs = found[-1].remaining if found else p

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..core import CHOSEN, IID, Decision, DraftTree, IncompatibleVerifier, Scores, State, Verdict
 from ..trees import HUB
-from .token_rejection import TokenRejection, follow_best
+from .token_rejection import TokenRejection, verify_greedy
 
 
 class SpecHub(TokenRejection):
@@ -29,7 +29,7 @@ class SpecHub(TokenRejection):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
-            return follow_best(tree, scores, state)
+            return verify_greedy(tree, scores, state)
         node, path, decisions = -1, [], []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])

@@ -34,7 +34,7 @@ class StepGrade(TokenRejection):
         count, path = len(tree), tuple(range(len(tree)))
         beliefs = scores.logits[:count].float().softmax(-1)  # row i is about token i
         likely = beliefs.gather(1, token_tensor(beliefs.device, tree.tokens)[:, None])[:, 0]
-        grade, weight = self.weigh(likely, scores)
+        grade, weight = self.grade_step(likely, scores)
         passed, u = (True, None) if weight >= 1 else state.rng.flip("verify", weight)
         state.note("grade", grade=round(grade, 4), least=self.least, passed=passed, length=count, **self.scale())
         kept = likely.tolist()
@@ -52,7 +52,7 @@ class StepGrade(TokenRejection):
         """Return further fields of the note "grade"."""
         return {}
 
-    def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
+    def grade_step(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
         """Return (grade of the step, probability that it is kept), from the target's probabilities [tokens] of its tokens."""
         grade = 9 * math.exp(float(likely.log().mean()))
         return grade, float(grade >= self.least)
@@ -71,7 +71,7 @@ class RewardGrade(StepGrade):
         super().__init__(least)
         self.reward, self.coin = reward, coin
 
-    def weigh(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
+    def grade_step(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
         with torch.inference_mode():
             found = float(self.reward(scores.hidden_states["final"][1:len(likely) + 1]))
         if not float(likely.min()) > 0:  # a mask of the request forbids a token of the step

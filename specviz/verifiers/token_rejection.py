@@ -25,7 +25,7 @@ class TokenRejection(Verifier):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
-            return follow_best(tree, scores, state)
+            return verify_greedy(tree, scores, state)
         note_gap(tree, scores, state, recursive)
         if scores.precomputed is not None:
             return _walk(tree, scores.precomputed, state)
@@ -87,7 +87,7 @@ def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
         node = hit
 
 
-def follow_best(tree: DraftTree, scores: Scores, state: State) -> Verdict:
+def verify_greedy(tree: DraftTree, scores: Scores, state: State) -> Verdict:
     """Apply the same rule at temperature 0, where the target's distribution is one-hot: a child is accepted iff it is the argmax, and
     a rejection changes nothing. One argmax per node replaces distributions and residuals over the vocabulary.
     """

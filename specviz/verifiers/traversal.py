@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, DraftTree, Scores, State, Verdict, Verifier
-from .token_rejection import follow_best
+from .token_rejection import verify_greedy
 
 
 class Traversal(Verifier):
@@ -22,7 +22,7 @@ class Traversal(Verifier):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:  # every weight is 0 or 1 and the walk finds the target's own path
-            return follow_best(tree, scores, state)
+            return verify_greedy(tree, scores, state)
         return _Walk(tree, scores, state).run()
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict
-from .token_rejection import TokenRejection, follow_best
+from .token_rejection import TokenRejection, verify_greedy
 
 
 class Typical(TokenRejection):
@@ -32,7 +32,7 @@ class Typical(TokenRejection):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
-            return follow_best(tree, scores, state)
+            return verify_greedy(tree, scores, state)
         distributions, decisions, ends = {}, {}, [(-1, 0.0)]  # nodes reached, and the log-probability of their paths
         for node, worth in ends:
             distributions[node] = p = state.sampling.probs(scores.logits[node + 1])

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from specviz.core import Sampling, State, open_run, play
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
-from specviz.verifiers.acceptance_rates import favourites, optimum, recursive, single, together
+from specviz.verifiers.acceptance_rates import optimum, recursive, single, together, top_and_one_sampled
 from specviz.verifiers.kseq import best_rho
 
 from ..zoo.checkpoints import weights, write
@@ -40,7 +40,7 @@ def without_replacement(p, q, k) -> float:
 
 @pytest.mark.parametrize("rule, k, want", [
     (recursive, 1, 0.7), (recursive, 2, 0.76), (recursive, 3, 0.808), (k_seq, 2, 0.791355), (k_seq, 3, 0.858519),
-    (without_replacement, 2, 0.82), (without_replacement, 3, 1.0), (favourites, 2, 0.9), (favourites, 3, 1.0),
+    (without_replacement, 2, 0.82), (without_replacement, 3, 1.0), (top_and_one_sampled, 2, 0.9), (top_and_one_sampled, 3, 1.0),
     (optimum, 1, 0.7), (optimum, 2, 0.86), (optimum, 3, 0.988)])
 def test_golden_numbers(rule, k, want):
     assert rule(P, Q, k) == pytest.approx(want, abs=1e-6)
@@ -68,8 +68,8 @@ CASES = {  # method, knobs that make its first place one node of k drafts, close
     "speculative": ({"gamma": 1}, single), "block_verification": ({"gamma": 1}, single),
     "specinfer": ({"width": 3, "split": 1, "depth": 1}, lambda p, q: recursive(p, q, 3)),
     "spectr": ({"drafts": 3, "gamma": 1}, lambda p, q: k_seq(p, q, 3)),
-    "spechub": ({"depth": 1, "nodes": 2}, lambda p, q: favourites(p, q, 2)),
-    "greedy_multidraft": ({"width": 3, "depth": 1, "nodes": 3}, lambda p, q: favourites(p, q, 3)),
+    "spechub": ({"depth": 1, "nodes": 2}, lambda p, q: top_and_one_sampled(p, q, 2)),
+    "greedy_multidraft": ({"width": 3, "depth": 1, "nodes": 3}, lambda p, q: top_and_one_sampled(p, q, 3)),
     "rsd_c": ({"branches": 2, "depth": 1}, lambda p, q: without_replacement(p, q, 2)),
     "rsd_s": ({"width": 2, "depth": 1}, lambda p, q: without_replacement(p, q, 2)),
     "mcsd": ({"first": 2, "depth": 1}, lambda p, q: without_replacement(p, q, 2)),

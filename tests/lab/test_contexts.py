@@ -7,7 +7,7 @@ import pytest
 
 from specviz import lab
 from specviz.cli import commands as cli
-from specviz.lab.context_costs import BEYOND, LEAN, Line, Played, reckoned
+from specviz.lab.context_costs import BEYOND, LEAN, Line, MeasuredRun, predicted_speedup
 from specviz.methods import catalogue
 from specviz.trace.metrics import Totals
 from specviz.zoo import load
@@ -23,7 +23,7 @@ def test_the_line_is_the_nearest_one_that_does_not_fall():
 def speed(key, n, tokens=3.0, drafted=3, inner=0, step=0.0, full=32):
     method = catalogue()[key]
     knobs = method.read_knobs(LEAN[key][0])
-    return reckoned(n, key, knobs, Played(Totals(tokens=int(10 * tokens), rounds=10, drafted=10 * drafted), 10 * inner), LINES, step, full)
+    return predicted_speedup(n, key, knobs, MeasuredRun(Totals(tokens=int(10 * tokens), rounds=10, drafted=10 * drafted), 10 * inner), LINES, step, full)
 
 
 def test_a_draft_over_less_of_the_text_pays_where_the_text_costs_more_than_the_weights():
@@ -42,8 +42,8 @@ def test_it_is_measured_as_far_as_the_target_reads_and_reckoned_beyond(at_home, 
     json.dumps(parts, allow_nan=False)
     last = parts[-1]
     assert last["lengths"] == [64, 192] and last["longest"] == 192 and min(last["seconds"]) > 0 and last["token"] >= 0
-    assert [m["method"] for m in last["methods"]] == list(LEAN) and last["reckoned"] == list(BEYOND)
-    assert all(1 <= m["tokens"] <= 6 and m["measured"] > 0 and len(m["reckoned"]) == len(BEYOND) and min(m["reckoned"]) > 0 for m in last["methods"])
+    assert [m["method"] for m in last["methods"]] == list(LEAN) and last["extrapolated"] == list(BEYOND)
+    assert all(1 <= m["tokens"] <= 6 and m["measured"] > 0 and len(m["extrapolated"]) == len(BEYOND) and min(m["extrapolated"]) > 0 for m in last["methods"])
     assert [len(p["methods"]) for p in parts] == [0, 0, 1, 2, 3]
     assert len(list(lab.answer("context_costs", {}, load(), lambda: True))) == 1
     assert cli.main(["contexts"]) == 0

@@ -39,9 +39,9 @@ ANSWERS = {
     "cost_curve": {"rows": [1, 2, 4, 8, 16, 32, 64], "seconds": [0.024, 0.025, 0.026, 0.029, 0.036, 0.055, 0.1], "draft_seconds": 0.003,
                    "one": 0.024, "machine": "a machine", "turns": 9},
     "context_costs": {"lengths": [64, 1000, 2000], "seconds": [0.016, 0.017, 0.018], "base": 0.016, "token": 1e-6, "longest": 2000,
-                      "reckoned": [512, 8192, 131072], "machine": "a machine", "methods": [
-                          {"method": "magicdec", "title": "MagicDec", "knobs": {"window": 512}, "tokens": 2.5, "measured": 0.6, "reckoned": [0.5, 1.1, 2.1]},
-                          {"method": "quantspec", "title": "QuantSpec", "knobs": {}, "tokens": 3.0, "measured": 0.8, "reckoned": [0.7, 1.3, 2.4]}]},
+                      "extrapolated": [512, 8192, 131072], "machine": "a machine", "methods": [
+                          {"method": "magicdec", "title": "MagicDec", "knobs": {"window": 512}, "tokens": 2.5, "measured": 0.6, "extrapolated": [0.5, 1.1, 2.1]},
+                          {"method": "quantspec", "title": "QuantSpec", "knobs": {}, "tokens": 3.0, "measured": 0.8, "extrapolated": [0.7, 1.3, 2.4]}]},
     "distribution": {"samples": 200, "tokens": [" the", " a", " one", "everything else"], "plain_law": [0.5, 0.25, 0.15, 0.1],
                      "method_counts": [104, 47, 29, 20], "chi_square": 0.8, "freedom": 3, "p_value": 0.85, "verdict": "pass"},
     "unavailable": {"medusa": "Medusa needs trained heads, which this target has not."},

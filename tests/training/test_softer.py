@@ -56,7 +56,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
                 lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
             found.append((lost[0] - lost[1], features.target.model(text[None]).last_hidden_state[0, place]))
         for margin in [loss + side for loss, _ in found for side in (1e-3, -1e-3)]:
-            states, label = acceptance_heads.swapped(features, batch, {**numbers, "margin": margin}, random.Random(5))
+            states, label = acceptance_heads.replaced_tokens(features, batch, {**numbers, "margin": margin}, random.Random(5))
             assert label.tolist() == [float(loss <= margin) for loss, _ in found]
             assert torch.allclose(states, torch.stack([state for _, state in found]), atol=1e-5)
 

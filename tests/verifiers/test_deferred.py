@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.verifiers import TokenRejection
-from specviz.verifiers.deferred import DeferredAcceptance, doubt
+from specviz.verifiers.deferred import DeferredAcceptance, top_entropy
 
 from ..methods.toys import distance, round_probs, table, target_probs
 
@@ -43,9 +43,9 @@ def test_every_other_refusal_stands(drafted, rows, why):
 
 def test_doubt_is_what_the_three_best_add_to_the_entropy():
     """As the authors' program has it: where a hundred tokens are alike, three of them say little."""
-    assert doubt(torch.tensor([2.0, 2.0, 2.0, -50.0, -50.0])) == pytest.approx(math.log(3))
-    assert doubt(torch.zeros(100)) == pytest.approx(0.03 * math.log(100)) and doubt(torch.zeros(2)) == pytest.approx(math.log(2))
-    assert doubt(torch.tensor([50.0, 0.0, 0.0])) < 1e-9
+    assert top_entropy(torch.tensor([2.0, 2.0, 2.0, -50.0, -50.0])) == pytest.approx(math.log(3))
+    assert top_entropy(torch.zeros(100)) == pytest.approx(0.03 * math.log(100)) and top_entropy(torch.zeros(2)) == pytest.approx(math.log(2))
+    assert top_entropy(torch.tensor([50.0, 0.0, 0.0])) < 1e-9
 
 
 def test_beyond_the_largest_doubt_and_without_a_window_it_is_the_fair_test():

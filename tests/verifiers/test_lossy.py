@@ -37,13 +37,13 @@ def test_lenience_follows_its_closed_form(lenience):
 
 def test_lenience_of_one_is_exact_and_a_lower_one_accepts_more_and_strays():
     target, draft = table(4, 1), table(4, 2)
-    want, gained, strayed = target_probs(target, 4, 1), [], []
+    want, gained, decision_drift = target_probs(target, 4, 1), [], []
     for verifier in (TokenRejection(), Lenient(1.0), Lenient(0.6), Lenient(0.3)):
         probs, accepted, _ = round_probs(one_draw(draft([])), verifier, target, 1)
         gained.append(accepted)
-        strayed.append(distance(probs, want))
+        decision_drift.append(distance(probs, want))
     assert gained[0] == pytest.approx(gained[1]) and gained[1] < gained[2] < gained[3]
-    assert max(strayed[:2]) < 1e-12 and 1e-3 < strayed[2] < strayed[3]
+    assert max(decision_drift[:2]) < 1e-12 and 1e-3 < decision_drift[2] < decision_drift[3]
 
 
 @pytest.mark.parametrize("lenience,path", [(0.3, (0, 1)), (0.5, (0,)), (0.8, ())])

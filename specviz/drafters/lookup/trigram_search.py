@@ -43,14 +43,14 @@ class Matrix:
         return row
 
 
-class Place:
+class SearchNode:
     """A search node: token, prior, score, visits and summed reward."""
 
     __slots__ = ("token", "pair", "parent", "children", "prior", "score", "visits", "reward")
 
-    def __init__(self, token: int, pair: tuple[int, int], parent: Place | None, prior: float, score: float):
+    def __init__(self, token: int, pair: tuple[int, int], parent: SearchNode | None, prior: float, score: float):
         self.token, self.pair, self.parent, self.prior, self.score = token, pair, parent, prior, score
-        self.children: list[Place] = []
+        self.children: list[SearchNode] = []
         self.visits, self.reward = 0, 0.0
 
 
@@ -99,9 +99,9 @@ class TrigramSearch(Drafter):
                    visits=[p.visits for p in chosen], priors=[round(p.prior, 4) for p in chosen])
         return build.tree()
 
-    def search(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> Place:
+    def search(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> SearchNode:
         """Run Monte Carlo tree search over continuations of ``pair``, at most ``depth`` tokens deep; return the root."""
-        root = Place(-1, pair, None, 1.0, 0.0)
+        root = SearchNode(-1, pair, None, 1.0, 0.0)
         for _ in range(self.iterations):
             place, deep = root, 0
             while place.children:
@@ -118,7 +118,7 @@ class TrigramSearch(Drafter):
                 place = place.parent
         return root
 
-    def select(self, place: Place) -> Place:
+    def select(self, place: SearchNode) -> SearchNode:
         """Return the child with the best mean reward plus exploration bonus; an unvisited one first."""
         weight = (self.explore + math.log((place.visits + 9) / 8)) * math.sqrt(place.visits)
         best, found = -math.inf, place.children[0]
@@ -130,11 +130,11 @@ class TrigramSearch(Drafter):
                 best, found = value, child
         return found
 
-    def expand(self, place: Place) -> bool:
+    def expand(self, place: SearchNode) -> bool:
         known = self.matrix[place.pair]
         if not known:
             return False
-        place.children = [Place(token, (place.pair[1], token), place, score, score)
+        place.children = [SearchNode(token, (place.pair[1], token), place, score, score)
                           for token, score in sorted(known.items(), key=lambda item: -item[1])]
         return True
 
@@ -156,7 +156,7 @@ def forget(row: dict[int, float], kept: int | None = None) -> None:
         del row[min((token for token in row if token != kept), key=row.__getitem__)]
 
 
-def best_visited(root: Place, count: int, width: int, stop: frozenset[int]) -> list[Place]:
+def best_visited(root: SearchNode, count: int, width: int, stop: frozenset[int]) -> list[SearchNode]:
     """Return the most visited nodes, parents first (a parent has more visits than its children)."""
     chosen, todo = [], [root]
     while todo and len(chosen) < count:

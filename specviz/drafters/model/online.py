@@ -20,7 +20,7 @@ CLIP = 1.0  # gradient norm clip
 
 
 @dataclass(frozen=True)
-class Place:
+class VerifiedPosition:
     """A verified position. at: token index in the text; logits [vocab]: the target's; overlap: sum of min(p, q) with the draft at that
     time; refused: whether the draft token was rejected."""
 
@@ -41,7 +41,7 @@ class OnlineChain(OverlapChain):
     def __init__(self, model: CapableTarget, every: int = 4, rate: float = 3e-4):
         super().__init__(model.learning())
         self.unlearned, self.every, self.updates = model, every, 0
-        self.places: list[Place] = []
+        self.places: list[VerifiedPosition] = []
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
 
@@ -56,7 +56,7 @@ class OnlineChain(OverlapChain):
             self.places = []
         for i, (row, overlap) in enumerate(zip(rows, line)):
             refused = i == len(rows) - 1 and outcome.verdict.kind == "correction"
-            self.places.append(Place(first + i, outcome.scores.model_logits[row].clone(), overlap, refused))
+            self.places.append(VerifiedPosition(first + i, outcome.scores.model_logits[row].clone(), overlap, refused))
         passed = [place for place in self.places if not place.refused]
         if len(passed) > PASSED:  # each holds a full row of logits
             self.places = [place for place in self.places if place.refused or place.at >= passed[-PASSED].at]
@@ -75,7 +75,7 @@ class OnlineChain(OverlapChain):
         rows = self.unlearned.score(DraftTree.chain(state.tokens[first:last])).logits
         return _mean([self.common(place.logits[None], [self.believes(rows[place.at - first], state)], state)[0] for place in self.places])
 
-    def learn(self, tokens: list[int], places: list[Place]) -> None:
+    def learn(self, tokens: list[int], places: list[VerifiedPosition]) -> None:
         """Take one step of soft cross-entropy towards the target's distributions at these positions."""
         last = places[-1].at
         start = max(0, last - min(WINDOW, self.model.context))

@@ -48,7 +48,7 @@ class NgramCache:
         return max(map(len, self.known), default=1)
 
 
-class Place:
+class PositionProposal:
     """The proposal at one position. probs [vocab]: distribution of the proposed target token.
 
     A draft token of the intersection is sampled. If cached n-grams start with it, and it is among the most probable of these prefixes,
@@ -133,9 +133,9 @@ class Place:
 
 
 class MergingChain(StringMatch):
-    """Draft a chain of ``Place`` proposals. ahead: number of n-gram prefixes extended per step; ``cache``: filled by subclasses."""
+    """Draft a chain of ``PositionProposal``. ahead: number of n-gram prefixes extended per step; ``cache``: filled by subclasses."""
 
-    place = Place
+    place = PositionProposal
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
         super().__init__(model, bridge)

@@ -43,7 +43,7 @@ class OmniChain(MergingChain):
         super().__init__(model.learning(), bridge, ahead)
         self.every, self.weight, self.head, self.updates = every, weight, head, 0
         self.written: list[WrittenTokens] = []
-        self.judged: list[tuple[Tensor, float]] = []  # (hidden state after a draft token, its acceptance probability)
+        self.verified: list[tuple[Tensor, float]] = []  # (hidden state after a draft token, its acceptance probability)
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
             if head is not None:
@@ -60,7 +60,7 @@ class OmniChain(MergingChain):
         self.written += [WrittenTokens(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
         if self.head is not None:
             states = {node: hidden for node, hidden in enumerate(self.hidden, -1) if hidden is not None}
-            self.judged += [(states[decision.node], decision.accept) for decision in outcome.verdict.decisions if decision.node in states]
+            self.verified += [(states[decision.node], decision.accept) for decision in outcome.verdict.decisions if decision.node in states]
         if len(self.written) >= self.every:
             self.learn(state.tokens)
         tree, path = outcome.tree, outcome.verdict.path
@@ -70,15 +70,15 @@ class OmniChain(MergingChain):
 
     def learn(self, tokens: list[int]) -> None:
         """Take one training step on the tokens generated since the last one."""
-        written, self.written, judged, self.judged = self.written, [], self.judged, []
+        written, self.written, verified, self.verified = self.written, [], self.verified, []
         with torch.inference_mode(False), torch.enable_grad():
             hybrid_loss = self.hybrid_loss(tokens, written)
             if hybrid_loss is not None:
                 step(hybrid_loss, self.model.weights, self.optimiser)
                 self.model.renew()
                 self.updates += 1
-            if judged and self.head is not None:
-                states, token_probs = torch.stack([state for state, _ in judged]), torch.tensor([prob for _, prob in judged])
+            if verified and self.head is not None:
+                states, token_probs = torch.stack([state for state, _ in verified]), torch.tensor([prob for _, prob in verified])
                 step(loss(self.head.logit(states), token_probs.to(states.device), REFUSED), list(self.head.parameters()), self.of_head)
 
     def hybrid_loss(self, tokens: list[int], written: list[WrittenTokens]) -> Tensor | None:

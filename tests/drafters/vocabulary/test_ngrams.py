@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import Budget, Parts, Sampling, State, open_run, play
 from specviz.drafters.vocabulary.bridge import Bridge
-from specviz.drafters.vocabulary.ngrams import MergingChain, NgramCache, Place
+from specviz.drafters.vocabulary.ngrams import MergingChain, NgramCache, PositionProposal
 from specviz.drafters.vocabulary.omni import OmniChain, untrained_head
 from specviz.models.draft_length import loss
 from specviz.policies import Fixed
@@ -26,7 +26,7 @@ def bridge() -> Bridge:
     return Bridge(toys.Letters(OURS), toys.Letters(THEIRS), len(OURS), len(THEIRS))
 
 
-def chain(draft, known=(b"ab", b"abc"), ahead=4, place=Place) -> MergingChain:
+def chain(draft, known=(b"ab", b"abc"), ahead=4, place=PositionProposal) -> MergingChain:
     """A drafter whose model's distribution is ``draft(their tokens)``, with these of our tokens in its cache."""
     made = MergingChain(Rows(lambda tokens: draft(tuple(tokens)), len(THEIRS)), bridge(), ahead)
     made.place = place
@@ -44,7 +44,7 @@ def proposing(seed, gamma, **how):
     return propose
 
 
-class KeepsTheFirst(Place):
+class KeepsTheFirst(PositionProposal):
     """A merged token's mass is not taken from the token it begins with, and the distribution made whole again: the naive form."""
 
     def __init__(self, *args):
@@ -55,14 +55,14 @@ class KeepsTheFirst(Place):
         self.probs[more] += mass
 
 
-class TakesFromTheFirst(Place):
+class TakesFromTheFirst(PositionProposal):
     """What three tokens become is taken from the first of them although the first two were one already."""
 
     def move(self, less, more, mass):
         super().move(self.cache.bridge.to_ours[A], more, mass)
 
 
-@pytest.mark.parametrize("place, right", [(Place, True), (KeepsTheFirst, False), (TakesFromTheFirst, False)], ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize("place, right", [(PositionProposal, True), (KeepsTheFirst, False), (TakesFromTheFirst, False)], ids=lambda x: getattr(x, "__name__", ""))
 def test_the_output_distribution_is_the_targets_and_wrong_masses_are_caught(place, right):
     world = World(len(OURS), 2)
     probs, accepted, _ = round_probs(proposing(2, 2, place=place), TokenRejection(), lambda rows: world.target(tuple(rows)), 2)
@@ -218,12 +218,12 @@ def test_the_head_learns_what_passes():
         pairs: list = []
 
         def learn(self, tokens):
-            self.pairs += self.judged
+            self.pairs += self.verified
             super().learn(tokens)
 
     drafter, _, _, outcomes = served(150, Keeps, head=head)
     tried = [trial.accept for outcome in outcomes for trial in outcome.verdict.decisions if trial.node + 1 < len(outcome.tree)]
-    assert [prob for _, prob in [*drafter.pairs, *drafter.judged]] == tried
+    assert [prob for _, prob in [*drafter.pairs, *drafter.verified]] == tried
     states, token_probs = torch.stack([state for state, _ in drafter.pairs]), torch.tensor([prob for _, prob in drafter.pairs])
     reported = drafter.head(states).detach()
     fresh = untrained_head(8, len(THEIRS))

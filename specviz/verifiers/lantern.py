@@ -1,0 +1,119 @@
+"""LANTERN's relaxed acceptance for tokens of a codebook: a drafted token is tested with the probability of its nearest neighbours
+added to its own, as long as what is added stays within a bound (Jang et al. 2410.03355; LANTERN++: Park et al. 2502.06352).
+
+The rule is lossy; the total variation between the distribution followed and the target's is measured and noted.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core import Decision, DraftTree, Scores, State, Verdict
+from .token_rejection import TokenRejection
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """A token's added neighbours: their tokens, and their probability ``mass``."""
+
+    added: Tensor
+    mass: float
+
+
+class Lantern(TokenRejection):
+    """Token rejection with relaxed probabilities p'(x) = p(x) + s.
+
+    neighbours [entries, k]: tokens nearest to token ``first + i``, nearest first. s is the probability of the first j of them, with the
+    largest j for which s <= delta, or, where ``relative``, s <= delta p(x) (LANTERN++). After a rejection p is zero on x and on the
+    neighbours that were added, and no others, so delta 0 is exact: the authors' code zeroes all k neighbours and is not
+    (docs/fidelity.md).
+    """
+
+    title = "relaxed acceptance (lossy)"
+
+    def __init__(self, neighbours: Tensor, first: int, delta: float, relative: bool = False):
+        self.neighbours, self.first, self.delta, self.relative = neighbours, first, delta, relative
+        self._found: list[dict[str, Any]] = []
+
+    def relaxed(self, x: int, p: Tensor) -> Relaxed:
+        """Return the neighbours whose probability a token borrows under p; none where their probability is zero."""
+        row = x - self.first
+        if not 0 <= row < len(self.neighbours):
+            return Relaxed(self.neighbours.new_empty(0), 0.0)
+        near = self.neighbours[row].to(p.device)
+        total = p[near].double().cumsum(0)
+        count = int((total <= self.bound(p[x])).sum())
+        mass = float(total[count - 1]) if count else 0.0
+        return Relaxed(near[:count], mass) if mass > 0 else Relaxed(near[:0], 0.0)
+
+    def bound(self, prob: Tensor) -> float:
+        return self.delta * float(prob) if self.relative else self.delta
+
+    def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        self._found = []
+        verdict = self._greedy(tree, scores, state) if state.sampling.greedy else super().verify(tree, scores, state)
+        if self._found:
+            state.note("relaxed", delta=self.delta, tests=self._found)
+        return verdict
+
+    def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Decision:
+        x, q = tree.tokens[child], tree.draft_probs(child)
+        near = self.relaxed(x, p)
+        prob = float(p[x]) + near.mass
+        draft_prob = None if q is None else float(q[x])
+        accept = min(1.0, prob if draft_prob is None else prob / draft_prob if draft_prob > 0 else 0.0)
+        ok, u = state.rng.flip("verify", accept)
+        self._note(tree, child, p, q, near)
+        rest = None if ok else self.left(p, q, x, near)
+        return Decision(child, "relaxed", prob, draft_prob, accept, u, "accepted" if ok else "rejected", p, rest)
+
+    def left(self, p: Tensor, q: Tensor | None, x: int, near: Relaxed) -> Tensor:
+        """Return the distribution after x was rejected; p itself where nothing is left."""
+        rest = p.clone() if q is None else (p - q).clamp_(min=0)
+        rest[x] = 0
+        rest[near.added] = 0
+        mass = float(rest.sum())
+        return rest / mass if mass > 0 else p
+
+    def followed(self, p: Tensor, q: Tensor | None, x: int) -> Tensor:
+        """Return the distribution [vocab] that this rule follows at one place: over the draws from q, or for the chosen token x."""
+        out = torch.zeros_like(p, dtype=torch.float64)
+        for y in [x] if q is None else q.nonzero()[:, 0].tolist():
+            near = self.relaxed(y, p)
+            drawn = 1.0 if q is None else float(q[y])
+            accept = min(1.0, (float(p[y]) + near.mass) / drawn)
+            out[y] += drawn * accept
+            if accept < 1:
+                out += drawn * (1 - accept) * self.left(p, q, y, near)
+        return out
+
+    def _note(self, tree: DraftTree, child: int, p: Tensor, q: Tensor | None, near: Relaxed) -> None:
+        tv = float((self.followed(p, q, tree.tokens[child]) - p).abs().sum()) / 2
+        self._found.append({"node": child, "added": len(near.added), "mass": near.mass, "tv": round(tv, 9)})
+
+    def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        """Accept a child that is the argmax once its neighbours' probability, at temperature 1, is added to its own."""
+        node, path, decisions = -1, [], []
+        while True:
+            belief, best = scores.logits[node + 1].float().softmax(-1), scores.top(node + 1)
+            children, hit = tree.children(node), None
+            for child in children:
+                x = tree.tokens[child]
+                near = self.relaxed(x, belief)
+                prob = float(belief[x]) + near.mass
+                ok, u = state.rng.flip("verify", float(x == best or prob > float(belief[best])))
+                self._found.append({"node": child, "added": len(near.added), "mass": near.mass, "tv": float(ok and x != best)})
+                decisions.append(Decision(child, "relaxed", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
+                if ok:
+                    hit = child
+                    break
+            if hit is None:
+                probs = torch.zeros_like(belief)
+                probs[best] = 1
+                kind = "correction" if children else "bonus" if len(tree) else "plain"
+                return Verdict(tuple(path), best, kind, tuple(decisions), probs)
+            path.append(hit)
+            node = hit
