@@ -28,7 +28,7 @@ class HashPool:
             value = (value * FACTOR + token) & BITS
         return value
 
-    def rolled(self, value: int, gone: int, new: int) -> int:
+    def roll_hash(self, value: int, gone: int, new: int) -> int:
         """Return the rolling hash of the key one token later."""
         return (value * FACTOR + new - gone * self._oldest) & BITS
 
@@ -42,7 +42,7 @@ class HashPool:
             place = value % len(self.next)
             self.used += self.next[place] == EMPTY
             self.next[place] = tokens[at]
-            value = self.rolled(value, tokens[at - self.n], tokens[at])
+            value = self.roll_hash(value, tokens[at - self.n], tokens[at])
 
     def follow(self, tokens: Sequence[int], most: int, stop: frozenset[int] = frozenset()) -> list[int]:
         """Return the chain of stored successors after the last n tokens."""
@@ -56,5 +56,5 @@ class HashPool:
             window.append(token)
             if token in stop:
                 break
-            value = self.rolled(value, window[len(out) - 1], token)
+            value = self.roll_hash(value, window[len(out) - 1], token)
         return out

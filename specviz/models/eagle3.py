@@ -183,7 +183,7 @@ class Eagle3Rows(RowCache):
         return super().branch(torch.cat([embeds.to(kind), states.to(kind)], -1), parents, depths)
 
 
-def spread(layers: int) -> list[int]:
+def default_layers(layers: int) -> list[int]:
     """Return the default layers whose inputs are read: three spread over the target, fewer for a small one."""
     return [2, layers // 2, layers - 3] if layers > 6 else list(range(max(1, layers - 3), layers)) or [0]
 
@@ -192,7 +192,8 @@ def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
     """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (size of the draft vocabulary,
     the first ids until ``speak``), own_head (default true; without it the target's output matrix and full vocabulary are used),
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
-    settings = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "own_head": bool(numbers.get("own_head", True)),
+    settings = {"read_layers": list(numbers.get("read_layers") or default_layers(body.layers)),
+                "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
     return Eagle3({**like(body, numbers), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
@@ -261,7 +262,7 @@ def _read_layers(config: dict[str, Any], body: Body, name: str) -> list[int]:
     inner = inner if isinstance(inner, dict) else {}
     inputs, outputs = ours or config.get(key), inner.get(key) or config.get("target_layer_ids")
     try:
-        found = [int(i) for i in inputs] if inputs else [int(i) + 1 for i in outputs] if outputs else spread(body.layers)
+        found = [int(i) for i in inputs] if inputs else [int(i) + 1 for i in outputs] if outputs else default_layers(body.layers)
     except (TypeError, ValueError):
         raise ModelError(f"config.json of {name} does not say which layers are read", "head.config_layers") from None
     if min(found) < 0 or max(found) >= body.layers:

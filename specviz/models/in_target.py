@@ -24,7 +24,7 @@ from .heads import Body, HeadWeights, calibration, config_of, fill
 from .weights import ModelError
 
 
-class LookAhead(nn.Module):
+class InTargetRows(nn.Module):
     """Trained rows that predict later tokens inside the target's forward pass.
 
     layers: where the row of each step enters, 0 the first; chains: rows per step. accuracy, nodes: as in Medusa.
@@ -56,7 +56,7 @@ class LookAhead(nn.Module):
                 "chains": self.chains, "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-class Prompts(LookAhead):
+class Prompts(InTargetRows):
     """Trained embeddings of the extra rows (PPD).
 
     ``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side.
@@ -72,7 +72,7 @@ class Prompts(LookAhead):
         return self.prompt_embeddings[step * self.chains + chains]
 
 
-class Transfer(LookAhead):
+class Transfer(InTargetRows):
     """One matrix per step, initialised to the identity."""
 
     kind = "transfer"
@@ -89,7 +89,7 @@ class Transfer(LookAhead):
         return self.transfer[step](owners)
 
 
-class Streams(LookAhead):
+class Streams(InTargetRows):
     """One vector per step, added to the state; all enter at one layer. down, up: low-rank matrices that predict the next token
     from the state there."""
 
@@ -113,14 +113,14 @@ class Streams(LookAhead):
 HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> LookAhead:
+def build(body: Body, numbers: dict[str, Any]) -> InTargetRows:
     """Return an untrained network. numbers: how; from_end: for each step the number of target layers its row goes through;
     chains."""
     layers = tuple(max(0, body.layers - count) for count in numbers["from_end"])
     return HOW[numbers["how"]](body.hidden, body.vocab, layers, numbers.get("chains", 1))
 
 
-def load(folder: Path, body: Body) -> LookAhead:
+def load(folder: Path, body: Body) -> InTargetRows:
     """Load the extra rows from a folder, ours or PPD's published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))

@@ -1,6 +1,6 @@
 """A tiny transformer in double precision with a real KV cache: small enough to enumerate every run of the engine.
 
-RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``blend`` moves the weights towards another
+RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``interpolate`` moves the weights towards another
 net, which sets how good a draft of that other net it is. For tests and for teaching; its weights are random.
 """
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TinyNet:
             for _ in range(layers)
         ]
 
-    def blend(self, other: TinyNet, share: float) -> TinyNet:
+    def interpolate(self, other: TinyNet, share: float) -> TinyNet:
         """Return a net whose weights are interpolated: ``share`` of the way from these weights to the other's (1 = the other)."""
         out = object.__new__(TinyNet)
         out.vocab, out.width, out.heads = self.vocab, self.width, self.heads
@@ -171,7 +171,7 @@ class TinyLearner(Learner, TinyTarget):
     def __init__(self, whole: TinyTarget):
         self.whole = whole
         with torch.inference_mode(False):
-            net = whole.net.blend(whole.net, 0.0)
+            net = whole.net.interpolate(whole.net, 0.0)
             own = [net.embedding, net.output, *(weight for layer in net.layers for weight in layer.values())]
             self.weights = [weight.requires_grad_() for weight in own]
         super().__init__(net, whole.context)

@@ -59,7 +59,7 @@ def every(batch: Batch, steps: int) -> Tensor:
 class Reader:
     """One pass of the target over a batch and the rows after its owners, flat positions [rows, n]."""
 
-    def __init__(self, model: in_target.LookAhead, features: Features, owners: Tensor):
+    def __init__(self, model: in_target.InTargetRows, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
         self._states: Tensor | None = None
 
@@ -114,7 +114,7 @@ class Reader:
 class Everywhere:
     """Predictions after every position, for measuring; a batch is run once for all steps."""
 
-    def __init__(self, model: in_target.LookAhead, features: Features):
+    def __init__(self, model: in_target.InTargetRows, features: Features):
         self.model, self.features = model, features
         self._of: Batch | None = None
 

@@ -44,7 +44,7 @@ class Scorer:
         self._parents: list[int] = []
         self._at = {-1: -1}
 
-    def twin(self, node: int, of: int) -> None:
+    def share_scores(self, node: int, of: int) -> None:
         """Let a duplicate sibling of the scored node ``of`` use its scores."""
         self._at[node] = self._at[of]
 

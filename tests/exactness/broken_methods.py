@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, Drafter, Sampling, TreeBuilder, Verdict
-from specviz.drafters.combined.fusion import Several, join
+from specviz.drafters.combined.fusion import MultiDrafter, join
 from specviz.drafters.model.chain import DraftChain
 from specviz.targets.tiny import TinyTarget
 from specviz.trees import Scorer
@@ -182,14 +182,14 @@ class Told(Drafter):
         return build.tree()
 
 
-class Union(Several):
+class Union(MultiDrafter):
     """The right fusion."""
 
     def propose(self, state, budget):
         return join([drafter.propose(state, budget) for drafter in self.drafters])[0]
 
 
-class ChosenFirst(Several):
+class ChosenFirst(MultiDrafter):
     """The chosen child comes first; a drawn twin of it finds its node taken and only lends it its distribution."""
 
     def propose(self, state, budget):
@@ -204,7 +204,7 @@ class ChosenFirst(Several):
         return tree
 
 
-class TwinsMerged(Several):
+class TwinsMerged(MultiDrafter):
     """Two drafts that draw the same token share one node, with the distribution of the first."""
 
     def propose(self, state, budget):

@@ -158,9 +158,9 @@ def test_a_policys_drafts_change_when_what_it_measures_is_another(method):
 class ShiftedTokens(SkippedLayers):
     """Layer sets are held against the tokens one place further on."""
 
-    def try_another(self, state):
+    def try_layer_set(self, state):
         self.choices = self.choices[1:] + self.choices[:1]
-        super().try_another(state)
+        super().try_layer_set(state)
 
 
 class ShiftedChoices(SkippedLayers):
@@ -184,7 +184,7 @@ def test_the_whole_target_matches_its_own_text_in_every_token(swift, matched, ga
     while len(drafter.choices) < drafter.context:
         play(parts, target, state)
     assert len(set(state.tokens[4:])) > 1, "a text of one token alone would match itself shifted, too"
-    drafter.try_another(state)
+    drafter.try_layer_set(state)
     assert (drafter.search.matched == 1.0) == matched
 
 

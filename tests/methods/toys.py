@@ -97,7 +97,7 @@ class Rows:
 def kit(vocab=4, share=0.85, seed=0):
     """A target and a draft of it that is right now and then."""
     net = TinyNet(vocab, seed)
-    small = TinyNet(vocab, seed + 7).blend(net, share)
+    small = TinyNet(vocab, seed + 7).interpolate(net, share)
     return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small), open_store=no_store)
 
 

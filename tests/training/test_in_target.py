@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.drafters.heads.in_target import InTargetTree, everywhere
+from specviz.drafters.heads.in_target import InTargetTree, uniform_plan
 from specviz.models import in_target as models
 from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, speculative_streaming
 from specviz.training.draft import collate
@@ -48,7 +48,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_the_replay_says_what_the_engine_does(trained, features, name):
     """A row at the wrong place, or one that sees another chain, says something else."""
     expected_length, kept, accepted = promised_and_kept(
-        models, lambda model: InTargetTree(model, everywhere(CHAIN, 3)), lambda model: After(model, features).guess, features, trained, name,
+        models, lambda model: InTargetTree(model, uniform_plan(CHAIN, 3)), lambda model: After(model, features).guess, features, trained, name,
         CHAIN)
     assert accepted > 0 and expected_length == kept
 

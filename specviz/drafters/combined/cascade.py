@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ...core import Budget, Drafter, DraftTree, State
 from ...core.errors import InvalidUse
-from .fusion import Several
+from .fusion import MultiDrafter
 
 
-class Cascade(Several):
+class Cascade(MultiDrafter):
     """Draft up to ``count`` tokens with ``first``, then continue a chain of that length with ``tail`` up to budget.gamma tokens. ``tail``
     must be restartable and deterministic."""
 

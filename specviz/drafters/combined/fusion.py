@@ -57,7 +57,7 @@ def _origin(tree: DraftTree, node: int):
     return tree.origin[node] if node < len(tree.origin) else None
 
 
-class Several(Drafter):
+class MultiDrafter(Drafter):
     """Base class: several drafters on the same run."""
 
     def __init__(self, *drafters: Drafter):
@@ -75,14 +75,14 @@ class Several(Drafter):
             drafter.observe(state, outcome)
 
 
-class Fused(Several):
+class DraftUnion(MultiDrafter):
     """Propose the union of all drafts."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return fuse([drafter.propose(state, budget) for drafter in self.drafters])
 
 
-class Preferred(Several):
+class FirstSufficientDraft(MultiDrafter):
     """Use the first drafter that proposes at least ``enough`` nodes; otherwise the last one."""
 
     def __init__(self, *drafters: Drafter, enough: int = 1):
@@ -98,7 +98,7 @@ class Preferred(Several):
         return DraftTree()
 
 
-class Limited(Several):
+class BudgetLimited(MultiDrafter):
     """Limit a drafter to its own budget within the round's."""
 
     def __init__(self, drafter: Drafter, own: Budget):
@@ -109,12 +109,12 @@ class Limited(Several):
         return self.drafters[0].propose(state, within(budget, self.own))
 
 
-class Overridden(Several):
+class LookupOrDraft(MultiDrafter):
     """Use the lookup's draft if its match (``lookup.matched``) has at least ``match`` tokens, else the other drafter within its own
     budget."""
 
     def __init__(self, lookup: Any, other: Drafter, match: int, own: Budget):
-        super().__init__(lookup, Limited(other, own))
+        super().__init__(lookup, BudgetLimited(other, own))
         self.lookup, self.match = lookup, match
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

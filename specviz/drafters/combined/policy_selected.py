@@ -3,10 +3,10 @@ not depend on the round's tokens, so the draft distributions stay valid."""
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, State
-from .fusion import Several
+from .fusion import MultiDrafter
 
 
-class PolicySelector(Several):
+class PolicySelector(MultiDrafter):
     """Use the drafter at index budget.candidate; one drafter may appear several times."""
 
     def __init__(self, *drafters: Drafter):

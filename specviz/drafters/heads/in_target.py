@@ -147,7 +147,7 @@ class StreamTree(InTargetTree):
         return kept, {at[node]: steps for node, steps in owners.items() if node in at}
 
 
-def everywhere(shape: Shape, steps: int) -> Plan:
+def uniform_plan(shape: Shape, steps: int) -> Plan:
     """Return a plan with one shape for every round, as deep as the predictions go, and full chains after every node."""
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 

@@ -62,7 +62,7 @@ class HydraTree(LastState):
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         super().start(state, target, prefill)
-        self.rows = self.front()
+        self.rows = self.prefix_layer()
         self.unread = [] if self.last is None else [(prefill.hidden_states["final"], prefill.at)]
         self._read()
 
@@ -83,7 +83,7 @@ class HydraTree(LastState):
                 self.last = self.rows.read(states, at)
         self.unread = []
 
-    def front(self) -> Any:
+    def prefix_layer(self) -> Any:
         """Return the layer applied to every hidden state of the text before the heads, or None."""
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 

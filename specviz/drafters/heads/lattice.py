@@ -104,14 +104,14 @@ class NgramRescorer(Refine):
             grown: dict[Path, list[tuple[float, Path, list[float]]]] = {}
             for value, path, steps in alive:
                 for token, log_prob in place:
-                    step = log_prob + self.weight * self.log_chance((*known, *path), token)
+                    step = log_prob + self.weight * self.log_prob((*known, *path), token)
                     end = (*known, *path, token)[1 - self.order:] if self.order > 1 else ()
                     grown.setdefault(end, []).append((value + step, (*path, token), [*steps, step]))
             alive = [one for same in grown.values() for one in sorted(same, key=lambda one: -one[0])[:self.paths]]
             alive = sorted(alive, key=lambda one: -one[0])[:max(HELD, self.paths)]
         return [(path, steps) for _, path, steps in alive[:self.paths]]
 
-    def log_chance(self, before: Path, token: int) -> float:
+    def log_prob(self, before: Path, token: int) -> float:
         """Return the log-probability of a token after others, from the longest known n-gram, with stupid backoff."""
         for n in range(min(self.order - 1, len(before)), -1, -1):
             context = before[len(before) - n:]

@@ -33,7 +33,7 @@ from ...core import (
 )
 from ...trees import best, draw_one
 from ...trees.draws import path_tokens
-from ..model.chain import belief
+from ..model.chain import policy_probs
 from .features import common
 from .reduced_output import for_drafting
 
@@ -130,7 +130,7 @@ class BlockChain(BlockStates):
                 logits = state.processed_row(logits, build.tokens)
                 token, probs = draw_one(logits, state)
                 build.add(token, len(build) - 1, build.begin(probs, IID))
-                if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+                if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                     break
         tree = build.tree()
         if waits:

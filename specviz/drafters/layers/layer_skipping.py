@@ -2,7 +2,7 @@
 
 ``ExitChain``: draft with the first layers and the target's head; the verification continues from their hidden states (LayerSkip,
 Elhoushi et al. 2404.16710). ``SkippedLayers``: skip some sublayers, chosen by a search during generation (SWIFT, Xia et al.
-2410.06916). ``spread``: keep layers at equal distances (Unified Layer Skipping, Liu et al. 2404.06954); ``fading``: keep fewer
+2410.06916). ``evenly_spaced_layers``: Unified Layer Skipping (Liu et al. 2404.06954); ``skip_schedule``: keep fewer
 layers the longer the text is (SkipDecode, Del Corro et al. 2307.02628).
 """
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...core import (
 )
 from ...indexes.earlier_answers import Memory
 from ...trees import Scorer, chosen_children, draw_one, drawn_children
-from ..model.chain import DraftChain, belief
+from ..model.chain import DraftChain, policy_probs
 from .layer_search import LayerSearch
 
 
@@ -55,7 +55,7 @@ class ExitChain(Drafter):
             logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
-            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+            if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         state.note("layers", count=self.layers, skipped=list(range(2 * self.exit, 2 * self.layers)), reused=self.exit)
         return build.tree()
@@ -77,7 +77,7 @@ class KeptLayers(DraftChain):
         return tree
 
 
-def spread(layers: int, speedup: int) -> tuple[int, ...]:
+def evenly_spaced_layers(layers: int, speedup: int) -> tuple[int, ...]:
     """Return the layers to keep for a requested speed-up: the first, the last, and others at equal distances."""
     kept = {0, layers - 1}
     count = max(2, layers // speedup)
@@ -90,7 +90,7 @@ def spread(layers: int, speedup: int) -> tuple[int, ...]:
     return tuple(sorted(kept))
 
 
-def fading(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
+def skip_schedule(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
     """Return a function from generated tokens to skipped sublayers: the share of active layers falls linearly from ``most`` to ``least``
     over ``length`` tokens; the first ``warm`` layers and the topmost others stay active."""
     warm = min(warm, layers - 1)
@@ -156,9 +156,9 @@ class SkippedLayers(Drafter):
         if len(self.choices) < self.context:
             self.choices += outcome.scores.tops(outcome.kept)
         elif not self.search.over and state.round % self.every == 0:
-            self.try_another(state)
+            self.try_layer_set(state)
 
-    def try_another(self, state: State) -> None:
+    def try_layer_set(self, state: State) -> None:
         """Score another set of layers by its agreement with the target; use it if it agrees more often."""
         trial = self.search.propose()
         view = self.target.skipping(trial)

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from ...core import Budget, Origin, State, TreeBuilder
 from ...indexes.suffix_automaton import Grams
-from .copying import Following
+from .copying import ContextIndexDrafter
 
 LATEST = 64  # most recent positions examined
 
 
-class BranchedCopy(Following):
+class BranchedCopy(ContextIndexDrafter):
     """Copy the latest ``branches`` distinct continuations of the longest matching suffix of least..longest tokens, merged along common
     prefixes."""
 

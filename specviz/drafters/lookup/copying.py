@@ -25,7 +25,7 @@ def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset
     return len(tokens)
 
 
-class Following(Drafter):
+class ContextIndexDrafter(Drafter):
     """Base class: keep an index of the context, rebuilt for every run and extended after every round.
 
     matched: number of matched tokens of the last proposal.
@@ -54,7 +54,7 @@ class Following(Drafter):
         """Add draft nodes; the index covers state.tokens."""
 
 
-class NgramDraft(Following):
+class NgramDraft(ContextIndexDrafter):
     """Draft token by token: the most frequent successor of the longest known n-gram, backing off to shorter ones.
 
     longest, least: largest and smallest n.
@@ -82,7 +82,7 @@ class NgramDraft(Following):
             state.note("backoff", orders=orders, longest=self.longest)
 
 
-class GramCopy(Following):
+class GramCopy(ContextIndexDrafter):
     """Copy the continuation of the first (or latest) earlier occurrence of the last ``gram`` tokens."""
 
     index: GramIndex
@@ -99,7 +99,7 @@ class GramCopy(Following):
             state.note("match", start=end - self.gram, end=end, n=self.gram, copied=copied)
 
 
-class SuffixCopy(Following):
+class SuffixCopy(ContextIndexDrafter):
     """Copy the continuation of the longest matching suffix, if it has at least ``least`` tokens.
 
     stretch: draft 1 + stretch * match length tokens.

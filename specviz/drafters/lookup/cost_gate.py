@@ -27,7 +27,7 @@ WAITING = 64  # drafts not yet compared with the generated text
 CHEAP, PATIENCE, LONGEST = 0.02, 4, 15  # share of a pass a lookup may take; failures before it is skipped; maximum rounds skipped
 
 
-class Rate:
+class SuccessRate:
     """An exponentially decayed success rate with a prior."""
 
     def __init__(self, guess: float):
@@ -41,7 +41,7 @@ class Rate:
         return min(0.995, self.good / self.tried)
 
 
-class Price:
+class DraftCost:
     """Extra cost of a draft of n tokens, in passes: the linear fit first + n * row to recent measurements.
 
     It starts from two prior points and drifts back to them while nothing is measured; otherwise a cost that closes the gate would
@@ -60,8 +60,8 @@ class Price:
             if self.measured:
                 self.sums = tuple(s + DOUBT * (g - s) for s, g in zip(self.sums, GUESSED))
                 self.fit()
-        elif self.plain and (usual := self.usual) > 0:
-            more = min(5 * FIRST + STEEPEST * nodes, max(0.0, seconds / usual - 1))
+        elif self.plain and (median_plain := self.median_plain) > 0:
+            more = min(5 * FIRST + STEEPEST * nodes, max(0.0, seconds / median_plain - 1))
             self.sums = tuple(0.8 * s + x for s, x in zip(self.sums, _point(nodes, more)))
             self.measured = True
             self.fit()
@@ -76,7 +76,7 @@ class Price:
             self.first, self.row = 0.0, min(STEEPEST, xy / xx)
 
     @property
-    def usual(self) -> float:
+    def median_plain(self) -> float:
         """Return the median seconds of a pass without a draft."""
         return median(self.plain)
 
@@ -88,7 +88,7 @@ def _point(nodes: int, more: float) -> tuple[float, ...]:
 GUESSED = tuple(a + b for a, b in zip(_point(1, FIRST + ROW), _point(16, FIRST + 16 * ROW)))
 
 
-class Matching(Protocol):
+class ReportsMatch(Protocol):
     """A drafter that reports the length of its last match."""
 
     matched: int
@@ -103,7 +103,7 @@ class CostGate(Drafter):
         self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        self.rates, self.price = [Rate(x) for x in RIGHT], Price()
+        self.rates, self.price = [SuccessRate(x) for x in RIGHT], DraftCost()
         self.fruitless = self.rest = 0
         self.waiting: deque[list] = deque(maxlen=WAITING)  # [tree, node reached, position of the next token, agreeing tokens so far]
         self.inner.start(state, target, prefill)
@@ -118,9 +118,9 @@ class CostGate(Drafter):
             del state.notes[noted:]
             tree = self.inner.propose(state, budget)
         took = state.costs.decided(state.clock.now() - began)
-        kept = self.let_through(tree, state) if len(tree) else tree
+        kept = self.worthwhile_part(tree, state) if len(tree) else tree
         self.fruitless = 0 if len(kept) else self.fruitless + 1
-        if self.fruitless > PATIENCE and self.price.plain and took > CHEAP * self.price.usual:
+        if self.fruitless > PATIENCE and self.price.plain and took > CHEAP * self.price.median_plain:
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
             if not len(tree):
                 self.note_decision(state, 0, 0, 0)
@@ -129,17 +129,17 @@ class CostGate(Drafter):
 
     def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
         """Return whether a short draft pays completely, so that a longer one may pay more."""
-        return len(tree) > 0 and max(tree.depths) >= SHORT and self.worth(tree, self.agree(tree, tokens)) == len(tree)
+        return len(tree) > 0 and max(tree.depths) >= SHORT and self.best_count(tree, self.agree(tree, tokens)) == len(tree)
 
-    def let_through(self, tree: DraftTree, state: State) -> DraftTree:
+    def worthwhile_part(self, tree: DraftTree, state: State) -> DraftTree:
         """Return the part of the tree that is expected to pay."""
         agree = self.agree(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
-        count = self.worth(tree, agree)
+        count = self.best_count(tree, agree)
         if not self.price.measured and len(self.price.plain) >= 3:  # measure the cost once, even if this draft may not pay
             count = max(count, min(TRIED, len(tree)))
         self.note_decision(state, agree, len(tree), count)
-        return tree if count == len(tree) else front(tree, count)
+        return tree if count == len(tree) else first_nodes(tree, count)
 
     def note_decision(self, state: State, agree: int, found: int, kept: int) -> None:
         state.note("gate", matched=agree, found=found, kept=kept, first=round(self.rate(agree).value, 3),
@@ -149,18 +149,18 @@ class CostGate(Drafter):
         """Return the number of matching tokens before the copied position; outside the context the drafter's own count."""
         place = tree.origin[0] if tree.origin else None
         if place is None:
-            return cast(Matching, self.inner).matched
+            return cast(ReportsMatch, self.inner).matched
         if place.source != "context":
-            return max(0, cast(Matching, self.inner).matched - ELSEWHERE)
+            return max(0, cast(ReportsMatch, self.inner).matched - ELSEWHERE)
         n = 0
         while n < AGREE[-1] and n < place.start and tokens[place.start - 1 - n] == tokens[-1 - n]:
             n += 1
         return n
 
-    def rate(self, agree: int) -> Rate:
+    def rate(self, agree: int) -> SuccessRate:
         return self.rates[bisect_right(AGREE, agree) - 1]
 
-    def worth(self, tree: DraftTree, agree: int) -> int:
+    def best_count(self, tree: DraftTree, agree: int) -> int:
         """Return the number of leading nodes that maximises expected tokens per time; 0 if none pays."""
         best, found, deepest, prob, hoped = 1.0, 0, 0, 1.0, 0.0
         for count, depth in enumerate(tree.depths, 1):
@@ -199,7 +199,7 @@ class CostGate(Drafter):
         return True
 
 
-def front(tree: DraftTree, count: int) -> DraftTree:
+def first_nodes(tree: DraftTree, count: int) -> DraftTree:
     """Return the first nodes of a tree of deterministic nodes."""
     return DraftTree(tree.tokens[:count], tree.parents[:count], (-1,) * count, origin=tree.origin[:count]) if count else DraftTree()
 

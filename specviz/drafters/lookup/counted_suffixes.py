@@ -38,7 +38,7 @@ class PastAnswers:
 
 
 @dataclass(frozen=True)
-class Guess:
+class MatchedTree:
     """A tree found in one automaton: (token, parent, probability, exclusive end position) per node, and its score, the expected number of
     accepted tokens."""
 
@@ -47,13 +47,13 @@ class Guess:
     nodes: tuple[tuple[int, int, float, int], ...]
 
 
-def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offset: float, least: float, wide: int) -> Guess:
+def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offset: float, least: float, wide: int) -> MatchedTree:
     """Return the best guess over all match lengths, ties to the longer match.
 
     matches: (n, state) as from ``SuffixAutomaton.matches``. A match of n tokens may draft int(n * factor + offset) nodes, at
     most ``most``; least: smallest path probability; wide: maximum children per node, 1 for a chain.
     """
-    best = Guess(0.0, 0, ())
+    best = MatchedTree(0.0, 0, ())
     for n, state in reversed(matches):
         capacity = min(most, int(n * factor + offset))
         if capacity <= best.score:  # no node scores above 1
@@ -64,7 +64,7 @@ def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offs
     return best
 
 
-def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least: float, wide: int) -> Guess:
+def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least: float, wide: int) -> MatchedTree:
     """Return the ``room`` most frequent continuations of ``state``, with relative frequencies as probabilities."""
     nodes: list[tuple[int, int, float, int]] = []
     heap: list[tuple] = []
@@ -85,7 +85,7 @@ def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least:
         share, depth, parent, token, to = heapq.heappop(heap)
         nodes.append((token, parent, -share, index.first[to]))
         offer(len(nodes) - 1, to, -share, depth + 1)
-    return Guess(sum(prob for _, _, prob, _ in nodes), matched, tuple(nodes))
+    return MatchedTree(sum(prob for _, _, prob, _ in nodes), matched, tuple(nodes))
 
 
 class CountedSuffixes(Drafter):
@@ -141,7 +141,7 @@ def walk(index: SuffixAutomaton, tokens, state: int = 0, matched: int = 0) -> tu
     return state, matched
 
 
-def add_guess(build: TreeBuilder, guess: Guess, source: str, deepest: int, stop: frozenset[int]) -> None:
+def add_guess(build: TreeBuilder, guess: MatchedTree, source: str, deepest: int, stop: frozenset[int]) -> None:
     """Add the guess as deterministic nodes, none deeper than ``deepest`` or after an end token."""
     at = {-1: (-1, 0)}
     for place, (token, parent, _, end) in enumerate(guess.nodes):

@@ -15,7 +15,7 @@ from ...indexes.suffix_automaton import GramIndex
 MOST = 4096  # most recent positions of a token that are compared
 
 
-class DenseCopy(Drafter):
+class HiddenStateCopy(Drafter):
     """Copy the continuations of the nearest positions, one chain each, merged along common prefixes. neighbours: number of positions;
     least: smallest cosine similarity; dims: principal components of the prompt's hidden states, if the prompt is longer than that.
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from ...core import Budget, Origin, Outcome, Scores, State, Target, TreeBuilder
 from ...indexes.suffix_automaton import Grams
 from ...trees import best
-from .copying import Following
+from .copying import ContextIndexDrafter
 
 REACH = ((9, 4), (33, 3))  # (rank, tokens): branches below this rank have up to that many tokens, later ones one
 
 
-class NextNext(Following):
+class LogitSuccessors(ContextIndexDrafter):
     """Draft branches from the last logits. longest: longest suffix that is looked up; reach: maximum tokens copied at the root."""
 
     index: Grams

@@ -9,12 +9,12 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 from ...indexes.earlier_answers import Memory
 from ...indexes.hash_pool import HashPool
 from ...indexes.suffix_automaton import GramIndex
-from .copying import Following, copy_chain
+from .copying import ContextIndexDrafter, copy_chain
 
 VALUES, LATEST, CLEAR = 4, 64, 2  # continuations per key, positions examined, required frequency ratio of the best to the next
 
 
-class NgramMap(Following):
+class NgramMap(ContextIndexDrafter):
     """Copy the continuation of the last ``key`` tokens once they have occurred ``least`` times.
 
     counted: use the dominant one of up to four continuations, or none; otherwise the latest.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ...core import Budget, State, TreeBuilder
 from ...indexes.suffix_automaton import Grams
-from .copying import Following, copy_chain
+from .copying import ContextIndexDrafter, copy_chain
 
 
-class PromptLookup(Following):
+class PromptLookup(ContextIndexDrafter):
     """Copy the continuation of a matching suffix. longest: maximum match length; latest: use the last occurrence instead of the first."""
 
     index: Grams

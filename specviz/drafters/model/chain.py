@@ -70,7 +70,7 @@ class DraftChain(ModelDrafter):
             node = build.add(token, node, build.begin(probs, IID))
             # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the softmax instead
             hidden = None if states is None else states[-1]
-            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth, hidden)):
+            if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth, hidden)):
                 break
         return build.tree()
 
@@ -96,7 +96,7 @@ class DraftChain(ModelDrafter):
                 if sure:
                     ended = sure.takes(written.token_probs[at])
                 elif stop is not never_stop:
-                    ended = stop(Step(token, belief(written.logits[at], probs, state), before + at, written.states[at]))
+                    ended = stop(Step(token, policy_probs(written.logits[at], probs, state), before + at, written.states[at]))
                 if ended:
                     break
             if temperature and stop is not never_stop:  # random numbers of dropped tokens are reused by the next draft
@@ -115,7 +115,7 @@ def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
         logits = state.processed_row(row, build.tokens)
         token, probs = draw_one(logits, state)
         build.add(token, len(build) - 1, build.begin(probs, IID))
-        row_probs = belief(logits, probs, state)
+        row_probs = policy_probs(logits, probs, state)
         sure.append(round(float(row_probs[token]), 4))
         if token in state.stop or budget.stop is not never_stop and budget.stop(Step(token, row_probs, depth)):
             break
@@ -126,7 +126,7 @@ def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
 def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
     """Do the same on a device with one synchronisation: draw all positions, then cut after an end token."""
     made = [draw_one(logits, state) for logits in rows]
-    row_probs = torch.stack([belief(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
+    row_probs = torch.stack([policy_probs(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
     sure = read(row_probs.gather(1, token_tensor(rows.device, [token for token, _ in made])[:, None])[:, 0])
     build = TreeBuilder()
     for token, probs in made:
@@ -172,6 +172,6 @@ class DraftShape(ModelDrafter):
         return grow_shape(self.model, shape, state, self.children if self.drawn and not state.sampling.greedy else chosen_children)
 
 
-def belief(logits, probs, state: State):
+def policy_probs(logits, probs, state: State):
     """Return the distribution [vocab] passed to a policy: the sampling distribution, or the plain softmax at temperature 0."""
     return logits.softmax(-1) if state.sampling.greedy else probs

@@ -30,7 +30,7 @@ class DraftPaths(ModelDrafter):
             alone = sorted(set(alike))
             distributions = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))
             for i, tip in zip(alike, tips):
-                scorer.twin(tip, tips[i])
+                scorer.share_scores(tip, tips[i])
             draws = {i: build.begin(probs, IID) for i, probs in distributions.items()}
             tips = [build.add(state.rng.pick("draft", distributions[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
         return build.tree()

@@ -6,7 +6,7 @@ from torch import Tensor
 from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
 from ...models.exits import exits
 from ...trees import Scorer, draw_one
-from .chain import belief
+from .chain import policy_probs
 
 
 class NestedChain(Drafter):
@@ -42,7 +42,7 @@ class NestedChain(Drafter):
             build.add(token, len(build) - 1, build.begin(probs, IID))
             used.append(at)
             token_probs.append(round(prob, 4))
-            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+            if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         if used:
             state.note("sizes", layers=list(self.sizes), used=used, sure=token_probs, least=self.sure if len(self.asked) > 1 else 0.0)

@@ -73,7 +73,8 @@ class OnlineChain(OverlapChain):
         first, last = self.places[0].at, self.places[-1].at
         self.unlearned.sync(state.tokens[:first])
         rows = self.unlearned.score(DraftTree.chain(state.tokens[first:last])).logits
-        return _mean([self.common(place.logits[None], [self.believes(rows[place.at - first], state)], state)[0] for place in self.places])
+        return _mean([self.common(place.logits[None], [self.comparison_probs(rows[place.at - first], state)], state)[0]
+                      for place in self.places])
 
     def learn(self, tokens: list[int], places: list[VerifiedPosition]) -> None:
         """Take one step of soft cross-entropy towards the target's distributions at these positions."""

@@ -36,11 +36,11 @@ class OverlapChain(DraftChain):
 
     def common(self, logits: Tensor, drafted: list[Tensor], state: State) -> list[float]:
         """Return the overlaps of the target's logits [n, vocab] with the draft's distributions."""
-        sums = [p.minimum(q.to(p)).sum() for p, q in zip(self.believes(logits, state), drafted)]
+        sums = [p.minimum(q.to(p)).sum() for p, q in zip(self.comparison_probs(logits, state), drafted)]
         return [round(each, 4) for each in torch.stack(sums).tolist()] if sums else []
 
     @staticmethod
-    def believes(logits: Tensor, state: State) -> Tensor:
+    def comparison_probs(logits: Tensor, state: State) -> Tensor:
         """Return the distribution to compare: that of the run, at temperature 0 that of temperature 1."""
         return logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)
 

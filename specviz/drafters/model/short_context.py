@@ -19,7 +19,7 @@ HEAD = 16  # first tokens of the prompt, which hold the opening of the chat temp
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """The chunk tokens[start:end] of the prompt and its BM25 score for the end of the prompt."""
 
     start: int
@@ -27,7 +27,7 @@ class Piece:
     score: float
 
 
-def pieces(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b: float = 0.75) -> list[Piece]:
+def chunks(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b: float = 0.75) -> list[Chunk]:
     """Return the chunks between the first ``head`` and the last ``size`` tokens with their BM25 scores for the last ones."""
     bounds = [(at, min(at + size, len(prompt) - size)) for at in range(head, len(prompt) - size, size)]
     counts = [Counter(prompt[a:z]) for a, z in bounds]
@@ -39,7 +39,7 @@ def pieces(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b
         for i, one in enumerate(counts):
             if token in one:
                 out[i] += weight * one[token] * (k + 1) / (one[token] + k * (1 - b + b * (bounds[i][1] - bounds[i][0]) / mean))
-    return [Piece(a, z, score) for (a, z), score in zip(bounds, out)]
+    return [Chunk(a, z, score) for (a, z), score in zip(bounds, out)]
 
 
 class ShortContext(DraftChain):
@@ -53,11 +53,11 @@ class ShortContext(DraftChain):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         prompt = state.tokens[:state.start]
-        self.found: list[Piece] = []
+        self.found: list[Chunk] = []
         self.opening, self.from_ = prompt, state.start  # a short prompt is used whole
         if len(prompt) > HEAD + self.size + self.room:
             kept, left = [], self.room
-            for piece in sorted(pieces(prompt, self.size), key=lambda p: (-p.score, p.start)):
+            for piece in sorted(chunks(prompt, self.size), key=lambda p: (-p.score, p.start)):
                 if piece.score > 0 and piece.end - piece.start <= left:
                     kept.append(piece)
                     left -= piece.end - piece.start

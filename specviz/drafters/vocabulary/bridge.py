@@ -92,7 +92,7 @@ class Bridge:
             run.clear()
         return out + (self.theirs.encode(bytes(run)) if run else [])
 
-    def meet(self, ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
+    def alignments(self, ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
         """Return (i, j) wherever the first i target tokens and the first j draft tokens spell the same bytes."""
         ends, at, found = {}, 0, []
         for j, token in enumerate(theirs, 1):
@@ -161,7 +161,7 @@ class DraftTokenization:
 
     def _settle(self, tail: list[int]) -> None:
         """Finalise up to the last common token border before the window."""
-        met = self.bridge.meet(self._tokens[self._settled:len(self._tokens) - WINDOW], tail)
+        met = self.bridge.alignments(self._tokens[self._settled:len(self._tokens) - WINDOW], tail)
         if met:
             self._settled, self._ids = self._settled + met[-1][0], self._ids + tail[:met[-1][1]]
 

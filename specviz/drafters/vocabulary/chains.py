@@ -109,7 +109,7 @@ class TwoTokenProposal:
     def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
         self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
         self.first = self._probs(row, state)
-        self.probs, self.joined = spread(self.first, self.bridge), {}
+        self.probs, self.joined = to_target_probs(self.first, self.bridge), {}
         likely = self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
         likely = [token for token in likely if token in self.bridge.joins and self.first[token] > 0]
         self.nodes = {token: theirs.add(token, tip) for token in likely}
@@ -150,7 +150,7 @@ def pick(probs: Tensor, state: State) -> int:
     return int(probs.argmax()) if state.sampling.greedy else state.rng.pick("draft", probs)
 
 
-def spread(probs: Tensor, bridge: Bridge) -> Tensor:
+def to_target_probs(probs: Tensor, bridge: Bridge) -> Tensor:
     """Map a draft distribution [their_vocab] to the distribution [vocab] of the first target token of each spelling."""
     return probs.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), probs)
 

@@ -22,7 +22,7 @@ class NgramCache:
         self.after: dict[tuple[int, ...], list[int]] = {}
         self.tokens: set[int] = set()
 
-    def lacks(self, token: int) -> bool:
+    def has_no_equal(self, token: int) -> bool:
         """Return whether a target token is text without an equal draft token."""
         ours = self.bridge.ours
         return token < ours.size and self.bridge.to_theirs[token] < 0 and token not in ours.special and len(ours(token)) > 1
@@ -30,7 +30,7 @@ class NgramCache:
     def add(self, token: int) -> bool:
         """Add a target token's spelling in draft tokens. Return False if it is known or not a spelling of several tokens whose first one is
         in the intersection."""
-        if token in self.tokens or not self.lacks(token):
+        if token in self.tokens or not self.has_no_equal(token):
             return False
         theirs, text = self.bridge.theirs, self.bridge.ours(token)
         spelled = tuple(theirs.encode(text))

@@ -54,7 +54,7 @@ class OmniChain(MergingChain):
         first = len(state.tokens) - len(outcome.committed)
         if self.written and first <= self.written[-1].at:  # a new text
             self.written = []
-        lacking = [token for token in outcome.committed if self.cache.lacks(token)]
+        lacking = [token for token in outcome.committed if self.cache.has_no_equal(token)]
         hits = sum(token in self.cache.tokens for token in lacking)
         new = [token for token in lacking if self.cache.add(token)]
         self.written += [WrittenTokens(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
@@ -88,7 +88,7 @@ class OmniChain(MergingChain):
         theirs = self.bridge.encode(tokens[start:end])
         if not 1 < len(theirs) <= self.model.context:
             return None
-        met = dict(self.bridge.meet(tokens[start:end], theirs))
+        met = dict(self.bridge.alignments(tokens[start:end], theirs))
         rows = self.model.logits(theirs[:-1])
         ours, mapped = self.bridge.shared
         terms: list[Tensor] = []

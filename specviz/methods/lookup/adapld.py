@@ -6,13 +6,13 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, length: int, ngram: int, least: int, branches: int, likeness: float, nodes: int) -> Parts:
-    from ...drafters.combined.fusion import Preferred
+    from ...drafters.combined.fusion import FirstSufficientDraft
     from ...drafters.lookup.branched_copy import BranchedCopy
-    from ...drafters.lookup.hidden_state_lookup import DenseCopy
+    from ...drafters.lookup.hidden_state_lookup import HiddenStateCopy
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = Preferred(BranchedCopy(ngram, least, branches), DenseCopy(branches, likeness))
+    drafter = FirstSufficientDraft(BranchedCopy(ngram, least, branches), HiddenStateCopy(branches, likeness))
     return Parts(drafter, Fixed(length, branches, nodes), TokenRejection())
 
 

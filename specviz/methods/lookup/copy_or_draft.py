@@ -7,13 +7,14 @@ from ...core import Budget, Knob, Method, Parts, StopBelowProbability
 
 
 def build(kit, gram: int, block: int, gamma: int, least: float) -> Parts:
-    from ...drafters.combined.fusion import Limited, Preferred
+    from ...drafters.combined.fusion import BudgetLimited, FirstSufficientDraft
     from ...drafters.lookup.copying import GramCopy
     from ...drafters.model.chain import DraftChain
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = Preferred(GramCopy(gram), Limited(DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least))))
+    model = BudgetLimited(DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least)))
+    drafter = FirstSufficientDraft(GramCopy(gram), model)
     return Parts(drafter, Fixed(max(block, gamma)), TokenRejection())
 
 

@@ -8,11 +8,11 @@ from . import CAUTION
 
 def build(kit, length: int, neighbours: int, least: float, dims: int, caution: float) -> Parts:
     from ...drafters.lookup.cost_gate import with_cost_gate
-    from ...drafters.lookup.hidden_state_lookup import DenseCopy
+    from ...drafters.lookup.hidden_state_lookup import HiddenStateCopy
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = with_cost_gate(DenseCopy(neighbours, least, dims), caution)
+    drafter = with_cost_gate(HiddenStateCopy(neighbours, least, dims), caution)
     return Parts(drafter, Fixed(length, neighbours, neighbours * length), TokenRejection())
 
 

@@ -7,7 +7,7 @@ from . import CAUTION
 
 
 def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: int, caution: float) -> Parts:
-    from ...drafters.combined.fusion import Preferred
+    from ...drafters.combined.fusion import FirstSufficientDraft
     from ...drafters.lookup.copying import SuffixCopy
     from ...drafters.lookup.cost_gate import with_cost_gate
     from ...drafters.lookup.token_recycling import Recycling
@@ -19,7 +19,7 @@ def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: in
     if otherwise == "nothing":
         return Parts(copy, Fixed(gamma), TokenRejection())
     depth = min(gamma, 6)
-    return Parts(Preferred(copy, Recycling(sparse(8, depth, nodes))), Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
+    return Parts(FirstSufficientDraft(copy, Recycling(sparse(8, depth, nodes))), Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
 
 
 METHOD = Method(

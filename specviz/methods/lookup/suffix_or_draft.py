@@ -6,7 +6,7 @@ from ...core import Budget, Knob, Method, Parts, StopBelowProbability
 
 
 def build(kit, match: int, copied: int, factor: float, gamma: int, least: float) -> Parts:
-    from ...drafters.combined.fusion import Overridden
+    from ...drafters.combined.fusion import LookupOrDraft
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...drafters.model.chain import DraftChain
     from ...indexes.earlier_answers import memory_of
@@ -15,7 +15,7 @@ def build(kit, match: int, copied: int, factor: float, gamma: int, least: float)
 
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
-    drafter = Overridden(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=StopBelowProbability(least)))
+    drafter = LookupOrDraft(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=StopBelowProbability(least)))
     return Parts(drafter, Fixed(max(copied, gamma), 8, max(copied, gamma)), TokenRejection())
 
 

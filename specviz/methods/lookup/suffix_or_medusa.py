@@ -6,7 +6,7 @@ from ...core import Budget, Knob, Method, Parts
 
 
 def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -> Parts:
-    from ...drafters.combined.fusion import Overridden
+    from ...drafters.combined.fusion import LookupOrDraft
     from ...drafters.heads.last_state import MedusaTree
     from ...drafters.heads.shapes import shape_of
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
@@ -18,7 +18,7 @@ def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -
     suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
     heads = kit.head("medusa")
     shape = shape_of(heads.accuracy, nodes, heads.nodes)
-    drafter = Overridden(suffixes, MedusaTree(heads, shape), match, Budget(depth, 10, len(shape)))
+    drafter = LookupOrDraft(suffixes, MedusaTree(heads, shape), match, Budget(depth, 10, len(shape)))
     return Parts(drafter, Fixed(max(copied, depth), 10, max(copied, len(shape))), TokenRejection())
 
 

@@ -6,12 +6,12 @@ from ...core import Drafter, Knob, Method, Parts
 
 
 def build(kit, speedup: int) -> Parts:
-    from ...drafters.layers.layer_skipping import spread
+    from ...drafters.layers.layer_skipping import evenly_spaced_layers
     from ...loops.layer_skipping import LayerSkippingLoop
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    kept = spread(kit.target.layers, speedup)
+    kept = evenly_spaced_layers(kit.target.layers, speedup)
     skipped = frozenset(s for layer in range(kit.target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1))
     return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), LayerSkippingLoop(lambda written: skipped if written else frozenset()))
 

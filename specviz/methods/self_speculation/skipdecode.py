@@ -6,12 +6,12 @@ from ...core import Drafter, Knob, Method, Parts
 
 
 def build(kit, most: float, least: float, length: int, warm: int) -> Parts:
-    from ...drafters.layers.layer_skipping import fading
+    from ...drafters.layers.layer_skipping import skip_schedule
     from ...loops.layer_skipping import LayerSkippingLoop
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    skipped = fading(kit.target.layers, most, min(least, most), length, warm)
+    skipped = skip_schedule(kit.target.layers, most, min(least, most), length, warm)
     return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), LayerSkippingLoop(skipped))
 
 

@@ -6,11 +6,11 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, speedup: int, gamma: int) -> Parts:
-    from ...drafters.layers.layer_skipping import KeptLayers, spread
+    from ...drafters.layers.layer_skipping import KeptLayers, evenly_spaced_layers
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = KeptLayers(kit.target, spread(kit.target.layers, speedup))
+    drafter = KeptLayers(kit.target, evenly_spaced_layers(kit.target.layers, speedup))
     return Parts(drafter, Fixed(gamma), TokenRejection())
 
 

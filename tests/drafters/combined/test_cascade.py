@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from specviz.core import Budget, Drafter, DraftTree, State
 from specviz.drafters.combined.cascade import Cascade
-from specviz.drafters.combined.fusion import Overridden
+from specviz.drafters.combined.fusion import LookupOrDraft
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.draft_model import cs_drafting
 from specviz.methods.lookup import suffix_or_draft
@@ -49,7 +49,7 @@ def test_cascaded_drafting_is_exact_and_longer_than_its_draft_model_where_the_te
 def test_a_match_long_enough_overrides_and_a_shorter_one_leaves_the_round_to_the_other():
     state = State([1, 2])
     for matched, arm in ((5, 0), (4, 1)):
-        drafter = Overridden(Counts(matched), DraftChain(kit(9).open("draft")), 5, Budget(2))
+        drafter = LookupOrDraft(Counts(matched), DraftChain(kit(9).open("draft")), 5, Budget(2))
         tree = drafter.propose(state, Budget(6))
         assert len(tree) == (6, 2)[arm] and state.notes[-1] == ("arm", {"arm": arm, "of": 2})
         assert (tree.probs is None) == (arm == 0)

@@ -21,7 +21,7 @@ from specviz.core import (
     StopBelowProbability,
     TreeBuilder,
 )
-from specviz.drafters.combined.fusion import Fused, Limited, Preferred, fuse, join
+from specviz.drafters.combined.fusion import BudgetLimited, DraftUnion, FirstSufficientDraft, fuse, join
 from specviz.drafters.model.chain import DraftChain
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
@@ -89,7 +89,7 @@ class Chosen(Drafter):
 
 
 def fused_parts(one, *drafters, gamma=2):
-    return Parts(Fused(*drafters), Fixed(gamma, 3), TokenRejection())
+    return Parts(DraftUnion(*drafters), Fixed(gamma, 3), TokenRejection())
 
 
 @pytest.mark.parametrize("others", [("chosen",), ("draft",), ("draft", "chosen")])
@@ -105,7 +105,7 @@ def test_distribution_of_fused_trees(others):
     check_distribution(None, one, (1, 2, 0), 2, make)
 
 
-class ChosenFirst(Fused):
+class ChosenFirst(DraftUnion):
     """Wrong: the chosen sibling is tried before the drawn one, which it joins."""
 
     def propose(self, state, budget):
@@ -120,7 +120,7 @@ class ChosenFirst(Fused):
         return build.tree()
 
 
-class TwinsMerged(Fused):
+class TwinsMerged(DraftUnion):
     """Wrong: equal tokens of two draws become one node."""
 
     def propose(self, state, budget):
@@ -154,14 +154,14 @@ def test_wrong_unions_are_caught(wrong, second):
         return probs_of(once)
 
     exact = joint(one.net, (1, 2, 0), 2)
-    assert distance(probs(Fused), exact) < 1e-12
+    assert distance(probs(DraftUnion), exact) < 1e-12
     assert distance(probs(wrong), exact) > 1e-4
 
 
 def test_preferred_falls_back():
     first, second, state = Chosen(1), Chosen(2, 3), State([1])
-    assert Preferred(first, second, enough=2).propose(state, Budget(4)).tokens == (2, 3)
-    assert Preferred(first, second).propose(state, Budget(4)).tokens == (1,)
+    assert FirstSufficientDraft(first, second, enough=2).propose(state, Budget(4)).tokens == (2, 3)
+    assert FirstSufficientDraft(first, second).propose(state, Budget(4)).tokens == (1,)
 
 
 def test_a_budget_of_its_own_ends_a_draft_by_its_own_stop():
@@ -171,7 +171,7 @@ def test_a_budget_of_its_own_ends_a_draft_by_its_own_stop():
             return super().propose(state, budget)
 
     reported, state, rounds, own = Told(1), State([1]), StopBelowProbability(0.25), StopBelowProbability(0.5)
-    Limited(reported, Budget(3, stop=own)).propose(state, Budget(8, stop=rounds))
+    BudgetLimited(reported, Budget(3, stop=own)).propose(state, Budget(8, stop=rounds))
     assert reported.budget.gamma == 3 and reported.budget.stop is own
-    Limited(reported, Budget(3)).propose(state, Budget(2, stop=rounds))
+    BudgetLimited(reported, Budget(3)).propose(state, Budget(2, stop=rounds))
     assert reported.budget.gamma == 2 and reported.budget.stop is rounds

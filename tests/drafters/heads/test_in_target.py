@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, Outcome, Sampling, State, Verdict
-from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, everywhere
+from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, uniform_plan
 from specviz.drafters.heads.shapes import calibrated
 from specviz.methods.trained_heads.ppd.drafter import prompt_trees
 from specviz.models import in_target
@@ -61,7 +61,7 @@ def played(drafter, target, state, budget, path, token):
 def test_rows_say_what_a_pass_over_text_and_chain_says(kind):
     target = TinyTarget(NET)
     heads = tiny.head(kind, Body("toy", 8, 12, 4, dtype=torch.float64))
-    drafter, state = InTargetTree(heads, everywhere(Shape.of_paths([(0,), (1,), (0, 0), (1, 0)]), 3)), State(list(TEXT), Sampling(0.0))
+    drafter, state = InTargetTree(heads, uniform_plan(Shape.of_paths([(0,), (1,), (0, 0), (1, 0)]), 3)), State(list(TEXT), Sampling(0.0))
     drafter.start(state, target, target.sync(state.tokens))
     budget = Budget(3, 4)
     first = played(drafter, target, state, budget, (), 4)
@@ -81,7 +81,7 @@ def test_streams_hang_behind_what_the_layers_below_believe():
     heads, cut = tiny.head("speculative_streaming", Body("toy", 8, 12, 4, dtype=torch.float64)), 0
     for least in (0.0, 5e-5, 1e-3):  # random weights believe little of each other
         target, state, budget = TinyTarget(NET), State(list(TEXT), Sampling(0.0)), Budget(3, 4)
-        drafter = StreamTree(heads, everywhere(product((3, 2, 1)), 3), least)
+        drafter = StreamTree(heads, uniform_plan(product((3, 2, 1)), 3), least)
         drafter.start(state, target, target.sync(state.tokens))
         played(drafter, target, state, budget, (), 4)
         best = drafter.guesses.topk(3).indices.tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from specviz.core import Budget, Sampling, State, open_run
 from specviz.drafters.layers.layer_search import LayerSearch
-from specviz.drafters.layers.layer_skipping import SkippedLayers, spread
+from specviz.drafters.layers.layer_skipping import SkippedLayers, evenly_spaced_layers
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods.self_speculation import layer_skipping_decoder, layerskip, swift, unified_layer_skipping
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
     (24, 3, (0, 3, 6, 9, 12, 15, 18, 23)), (8, 10, (0, 7)), (2, 2, (0, 1)), (1, 5, (0,)),
 ])
 def test_kept_layers_are_the_published_ones(layers, speedup, kept):
-    assert spread(layers, speedup) == kept
+    assert evenly_spaced_layers(layers, speedup) == kept
 
 
 def search(wanted, choices=tuple(range(2, 22)), trials=200, **settings):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specviz.core import Budget, Scores, State, open_run, play
-from specviz.drafters.lookup.hidden_state_lookup import DenseCopy
+from specviz.drafters.lookup.hidden_state_lookup import HiddenStateCopy
 from specviz.indexes.nearest import mark_of, marks
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
@@ -44,7 +44,7 @@ def test_nearest_of_all_states(prompt):
 
 def test_a_part_of_the_prompt_is_enough():
     """A cache kept between turns gives the states of the new rows only."""
-    drafter, tokens = DenseCopy(2, -1.0), [5, 6, 7, 5, 6, 8, 5]
+    drafter, tokens = HiddenStateCopy(2, -1.0), [5, 6, 7, 5, 6, 8, 5]
     states = torch.eye(6)[3:]  # of positions 3, 4, 5
     drafter.start(State(tokens), None, Scores(torch.zeros(0, 9), {"final": states}, 3))
     assert drafter.nearest(tokens) == []  # the token 5 at 3 was predicted by a state that is not here
@@ -57,7 +57,7 @@ def test_a_part_of_the_prompt_is_enough():
 
 
 def test_chains_are_merged_and_end():
-    drafter, tokens = DenseCopy(3, -1.0), [1, 5, 6, 7, 5, 6, 8, 5, 9, 9, 5]
+    drafter, tokens = HiddenStateCopy(3, -1.0), [1, 5, 6, 7, 5, 6, 8, 5, 9, 9, 5]
     states = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
     drafter.start(State(tokens), None, Scores(torch.zeros(0, 9), {"final": states}, 0))
 
@@ -187,6 +187,6 @@ def test_states_are_compared_in_their_main_directions():
     states = torch.randn(80, 3, generator=source) @ plane.T + 1e-3 * torch.randn(80, 200, generator=source)
     assert float((plane.T @ main_directions(states - states.mean(0), 3)).svd().S.min()) > 0.999
     for dims, width in ((64, 64), (79, 79), (80, 200), (4096, 200)):
-        drafter = DenseCopy(2, -1.0, dims)
+        drafter = HiddenStateCopy(2, -1.0, dims)
         drafter.start(State(list(range(81))), None, Scores(torch.zeros(1, 9), {"final": states}))
         assert drafter.keys.shape[1] == width

@@ -5,7 +5,7 @@ import itertools
 
 from specviz.core import Budget, Clock, Drafter, DraftTree, Origin, Outcome, State, Verdict
 from specviz.drafters.lookup import cost_gate as rules
-from specviz.drafters.lookup.cost_gate import AGREE, RIGHT, CostGate, Price, front
+from specviz.drafters.lookup.cost_gate import AGREE, RIGHT, CostGate, DraftCost, first_nodes
 from specviz.indexes.earlier_answers import TABLES, Memory
 from specviz.methods.lookup import token_recycling
 
@@ -79,7 +79,7 @@ def test_a_costly_lookup_that_finds_nothing_rests():
 
 
 def test_a_price_measured_in_a_bad_moment_is_doubted():
-    price = Price()
+    price = DraftCost()
     for nodes, seconds in ((0, 1.0), (8, 100.0)):
         price.learn(nodes, seconds)
     steep = price.first + 8 * price.row
@@ -91,14 +91,14 @@ def test_a_price_measured_in_a_bad_moment_is_doubted():
 def test_the_price_is_the_line_through_what_was_measured():
     """A first row may cost much more than each further one, as on a CPU, or nothing more."""
     for first, row in ((0.3, 0.05), (0.0, 0.1), (0.0, 0.0), (0.6, 0.01)):
-        price = Price()
+        price = DraftCost()
         for i in range(200):
             nodes = (0, 1, 4, 15, 31)[i % 5]
             price.learn(nodes, 0.004 * (1 + (first + row * nodes) * (nodes > 0)))
         for nodes in (1, 8, 31):
             assert abs(price.first + nodes * price.row - first - row * nodes) < 0.02
         assert price.first >= 0 and price.row >= 0
-    falling = Price()
+    falling = DraftCost()
     for i in range(60):
         falling.learn((0, 2, 30)[i % 3], (1.0, 3.0, 1.1)[i % 3])
     assert falling.first >= 0 and falling.row == 0
@@ -116,10 +116,10 @@ def test_expected_tokens_are_weighed_against_the_price():
             hoped += prob
             paces.append((1 + hoped) / (1 + rules.FIRST + rules.ROW * count))
         best = max(range(21), key=lambda n: paces[n])
-        assert gate.worth(DraftTree.chain(range(20)), agree) == best
-    assert gate.worth(DraftTree.chain(range(20)), 40) == 20 and gate.worth(DraftTree.chain(range(20)), 0) == 0
+        assert gate.best_count(DraftTree.chain(range(20)), agree) == best
+    assert gate.best_count(DraftTree.chain(range(20)), 40) == 20 and gate.best_count(DraftTree.chain(range(20)), 0) == 0
     gate.caution = 4.0
-    assert gate.worth(DraftTree.chain(range(20)), 2) == 0
+    assert gate.best_count(DraftTree.chain(range(20)), 2) == 0
 
 
 def test_agreement_is_counted_in_the_text_and_believed_elsewhere():
@@ -150,11 +150,11 @@ def test_a_cut_keeps_the_front_of_the_draft_and_says_so():
     gate = CostGate(Told(True))
     gate.start(State([0]), None, None)
     state = State([0])
-    gate.worth = lambda tree, agree: 3
+    gate.best_count = lambda tree, agree: 3
     tree = gate.propose(state, Budget(8))
     assert tree.tokens == (1, 2, 3) and state.notes[-1][1]["kept"] == 3 and state.notes[-1][1]["found"] == 8
     assert {tree.label(i) for i in range(3)} == {"chosen"} and tree.depths == (1, 2, 3)
-    assert front(DraftTree((7,), (-1,), (-1,), origin=(Origin("text", 4, 5),)), 1).origin[0].start == 4 and len(front(tree, 0)) == 0
+    assert first_nodes(DraftTree((7,), (-1,), (-1,), origin=(Origin("text", 4, 5),)), 1).origin[0].start == 4 and len(first_nodes(tree, 0)) == 0
     assert len(gate.waiting[0][0]) == 8  # all of it is compared with what is written
 
 

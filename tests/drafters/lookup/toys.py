@@ -65,7 +65,7 @@ def distance(a, b):
 def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
     """A target, and a draft of it that is right now and then."""
     net = TinyNet(vocab, seed, sharp=sharp)
-    small = TinyNet(vocab, seed + 7).blend(net, share)
+    small = TinyNet(vocab, seed + 7).interpolate(net, share)
     return SimpleNamespace(vocab=vocab, net=net, fresh=lambda: TinyTarget(net, 128), target=TinyTarget(net, 128),
                            open=lambda role: TinyTarget(net if role == "target" else small, 128),
                            encode=lambda text: [ord(c) % vocab for c in text], ends_line=lambda token: token == 0, **more)

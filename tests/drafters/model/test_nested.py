@@ -17,7 +17,7 @@ LAYERS = (2, 3, 4)
 
 def said_by(net, layers, tokens):
     """Logits after the tokens, of the first layers alone, without a cache."""
-    short = net.blend(net, 0.0)
+    short = net.interpolate(net, 0.0)
     short.layers = net.layers[:layers]
     return short.logits(tokens)[-1]
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from specviz.core import Budget, DraftTree, RandomStreams, Scores, State
-from specviz.drafters.layers.layer_skipping import fading, spread
+from specviz.drafters.layers.layer_skipping import evenly_spaced_layers, skip_schedule
 from specviz.drafters.model.chain import DraftChain
-from specviz.drafters.model.short_context import HEAD, ShortContext, pieces
+from specviz.drafters.model.short_context import HEAD, ShortContext, chunks
 from specviz.drafters.parallel.superposed import UNKNOWN, WEIGHTS, Superposed
 from specviz.methods.lookup import rapid
 from specviz.methods.parallel_decoding import parallel_branches, superposed
@@ -69,7 +69,7 @@ def test_transfer_moves_the_text_towards_the_draft():
 
 def test_the_drafter_reads_the_pieces_that_share_rare_tokens():
     prompt = [0] * HEAD + [1, 2, 3, 4] * 8 + [1, 2, 9, 8] + [1, 2, 3, 4] * 8 + [3, 9, 8, 1]
-    scored = pieces(prompt, 4)
+    scored = chunks(prompt, 4)
     assert [p.start for p in scored] == list(range(HEAD, len(prompt) - 4, 4))
     best = max(scored, key=lambda p: p.score)
     assert prompt[best.start:best.end] == [1, 2, 9, 8]
@@ -99,11 +99,11 @@ def test_with_all_layers_it_is_plain_decoding(method, knobs, folder):
 
 
 def test_layers_fade_from_below_and_never_come_back():
-    skipped = fading(12, 1.0, 0.5, 10, 1)
+    skipped = skip_schedule(12, 1.0, 0.5, 10, 1)
     assert skipped(0) == frozenset() and skipped(10) == skipped(99) == frozenset(range(2, 14))
     for written in range(12):
         assert skipped(written) <= skipped(written + 1) and not skipped(written) & {0, 1, 22, 23}
-    assert fading(2, 0.1, 0.1, 5, 4)(3) == frozenset() and fading(1, 0.1, 0.1, 5, 1)(3) == frozenset()
+    assert skip_schedule(2, 0.1, 0.1, 5, 4)(3) == frozenset() and skip_schedule(1, 0.1, 0.1, 5, 1)(3) == frozenset()
 
 
 def by_hand(net, prompt, count, skipped):
@@ -128,11 +128,11 @@ def test_every_token_goes_through_its_own_layers():
     one.net = TinyNet(12, 4, layers=6)
     one.fresh = lambda: TinyTarget(one.net, 128)
     one.target = one.fresh()
-    skipped = fading(6, 1.0, 0.4, 12, 1)
+    skipped = skip_schedule(6, 1.0, 0.4, 12, 1)
     tokens, events = play_loop(SKIP, one, [3, 7, 1], 24, least=0.4, length=12)
     assert tokens == by_hand(one.net, [3, 7, 1], 24, skipped) != greedy(one.net, [3, 7, 1], 24)
     assert [n["skipped"] for n in notes(events, "layers")] == [sorted(skipped(i)) for i in range(24)]
-    comb = frozenset(s for layer in range(6) if layer not in spread(6, 2) for s in (2 * layer, 2 * layer + 1))
+    comb = frozenset(s for layer in range(6) if layer not in evenly_spaced_layers(6, 2) for s in (2 * layer, 2 * layer + 1))
     assert comb and play_loop(COMB, one, [3, 7, 1], 24)[0] == by_hand(one.net, [3, 7, 1], 24, lambda written: comb)
 
 

@@ -13,7 +13,7 @@ from specviz import load
 from specviz.core import Budget, Sampling, State, open_run, play
 from specviz.drafters.vocabulary import chains as bridge_chains
 from specviz.drafters.vocabulary.bridge import Bridge, DraftTokenization, IntersectionModel, whole_characters
-from specviz.drafters.vocabulary.chains import Intersection, StringMatch, StringRejection, TwoTokenProposal, spread
+from specviz.drafters.vocabulary.chains import Intersection, StringMatch, StringRejection, TwoTokenProposal, to_target_probs
 from specviz.methods import catalogue
 from specviz.run.session import Session, SessionError
 from specviz.training import tokenizer
@@ -171,8 +171,8 @@ def check_first_acceptance(seed):
     ours, theirs = bridge.shared
     shared = torch.zeros_like(p).index_put_((ours,), q[theirs])
     one, two = (partial(StringRejection, ahead=ahead) for ahead in (0, 4))
-    assert torch.allclose(said_first(bridge, their, 0), spread(q, bridge)) and float(said_first(bridge, their, 4)[3]) > 0.001
-    for kind, probs in ((Intersection, shared / shared.sum()), (one, spread(q, bridge)), (two, said_first(bridge, their, 4))):
+    assert torch.allclose(said_first(bridge, their, 0), to_target_probs(q, bridge)) and float(said_first(bridge, their, 4)[3]) > 0.001
+    for kind, probs in ((Intersection, shared / shared.sum()), (one, to_target_probs(q, bridge)), (two, said_first(bridge, their, 4))):
         _, _, first = round_probs(proposed(kind, their.draft, bridge, 1), TokenRejection(), lambda rows: world.target(tuple(rows)), 1)
         assert float(probs.sum()) == pytest.approx(1) and first == pytest.approx(float(torch.minimum(p, probs).sum()), abs=1e-12)
 

@@ -117,7 +117,7 @@ def test_the_cache_takes_what_is_several_of_theirs_and_nothing_else():
     cache = NgramCache(Bridge(toys.Letters([*OURS, b"bz", b"<|end|>"], special=[6]), toys.Letters(THEIRS), 7, len(THEIRS)))
     assert [cache.add(token) for token in range(7)] == [False, True, False, True, False, False, False]
     assert cache.known == {(A, B): 1, (A, B, C): 3} and cache.after == {(A,): [B], (A, B): [C]} and cache.longest == 3
-    assert not cache.add(1) and [cache.lacks(token) for token in range(7)] == [False, True, False, True, False, True, False]
+    assert not cache.add(1) and [cache.has_no_equal(token) for token in range(7)] == [False, True, False, True, False, True, False]
 
 
 # --- learning ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class TextRows:
 
 class ChimeraTree(HydraTree):
 
-    def front(self) -> TextRows:
+    def prefix_layer(self) -> TextRows:
         return TextRows(self.heads)
 
     def model_of(self, state: State) -> ChimeraModel:
@@ -49,7 +49,7 @@ class ChimeraTree(HydraTree):
                 at = below[0]
                 path.append(tree.tokens[at])
             text = [*state.tokens[-3:], *path]
-            state.note("trigram", rows=[{"tokens": three(text[:len(text) - len(path) + i]), "tok": token, "chance": self.model.best[i]}
+            state.note("trigram", rows=[{"tokens": last_three(text[:len(text) - len(path) + i]), "tok": token, "chance": self.model.best[i]}
                                         for i, token in enumerate(path)])
         return tree
 
@@ -71,7 +71,7 @@ class ChimeraModel:
         above = [-1 if node < 0 else self._at[tree.parents[node]] for node in nodes]
         level, n = tree.depths[start] if len(tree) else 0, len(nodes)
         with torch.inference_mode():
-            embeds = self.target.embed([token for text in texts for token in three(text)])
+            embeds = self.target.embed([token for text in texts for token in last_three(text)])
             codes = self.heads.trigrams(embeds.unflatten(0, (n, 3)))
             became = self.cache.branch(codes, above, [level + 1] * n)
             self.cache.branch(became, above, [level + 1] * n)  # those below see what a row became, not its code
@@ -82,6 +82,6 @@ class ChimeraModel:
             return Scores(logits)
 
 
-def three(tokens: list[int]) -> list[int]:
+def last_three(tokens: list[int]) -> list[int]:
     """Return the last three tokens; a shorter text repeats its last token, as in the authors' code."""
     return tokens[-3:] if len(tokens) > 2 else (tokens + [tokens[-1]] * 2)[:3]

@@ -27,7 +27,7 @@ from ....core import (
     select_rows,
 )
 from ....drafters.heads.reduced_output import for_drafting
-from ....drafters.model.chain import belief
+from ....drafters.model.chain import policy_probs
 from ....trees import draw_one
 
 
@@ -74,7 +74,7 @@ class ExitAdapter(Drafter):
             logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
-            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+            if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         layers = self.target.layers
         state.note("layers", count=layers, skipped=list(range(2 * self.adapter.exit, 2 * layers)), reused=self.adapter.exit)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
 from ....drafters.heads.reduced_output import for_drafting
-from ....drafters.model.chain import belief
+from ....drafters.model.chain import policy_probs
 from ....trees import draw_one
 
 
@@ -39,7 +39,7 @@ class M2R2Chain(Drafter):
             logits = state.processed_row(logits, build.tokens)
             token, probs = draw_one(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
-            if budget.stop is not never_stop and budget.stop(Step(token, belief(logits, probs, state), depth)):
+            if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         layers, exit = self.target.layers, self.net.exit
         state.note("layers", count=layers, skipped=list(range(2 * exit, 2 * layers)), reused=exit)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle import like
-from ....models.eagle3 import VERIFIER, Eagle3, Eagle3Layer, Eagle3Net, Eagle3Rows, read, spread
+from ....models.eagle3 import VERIFIER, Eagle3, Eagle3Layer, Eagle3Net, Eagle3Rows, default_layers, read
 from ....models.eagle_layers import angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.weights import ModelError
@@ -91,7 +91,8 @@ class MaskedPairs(Eagle3Rows):
 def build(body: Body, numbers: dict[str, Any]) -> PEagle:
     """Return an untrained head that uses the target's embedding and output matrix. numbers, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
-    settings = {"read_layers": list(numbers.get("read_layers") or spread(body.layers)), "mask_token_id": numbers.get("mask_token", 0),
+    settings = {"read_layers": list(numbers.get("read_layers") or default_layers(body.layers)),
+                "mask_token_id": numbers.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
     return PEagle({**like(body, numbers), **settings}, f"the P-EAGLE head of {body.name}")
 
