@@ -73,7 +73,7 @@ def store(role: str, texts: list[list[int]]) -> Store:
 def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96, layers: int = 2) -> Kit:
     """A target and a draft that is ``share`` of the way from another net to it."""
     net = TinyNet(vocab, seed, sharp=sharp, layers=layers)
-    return Kit(net, TinyNet(vocab, seed + 7, sharp=sharp, layers=layers).blend(net, share), context)
+    return Kit(net, TinyNet(vocab, seed + 7, sharp=sharp, layers=layers).interpolate(net, share), context)
 
 
 def toy_of(method: Method, vocab: int, **how) -> Kit:

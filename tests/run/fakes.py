@@ -101,7 +101,7 @@ class FakeLoaded:
         self.tokenizer = byte_level()
         self.vocab, self.context = len(self.tokenizer), context
         self.net = TinyNet(self.vocab, seed)
-        self.draft = self.net.blend(TinyNet(self.vocab, seed + 1), 0.1)
+        self.draft = self.net.interpolate(TinyNet(self.vocab, seed + 1), 0.1)
         self.token_bytes = TokenBytes(self.tokenizer)
         self.end_tokens = frozenset({self.tokenizer.eos_token_id} if ends else ())
         self.facts = {"target": {"name": self.name}, "draft": None, "tokenizer": "tiny",
