@@ -25,7 +25,7 @@ check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScr
 	$(BIN)/yamllint -s .github
 	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile Dockerfile.cuda
 	@if test -d node_modules; then npm run --silent check; elif command -v node >/dev/null; then \
-		find assets specviz/ui/static -name '*.js' -exec node --check {} \; ; echo "npm install: eslint and prettier, too"; fi
+		find assets specviz/ui/static -name '*.js' -exec node --check {} \; ; echo "npm install: eslint, types (tsc) and prettier, too"; fi
 
 test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and run them; a sample of each family (tier 2)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)

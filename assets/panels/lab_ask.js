@@ -8,6 +8,7 @@
 
   /* Which method to ask about, by family. One that cannot be asked is grey, and below it stands why: what the server says of
      the models that are there, or what this view itself knows (`why`). */
+  /** @param {any} env @param {Card[]} cards @param {{why?: (card: Card) => string, on?: (key: string) => void}} [own] */
   function methodField(env, cards, { why = () => "", on = () => {} } = {}) {
     const field = K.select({ label: "Method", options: [], on }),
       list = el("dl", { class: "pn-why" }),

@@ -66,7 +66,8 @@
         out.replaceChildren(
           chart.root,
           K.small(
-            "Large: measured, in times plain decoding\u2019s speed at the same temperature. Small: predicted from the acceptance " +
+            "Large: measured, in times plain decoding\u2019s speed at the same temperature. Small: " +
+              "predicted from the acceptance " +
               "rate (1 + a + a\u00b2 + \u2026 tokens a round) and the measured cost of a round.",
           ),
           el(
@@ -120,7 +121,8 @@
       got.cells
         .map(
           (c) =>
-            `${c.draft_length} tokens, temperature ${c.temperature}: ${K.finite(c.walltime_speedup) ? times(c.walltime_speedup) : "not measured"}`,
+            `${c.draft_length} tokens, temperature ${c.temperature}: ` +
+            `${K.finite(c.walltime_speedup) ? times(c.walltime_speedup) : "not measured"}`,
         )
         .join("; ");
     out.append(

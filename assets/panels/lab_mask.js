@@ -70,7 +70,8 @@
         el(
           "p",
           { class: "pn-help" },
-          "Distance: the mean total variation, at a place, between the distribution that was followed and the target's with the mask.",
+          "Distance: the mean total variation, at a place, between the distribution that was " +
+            "followed and the target's with the mask.",
         ),
       );
     }

@@ -68,6 +68,7 @@
 
   /* The steps from the promise to the clock, as bars that hang from one another. */
   function steps(g, doubt) {
+    /** @type {{name: string, about?: string, from: number, to: number, show: string, end?: boolean}[]} */
     const list = [{ name: "The formula promises", from: 0, to: g.formula, show: times(g.formula), end: true }];
     let at = g.formula;
     for (const s of g.steps) {

@@ -13,7 +13,8 @@
     FILE = 200_000;
   const TEXTS = {
     "prompts.lead":
-      "Paste your prompts, one a line, or open a file. Each method runs once on each prompt, in shuffled order with plain decoding.",
+      "Paste your prompts, one a line, or open a file. Each method runs once on each prompt, in " +
+      "shuffled order with plain decoding.",
     "prompts.help":
       "One prompt a line. A file: text with a prompt a line, or JSON Lines with a field \u201cprompt\u201d.",
     "prompts.none": "Give at least one prompt.",

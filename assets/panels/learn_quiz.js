@@ -161,7 +161,7 @@
         right = guess === truth,
         j = now.j;
       score.asked++;
-      score.right += right;
+      score.right += Number(right);
       score.run = right ? score.run + 1 : 0;
       const why = messages.say(afterId(now), {
         a: f3(j.a),

@@ -1,9 +1,10 @@
 /* SpecVizPanels.mount(root, kind, ctx) -> {update(), destroy(), show(view)}: the tabs Lab, Learn and Traces.
 
-   Files of this folder stand after the viewer's, each behind those whose names it reads; panels.css goes after viewer.css.
-   ctx = {board, catalogue, ask(name, payload, onUpdate, signal) -> Promise, run({prompt, methods, knobs, ...}), go(tab), link(set),
-   opened(name)}: all may be absent, then what needs them says so in a sentence. onUpdate receives {state, text?, part?} on the
-   way; an AbortSignal ends the question. link(set) gives an address of the page with this choice and the place on the board.
+   Files of this folder stand after the viewer's, each after those whose names it reads; panels.css goes after viewer.css.
+   ctx = {board, catalogue, ask(name, payload, onUpdate, signal) -> Promise, run({prompt, methods, knobs, ...}), go(tab),
+   link(set), opened(name)}: all may be absent, then what needs them says so in a sentence. onUpdate receives
+   {state, text?, part?} on the way; an AbortSignal ends the question. link(set) gives an address of the page with this
+   choice and the place on the board.
    board: the api at the top of viewer/board.js. catalogue: the methods' cards, [{key, title, paper, family, summary,
    exactness, knobs: [{name, default, low, high, help, choices}], needs, look, wins, loses}].
    ask's names: unavailable, cost_curve, context_costs, distribution, mistakes, break_it, sweep, load, tasks, scaling,

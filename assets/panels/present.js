@@ -1,5 +1,6 @@
-/* Presenter mode: the board alone, as large as the screen allows, driven by the keyboard. Everything on the page that is not on the
-   way to the board rests, and of the board itself what a lecture has no use for (.presenting); leaving puts it all back. */
+/* Presenter mode: the board alone, as large as the screen allows, driven by the keyboard. Everything on the page that is
+   not on the way to the board rests, and of the board itself what a lecture has no use for (.presenting); leaving puts it
+   all back. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});

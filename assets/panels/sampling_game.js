@@ -48,7 +48,7 @@
     for (let i = 0; i < n; i++) {
       const r = roll(p, q, rnd, residual);
       counts[r.token]++;
-      kept += r.kept;
+      kept += Number(r.kept);
     }
     return { counts, kept };
   }

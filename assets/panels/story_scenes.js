@@ -57,7 +57,8 @@
           (s.plain && s.plain.targetSize
             ? ` Here that is ${(s.plain.targetSize / 1e6).toFixed(0)} million numbers a token.`
             : ""),
-        "Fetching the weights from memory takes most of the time, and the processor waits. That is the slow part, and the chance.",
+        "Fetching the weights from memory takes most of the time, and the processor waits. That is " +
+          "the slow part, and the chance.",
       ],
     },
     {
@@ -102,7 +103,8 @@
               ? `, ${count(r.rows, "token")} in one forward pass. At each place it finds what it would have written there.`
               : "."),
           c && c[0].verify > 0
-            ? "The weights are fetched once for all of them, so checking costs little more than writing: in this run a pass over " +
+            ? "The weights are fetched once for all of them, so checking costs little more than writing: " +
+              "in this run a pass over " +
               `${Math.round(c[1].rows)} tokens took ${times(c[1].verify / c[0].verify)} as long as a pass over one.`
             : "The weights are fetched once for all of them, so on most machines checking costs little more than writing.",
         ];
@@ -118,7 +120,8 @@
           r = l && shown(l);
         return r && r.why === "bonus"
           ? [
-              `All ${r.path.length} guesses are what the large model would have written, so they stay. Its last position has already ` +
+              `All ${r.path.length} guesses are what the large model would have written, so they stay. ` +
+                "Its last position has already " +
                 `computed what comes next: ${word(l, r.tail.tok)}, the bonus token.`,
               `${count(r.n, "token")} from one pass.`,
             ]
@@ -141,7 +144,8 @@
           t = r && r.raw.trials.find((j) => j.verdict === "rejected");
         return t
           ? [
-              `Round ${r.i + 1}. The draft wrote ${word(l, r.all[t.node].tok)}; the large model would write ${word(l, r.tail.tok)}. ` +
+              `Round ${r.i + 1}. The draft wrote ${word(l, r.all[t.node].tok)}; the large model would ` +
+                `write ${word(l, r.tail.tok)}. ` +
                 "So the guess is refused, the correction takes its place, and later guesses are dropped unread.",
               `${count(r.n, "token")} from this pass: never fewer than plain decoding gives.`,
             ]
@@ -202,7 +206,8 @@
         const l = s.tree,
           r = pick(l, (t) => t.path.some((id) => id > 0 && t.all[id].parent < 0)) || full(l);
         return [
-          `A draft may branch. Here ${count(r.nodes.length, "guess", "guesses")} form a tree, and one pass checks every branch: ` +
+          `A draft may branch. Here ${count(r.nodes.length, "guess", "guesses")} form a tree, and ` +
+            "one pass checks every branch: " +
             "a mask lets each guess see only its own path.",
           `When the first choice is wrong, a sibling may be right. ${l.title} wrote ${tau(l)} tokens a pass on this prompt.`,
         ];
@@ -221,7 +226,8 @@
           "Now by the clock. Each method ran alone on the same machine; the strips fill as the engine filled them.",
           s.chain && counted(s.chain) && m.walltime_speedup
             ? `${s.chain.title} wrote ${rate(m.tokens_per_second)} tokens a second, ` +
-              `${times(m.walltime_speedup)} plain decoding\u2019s speed. That is less than ${tau(s.chain)}, because guessing and checking ` +
+              `${times(m.walltime_speedup)} plain decoding\u2019s speed. That is less than ` +
+              `${tau(s.chain)}, because guessing and checking ` +
               "cost time, too."
             : s.chain && s.chain.doubt
               ? SpecViz.messages.say(s.chain.doubt)
@@ -250,7 +256,8 @@
           (gap
             ? `Here a round gives ${gap.tau.toFixed(2)} tokens and costs ${(gap.c * gap.gamma + gap.v).toFixed(2)} plain passes. `
             : "") +
-            "It pays while the first number is larger. A weak draft, unpredictable text or a server with many users turn it around.",
+            "It pays while the first number is larger. A weak draft, unpredictable text or a server " +
+            "with many users turn it around.",
         ];
       },
       track: "pays",
@@ -270,10 +277,12 @@
         const l = drawnOf(s),
           j = trialOf(draws(l));
         return [
-          `At temperature ${l.temperature} the model draws its tokens. A guess with draft probability q and target probability p is ` +
+          `At temperature ${l.temperature} the model draws its tokens. A guess with draft ` +
+            "probability q and target probability p is " +
             `kept with probability min(1, p/q): here ${f3(j.a)}. The random number was ${f3(j.u)}, so it is ` +
             `${j.verdict === "rejected" ? "refused" : "kept"}.`,
-          "A refused guess is replaced by a draw from what the draft gave too little. Together, every token comes exactly as often as " +
+          "A refused guess is replaced by a draw from what the draft gave too little. Together, " +
+            "every token comes exactly as often as " +
             "the large model alone would write it.",
         ];
       },

@@ -9,6 +9,7 @@
   const SHOWN = 3000;
 
   /* What kind of token: by its bytes alone. */
+  /** @type {[key: string, name: string, is: (text: string) => boolean][]} */
   const KINDS = [
     ["newline", "line breaks", (s) => /^[\s]*[\r\n]+[\s]*$/.test(s)],
     ["digit", "numbers", (s) => /^\s*\d+$/.test(s)],
@@ -57,11 +58,12 @@
       }
       const walk = document.createTreeWalker(span, NodeFilter.SHOW_TEXT);
       for (let node = walk.nextNode(); node; node = walk.nextNode()) {
-        const word = node.data.trim(),
+        const data = node.nodeValue,
+          word = data.trim(),
           range = document.createRange();
         if (!word) continue;
-        range.setStart(node, node.data.indexOf(word));
-        range.setEnd(node, node.data.indexOf(word) + word.length);
+        range.setStart(node, data.indexOf(word));
+        range.setEnd(node, data.indexOf(word) + word.length);
         const box = range.getClientRects()[0];
         if (!box) continue;
         const [x, y] = [box.left - at.left, box.top - at.top + text.scrollTop + box.height * 0.76];

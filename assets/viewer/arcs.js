@@ -2,7 +2,7 @@
    it to the copy. Drawn for the round in view, when the text stands still; never while a run streams. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg } = SV.dom;
 
   class Arcs {
@@ -11,6 +11,8 @@
       this.layer = svg("svg", { class: "arcs", "aria-hidden": "true", width: 0, height: 0 });
       stage.page.append(this.layer);
       this.marked = [];
+      this.key = "";
+      this.round = null;
     }
     clear() {
       if (!this.key) return;
@@ -27,7 +29,8 @@
       const now = [key, round.i, phase].join();
       if (now === this.key && this.round === round) return;
       this.clear();
-      Object.assign(this, { key: now, round });
+      this.key = now;
+      this.round = round;
       const box = this.stage.page.getBoundingClientRect(),
         paths = [];
       for (const run of SV.lens.match.runs({ lane, round })) {

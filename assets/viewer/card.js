@@ -2,7 +2,7 @@
    equation with its numbers, target and draft distributions side by side, and the residual the correction came from. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, f3 } = SV.dom;
   const { finite, rows, zOf, dist } = SV.distributions;
 

@@ -1,7 +1,7 @@
 /* The draft of one round as a chain: its tokens in a row, the tests under them, and what the target added. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg, f2, f3 } = SV.dom;
   const { SMALL, LONG, WORD, TAILS, wide, labelWidth, clip, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
 

@@ -2,7 +2,7 @@
    (updated in place at most four times a second, zoom kept), else a small SVG. Lanes are greys and dashes. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, setText, niceStep, who } = SV.dom;
   const POINTS = 120,
     EVERY = 240,

@@ -2,7 +2,7 @@
    answer, or its speed (what repeats is easy to guess), should know. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const N = 12,
     TIMES = 3;
   const known = new WeakMap(); /* lane -> how far it was read, and how often each run of N tokens came */

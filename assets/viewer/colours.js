@@ -2,7 +2,7 @@
    sign of its own as well, so that a set without colour says the same. The sets themselves stand in viewer.css. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setAttr } = SV.dom;
   const SETS = [
     ["", "Blue and orange"],
@@ -59,5 +59,8 @@
     }
   }
 
-  SV.colours = { SETS, Choice, now, choose, wear };
+  /* The board's list follows what was chosen elsewhere. */
+  const show = (board) => (board.colourPick.list.value = now());
+
+  SV.colours = { SETS, Choice, now, choose, wear, show };
 })();

@@ -1,7 +1,7 @@
 /* Where the board stands in the trace, and how it gets elsewhere: rounds and phases in Watch, engine time in a race, playback. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const F = SV.fold,
     M = SV.metrics;
   const STILL = 900; /* ms a still is shown at speed 1 */

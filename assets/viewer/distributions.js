@@ -1,7 +1,7 @@
 /* Two distributions side by side, and the residual a correction is drawn from: the top tokens of each, as numbers and as bars. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, f3 } = SV.dom;
   const ROWS = 5;
   const finite = (x) => typeof x === "number" && Number.isFinite(x);
@@ -20,7 +20,7 @@
     const weight = (t) => Math.max(...dists.map((m) => (m && m.get(t)) || 0));
     const pick = [...all].sort((x, y) => weight(y) - weight(x)).slice(0, ROWS);
     if (all.has(me) && !pick.includes(me)) pick[pick.length - 1] = me;
-    pick.sort((x, y) => (y === me) - (x === me) || weight(y) - weight(x));
+    pick.sort((x, y) => Number(y === me) - Number(x === me) || weight(y) - weight(x));
     const out = pick.map((t) => ({
       tok: t,
       v: dists.map((m, k) => (m ? (m.get(t) ?? (whole[k] ? 0 : undefined)) : null)),

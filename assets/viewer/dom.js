@@ -1,7 +1,7 @@
 /* Small tools for the page. Text reaches the page only as text nodes. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const NS = "http://www.w3.org/2000/svg";
 
   function el(tag, attrs, ...kids) {

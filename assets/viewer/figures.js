@@ -1,7 +1,7 @@
 /* The figures, each with its definition on hover and focus: six cells for one method, a table for a race. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, rate, times, pct, span, count, tip } = SV.dom;
   const dash = "\u2013";
 

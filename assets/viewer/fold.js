@@ -3,13 +3,16 @@
    a step returns the object it was given. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const T = SV.text;
+  /** @type {Record<string, "acc" | "rej" | "ski">} */
   const VERDICT = { accepted: "acc", rejected: "rej", skipped: "ski" };
   const { shape, num } = SV.shape;
   const { TAIL, zero, totals } = SV.totals;
 
+  /** @returns {Folded} */
   const initial = () => ({ lanes: new Map(), order: [], records: 0, bad: 0 });
+  /** @param {number} id @returns {Lane} */
   const newLane = (id) => ({
     id,
     header: null,
@@ -32,6 +35,7 @@
     last: -1,
     byDepth: null,
   });
+  /** @param {number} i @returns {Round} */
   const newRound = (i) => ({
     i,
     draft: null,
@@ -54,6 +58,7 @@
     sum: null,
     seen: null,
   });
+  /** @param {Folded} state @param {unknown} raw */
   function step(state, raw) {
     const rec = shape(raw);
     if (!rec) {
@@ -83,6 +88,7 @@
     return state;
   }
 
+  /** @param {Lane} lane @param {any} rec */
   function round(lane, rec) {
     const i = rec.round;
     if (i > lane.rounds.length + 4096) throw new Error("round");
@@ -90,6 +96,7 @@
     return lane.rounds[i];
   }
 
+  /** @type {Record<string, (lane: Lane, rec: any) => void>} */
   const HOW = {
     header(lane, rec) {
       lane.header = rec;
@@ -171,6 +178,7 @@
 
   /* The committed pieces become tokens. Bytes are joined over token borders: a character belongs to the token that
      completes it, the earlier ones are marked `part`, and what is still open at the end waits in `carry`. */
+  /** @param {Lane} lane @param {Round} r */
   function write(lane, r) {
     r.first = lane.tokens.length;
     r.pieces.forEach((piece, j) => {
@@ -194,23 +202,27 @@
 
   /* A run cut short inside the draft: its last token is a drafted one, below the end of the path. */
   /* The id of the drafted node that is the round's last token, or null where the target wrote that token itself. */
+  /** @param {Round} r */
   function tailNode(r) {
     if (!r.commit || r.why !== "accepted") return null;
     const id = childOf(r, r.commit.tail.tok);
     return id === "tail" ? null : id;
   }
+  /** @param {Round} r @param {number} tok */
   function childOf(r, tok) {
     const end = r.path.length ? r.path[r.path.length - 1] : -1,
       n = r.nodes.find((x) => x.parent === end && x.tok === tok);
     return n ? n.id : "tail";
   }
 
+  /** @param {Iterable<unknown>} records @param {Folded} [state] */
   const fold = (records, state = initial()) => {
     for (const rec of records) step(state, rec);
     return state;
   };
 
   /* What has a node become? dra (not judged yet), acc, rej, ski. */
+  /** @param {Round} r @param {number} id @param {number} [phase] */
   function verdictOf(r, id, phase = 4) {
     if (phase < 3) return "dra";
     const j = r.judges.get(id);
@@ -219,6 +231,7 @@
 
   /* A cursor on one lane: k rounds are committed, and the next one has reached `phase`
      (0 none, 1 drafted, 2 being verified, 3 judged). Cursors: "end", {round, phase} or {t} on the engine's clock. */
+  /** @param {Lane} lane @param {Cursor} cur */
   function at(lane, cur) {
     const n = lane.committed;
     if (cur === "end") return { k: n, phase: phaseNow(lane.rounds[n]) };
@@ -226,7 +239,9 @@
     const k = Math.max(0, Math.min(cur.round, n - 1));
     return cur.phase >= 4 ? { k: Math.min(n, k + 1), phase: 0 } : { k, phase: cur.phase };
   }
+  /** @param {Round} r */
   const phaseNow = (r) => (!r ? 0 : r.judges.size ? 3 : r.verify ? 2 : r.draft && r.nodes.length ? 1 : 0);
+  /** @param {Lane} lane @param {number} t */
   function atTime(lane, t) {
     let lo = 0,
       hi = lane.committed;
@@ -244,6 +259,7 @@
         v && t >= v.t1 ? 3 : v && t >= v.t0 && t > r.draft.t0 ? 2 : t < (r.draft.t1 ?? 0) || !r.nodes.length ? 0 : 1,
     };
   }
+  /** @param {Lane} lane @param {number} i */
   const endOf = (lane, i) => {
     const own = lane.ends[i];
     if (own !== undefined && own !== null) return own; /* nearly always: asked for every round of every painting */
@@ -254,19 +270,23 @@
     }
     return null;
   };
+  /** @param {Lane} lane @param {number} i */
   const startOf = (lane, i) => {
     const r = lane.rounds[i];
     return (r && r.draft && num(r.draft.t0)) ?? (i > 0 ? endOf(lane, i - 1) : lane.prefill && lane.prefill.t1) ?? 0;
   };
+  /** @param {Lane} lane @param {number} k */
   const sumAt = (lane, k) => {
     for (let i = k - 1; i >= 0; i--) if (lane.rounds[i] && lane.rounds[i].sum) return lane.rounds[i].sum;
     return zero();
   };
+  /** @param {Lane} lane @param {number} k */
   const upto = (lane, k) => {
     for (let i = k - 1; i >= 0; i--) if (lane.rounds[i].upto) return lane.rounds[i].upto;
     return 0;
   };
 
+  /** @param {Lane} lane @param {number} tok @param {number} [max] */
   function label(lane, tok, max) {
     const key = tok + "/" + (max || "");
     if (lane.labels.has(key)) return lane.labels.get(key);
@@ -277,6 +297,7 @@
   }
 
   /* Everything a view of this lane may show at this cursor, as plain data: what tests compare. */
+  /** @param {Lane} lane @param {Cursor} cur */
   function picture(lane, cur) {
     const { k, phase } = at(lane, cur);
     const shown = lane.rounds.slice(0, k).map((r) => ({

@@ -1,7 +1,7 @@
 /* What a race shows only when asked: a panel's head stays, the rest opens with a press. Watch shows its panels open. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText } = SV.dom;
 
   class Shut {

@@ -2,7 +2,7 @@
    lines were seen before; a missing number is a gap, which the next snapshot mends. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
 
   const intake = () => ({
     lines: new Set(),

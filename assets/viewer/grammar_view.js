@@ -1,7 +1,8 @@
-/* Structured output on the board: what the grammar of a request allowed and forbade at the chosen token, and which tokens it forced. */
+/* Structured output on the board: what the grammar of a request allowed and forbade at the chosen token, and which tokens
+   it forced. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, pct } = SV.dom;
   const finite = (x) => typeof x === "number" && Number.isFinite(x);
   const list = (x) => (Array.isArray(x) ? x : []);

@@ -1,7 +1,7 @@
 /* The headline: what this run comes to, in one sentence, and whether the text is the same. From the folded trace alone. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, setText, count } = SV.dom;
   const { parting, over, busy } = SV.verdict;
   const M = SV.metrics,

@@ -2,7 +2,7 @@
    no drawing themselves, so that they can be saved like the others. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg } = SV.dom;
   const BASELINE = 0.79; /* of a line's height, from its top */
   const HATCHED = 0.35; /* opacity of what the page hatches */

@@ -1,7 +1,7 @@
 /* The round inspector: one plain sentence, the draft tree, and the tabs that say why. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, setAttr, count, who, enlarge } = SV.dom;
 
   const { sentence, defaultSel } = SV.round;
@@ -56,6 +56,7 @@
       this.keys = {};
       this.last = 0;
       this.timer = null;
+      this.saves = ""; /* the keys that save a picture: see board_pictures.js */
     }
     clicked(e) {
       const step = e.target.closest("[data-step]"),

@@ -1,7 +1,7 @@
 /* Keyboard: space, arrows, home, end, brackets. Never while someone types. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
 
   function handle(board, e) {
     if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) return;

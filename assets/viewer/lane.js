@@ -1,7 +1,7 @@
 /* A lane: name, figures, track, stage and rail. The same nodes serve Watch (stacked) and Race (three columns). */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, rate, sheet, term, who } = SV.dom;
   const { Stage, titleOf, knobsOf } = SV.stage;
 
@@ -107,25 +107,25 @@
         r = lane.rounds[view.k - 1],
         next = lane.rounds[view.k];
       const from = view.phase ? n : r && r.upto ? r.first : n;
-      const falling = view.motion && view.phase === 3 && old.phase === 2 ? this.positions() : null;
+      const falling = view.motion && view.phase === 3 && old.phase === 2 ? SV.rail.positions.call(this) : null;
       const grew = old.n !== n || old.phase !== view.phase || old.lane !== lane;
       this.stage.paint(lane, n, from, {
         round: view.phase ? next : null,
         phase: view.phase,
         motion: view.motion,
         land: view.motion,
-        sel: this.selected(lane, view, from, n),
+        sel: this.selected(lane, view),
         ended: Boolean(lane.done && view.k >= lane.committed),
         few: view.race && view.live,
         marks: view.marks,
         coming: Boolean(lane.done) && !view.race && !view.live,
       });
       Object.assign(view, { n, lane });
-      this.paintRail(lane, view);
+      SV.rail.paintRail.call(this, lane, view);
       this.paintWords(lane, view);
       if (view.race) this.paintTrack(lane, view);
       this.filter(view.filter);
-      if (falling) this.drop(falling);
+      if (falling) SV.rail.drop.call(this, falling);
       this.moved = grew || view.shape !== old.shape;
       this.root.classList.toggle("base", Boolean(view.base));
       this.root.classList.toggle("focus", Boolean(view.race && view.focus));

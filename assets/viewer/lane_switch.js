@@ -1,7 +1,7 @@
 /* The lane switch of Watch: one lane is large, the others are names with their speed. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, setAttr, rate } = SV.dom;
 
   class LaneSwitch {

@@ -1,7 +1,7 @@
 /* The legend: the verdicts by their colours, each a filter; blanks shown or hidden; which set of colours. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el } = SV.dom;
   const LEGEND = [
     ["acc", "accepted"],

@@ -2,7 +2,7 @@
    its text (or its place on the rail). Only classes change; nothing is painted anew. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const number = (x) => (x === "tail" ? x : x === undefined || x === "" ? null : Number(x));
 
   /* A definition that would open behind what the page keeps at its lower edge opens upwards. */

@@ -1,7 +1,7 @@
 /* The log: this round's tests and the rounds near it as tables; also the text alternative of everything that is drawn. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, f3, span, count } = SV.dom;
   const WORD = { accepted: "accepted", rejected: "rejected", skipped: "not examined" };
   const ROWS = 60,

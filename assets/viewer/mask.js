@@ -1,7 +1,7 @@
 /* The attention mask of the one target pass, a row a drafted token, and what the pass left in the key-value cache. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, count } = SV.dom;
   const MOST = 256,
     CELLS = 96;

@@ -6,10 +6,12 @@
   const ratio = (a, b) => (b > 0 && a !== null ? a / b : null);
 
   const { decodeSeconds, ownRate, runsOf, take } = SV.timing;
+  /** @param {number[]} list */
   const median = (list) => spreadOf(list)?.middle ?? null;
 
   /* runs: the turns that count (see common); where a lane has ended and was run more than once, its rate is their median, its
      seconds go with that, and its speed-up is the median over the pairs of runs. */
+  /** @param {Lane} lane @param {number} k @param {Lane | null} [baseline] @param {number[]} [runs] */
   function of(lane, k, baseline, runs) {
     const s = SV.fold.sumAt(lane, k),
       seconds = decodeSeconds(lane, k),
@@ -64,16 +66,20 @@
     return SV.serverFacts.is(lane) ? SV.serverFacts.figures(m, lane, k) : m;
   }
   /* Engine seconds of the prefill and of the first round; null before it. */
+  /** @param {Lane} lane */
   function firstToken(lane) {
     if (!lane.prefill || !lane.committed || SV.serverFacts.is(lane)) return null;
     return lane.prefill.t1 - lane.prefill.t0 + SV.fold.endOf(lane, 0) - SV.fold.startOf(lane, 0);
   }
+  /** @param {number[]} a @param {number[]} b */
   const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
   /* The turns in which all of these lanes were measured undisturbed: the i-th runs were measured in one go, so they are pairs.
      A server's lane is on another clock and never one of a pair. */
+  /** @param {Lane[]} lanes */
   const common = (lanes) => SV.timing.turns(lanes).kept;
 
   /* The middle, and how far the runs lie apart: all of them up to four, the middle half beyond. */
+  /** @param {number[]} list */
   function spreadOf(list) {
     if (!list.length) return null;
     const s = [...list].sort((a, b) => a - b),
@@ -90,11 +96,15 @@
     };
   }
 
+  /** @param {Lane} lane */
   const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
+  /** @param {Lane} lane */
   const isBaseline = (lane) => keyOf(lane) === BASELINE;
   /* Which of several answers (n) a lane is, from 0. */
+  /** @param {Lane} lane */
   const answerOf = (lane) => lane.header?.answer?.index ?? 0;
   /* of: the lane that is compared; of several answers (n), each has its own. */
+  /** @param {Folded} state @param {Lane | null} [of] */
   const baselineOf = (state, of = null) => {
     const lanes = state.order.map((id) => state.lanes.get(id)).filter(isBaseline);
     return (of && lanes.find((l) => answerOf(l) === answerOf(of))) || lanes[0] || null;
@@ -185,6 +195,7 @@
 
   /* Tokens of a finished lane that came from earlier answers of the same visitor, as its run counted them; a count that cannot
      be is none. */
+  /** @param {Lane} lane */
   function remembered(lane) {
     const n = lane.done && lane.done.totals ? lane.done.totals.remembered : 0;
     return Number.isInteger(n) && n > 0 && n <= SV.fold.sumAt(lane, lane.committed).tokens ? n : 0;

@@ -1,7 +1,7 @@
 /* The parts of a drawn draft: a node's box, the round's own token, the root, and how wide a label is. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg, f2 } = SV.dom;
   const CW = 7.25,
     SMALL = 6.7,

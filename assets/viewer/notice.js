@@ -1,7 +1,7 @@
 /* The notice line: what is being looked at (live, recorded, simulated), on which machine, when; or what is under way. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, setAttr } = SV.dom;
   const BADGE = { live: "Live", recorded: "Recorded", simulated: "Simulated" };
   const STATE = { loading: "Loading", queued: "Queued", error: "Error", stopped: "Stopped" };

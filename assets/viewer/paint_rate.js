@@ -2,7 +2,7 @@
    that is slow is followed by a rest, so that painting keeps to its share of the time. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const MOST = 1500; /* ms that a board may stand still, however slow it is to paint */
 
   /* The part of one core that may go into painting. */

@@ -2,7 +2,7 @@
    wide as the tokens it gave: fewer, wider blocks are fewer passes. In Watch the open lane's strip is the scrubber. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, setAttr, sheet, span, rate, who } = SV.dom;
   const M = SV.metrics,
     PAD = 4 /* room for the ring around the current pass */,

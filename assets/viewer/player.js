@@ -1,7 +1,7 @@
 /* Playback: how long each phase of a round is shown, and the race's shared clock. It only moves a cursor. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const RACE_SECONDS = 22;
 
   /* Milliseconds for one phase of a round at speed 1; at true time, what the engine took. */

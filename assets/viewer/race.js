@@ -1,7 +1,7 @@
 /* What a race comes to: who won, with its spread, in one sentence; whether the texts are the same; the ledger of passes. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, span, tip, count, who } = SV.dom;
   const { verdict, parting, why, over } = SV.verdict;
   const M = SV.metrics;

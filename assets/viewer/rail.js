@@ -1,7 +1,7 @@
 /* The rail under a lane: what its newest rounds drafted and did not keep, and how a refused token falls down to it. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, who } = SV.dom;
   const CELLS = 14;
 

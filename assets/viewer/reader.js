@@ -2,7 +2,7 @@
    bears anything; a person who opens a file that is no trace should see a message instead of an empty board. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const BYTES = 20 * 2 ** 20,
     LANES = 64,
     RECORDS = 100_000,

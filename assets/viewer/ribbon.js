@@ -1,7 +1,7 @@
 /* The time ribbon: prefill, draft, verify and overhead of every round, all lanes on one engine clock, on one canvas. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, sheet, niceStep, who } = SV.dom;
   const ROW = 44,
     BAR = 16;

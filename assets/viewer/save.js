@@ -2,7 +2,7 @@
    comes from: methods, models, prompt, settings, machine, day and version. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg } = SV.dom;
   const WIDTH = 3600 /* of a PNG, in px */,
     MARGIN = 28,

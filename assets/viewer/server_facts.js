@@ -1,8 +1,9 @@
-/* Facts about a lane that a server wrote, each with its source. Its rounds are messages, its clock is the client's. A fact is
-   {name, badge, value}: observed (sent by the server or measured by the clock), inferred (from the sizes of messages) or unknown. */
+/* Facts about a lane that a server wrote, each with its source. Its rounds are messages, its clock is the client's. A
+   fact is {name, badge, value}: observed (sent by the server or measured by the clock), inferred (from the sizes of
+   messages) or unknown. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { num } = SV.shape;
   const BADGES = ["observed", "inferred", "unknown"];
   const UNKNOWN = Object.freeze({ badge: "unknown", value: null });

@@ -1,7 +1,7 @@
 /* A server's lane on the page: its three badges, and the table behind them. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, pct, span, count } = SV.dom;
   const { facts, doubts, BADGES } = SV.serverFacts;
   const MEANS = {

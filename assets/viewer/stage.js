@@ -3,7 +3,7 @@
    while a race streams, only the few that can be seen are coloured. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setAttr, parts } = SV.dom;
   const { tokenNodes, ownBytes, askTokens } = SV.tokens;
   const KEEP = 320,
@@ -199,7 +199,7 @@
       this.nextKey = key;
       const kids =
         open.length && !this.marks
-          ? [el("span", { class: "chip" }, open.map((b) => SV.text.byteChip(b).c).join(""))]
+          ? [el("span", { class: "chip" }, SV.text.joined(open.map(SV.text.byteChip)))]
           : [];
       path.forEach((n, i) => {
         const raw = SV.text.alone(SV.text.bytesOf(lane.vocab.get(n.tok)));

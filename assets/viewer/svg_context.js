@@ -2,7 +2,7 @@
    Only what the board's own drawings use. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg } = SV.dom;
   const ANCHOR = { center: "middle", right: "end", end: "end" };
   let clips = 0;
@@ -10,7 +10,9 @@
   class Pen {
     constructor() {
       this.root = this.at = svg("g");
-      Object.assign(this, { globalAlpha: 1, fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, textAlign: "left" });
+      this.globalAlpha = this.lineWidth = 1;
+      this.fillStyle = this.strokeStyle = "#000";
+      this.textAlign = "left";
       this.font = "12px sans-serif";
       this.dash = [];
       this.path = "";

@@ -2,7 +2,7 @@
    (a lone byte, a control or bidirectional character). Nothing here touches the page. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
 
   /* Controls, bidirectional overrides and invisible characters are named, never obeyed. The joiners U+200C/D and the
      variation selectors stay: emoji, Persian and Indic scripts need them. */
@@ -11,15 +11,19 @@
       "\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]|\\udb40[\\udc00-\\udc7f]",
     "g",
   );
+  /** @param {number} n @param {number} w */
   const hex = (n, w) => n.toString(16).toUpperCase().padStart(w, "0");
+  /** @param {number} b */
   const byteChip = (b) => ({ c: "\\x" + hex(b, 2) });
 
   /* No text becomes more parts than a page can bear: what is left of a token or a prompt is counted in one last chip. */
   const MOST_PARTS = 2000,
     MOST_OF_TOKEN = 12;
+  /** @param {Part[]} parts @param {number} most */
   const few = (parts, most) =>
     parts.length > most ? [...parts.slice(0, most), { c: "+" + (parts.length - most) }] : parts;
 
+  /** @param {string} text */
   function visible(text) {
     const out = [];
     let at = 0;
@@ -37,6 +41,7 @@
   }
 
   /* Length of the character that begins with this byte, and the range its second byte must lie in. */
+  /** @param {number} b */
   function lead(b) {
     if (b < 0x80) return [1, 0, 0];
     if (b >= 0xc2 && b <= 0xdf) return [2, 0x80, 0xbf];
@@ -44,6 +49,7 @@
     if (b >= 0xf0 && b <= 0xf4) return [4, b === 0xf0 ? 0x90 : 0x80, b === 0xf4 ? 0x8f : 0xbf];
     return [0, 0, 0];
   }
+  /** @param {number[] | Uint8Array} bytes @param {number} i */
   function span(bytes, i) {
     const [need, lo, hi] = lead(bytes[i]);
     if (need < 2) return { need, have: need };
@@ -57,6 +63,7 @@
   }
 
   /* Decodes what is complete; the bytes of an unfinished last character come back as `carry`. */
+  /** @param {number[] | Uint8Array} bytes */
   function decode(bytes) {
     const parts = [];
     let run = [];
@@ -79,6 +86,7 @@
     return { parts: few(parts, MOST_OF_TOKEN), carry: Array.from(bytes.slice(i)) };
   }
 
+  /** @param {unknown} b64 */
   function bytesOf(b64) {
     if (typeof b64 !== "string") return [];
     try {
@@ -89,14 +97,17 @@
   }
 
   /* One token alone, as on a rejected branch: nothing will ever complete it, so its open bytes are chips. */
+  /** @param {number[] | Uint8Array} bytes */
   function alone(bytes) {
     const { parts, carry } = decode(bytes);
     return parts.concat(carry.map(byteChip));
   }
 
+  /** @param {Part[]} parts */
   const joined = (parts) => parts.map((p) => (typeof p === "string" ? p : p.c)).join("");
 
   /* A one-line label for trees, tables and the rail: whitespace that would vanish gets a glyph. */
+  /** @param {Part[]} parts @param {number} [max] */
   function label(parts, max = 18) {
     let s = joined(parts).replace(/\r?\n/g, "\u21b5").replace(/\t/g, "\u21e5");
     if (/^ +$/.test(s)) s = s.length > 3 ? "\u2423\u00d7" + s.length : "\u2423".repeat(s.length);
@@ -106,6 +117,7 @@
   }
 
   /* A short stable hash, for tests and for "has this changed?". */
+  /** @param {unknown} value */
   function hash(value) {
     const s = typeof value === "string" ? value : JSON.stringify(value);
     let a = 0xdeadbeef,

@@ -2,7 +2,7 @@
    the tokens it was read as. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, parts } = SV.dom;
   const VERDICT_NAMES = {
     acc: "accepted",
@@ -52,7 +52,7 @@
       kids,
     );
     if (t.special && !body) span.append("\u25a0 end");
-    if (t.own) span.append(el("span", { class: "chip" }, t.own.map((b) => SV.text.byteChip(b).c).join("")));
+    if (t.own) span.append(el("span", { class: "chip" }, SV.text.joined(t.own.map(SV.text.byteChip))));
     return span;
   }
   function blank(s) {

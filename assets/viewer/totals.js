@@ -2,7 +2,7 @@
    the round (`seen`) and is summed where it is asked for: a copy of it a round would be rounds times depth in all. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { num } = SV.shape;
   const TAIL = {
     bonus: "bon",
@@ -10,6 +10,7 @@
     accepted: "acc",
   }; /* every other tail is the target's (or a rule's) own: neutral */
 
+  /** @returns {Totals} */
   const zero = () => ({
     rounds: 0,
     tokens: 0,
@@ -31,6 +32,7 @@
     parts: [0, 0, 0, 0, 0],
   });
 
+  /** @param {Round} r @param {Totals} before @param {boolean} timed */
   function totals(r, before, timed) {
     const s = { ...before };
     s.rounds++;
@@ -67,6 +69,7 @@
   }
 
   /* [[tried, accepted], ...] by depth over the first k rounds; it goes on from where it was last asked for. */
+  /** @param {Lane} lane @param {number} k */
   function byDepth(lane, k) {
     const kept = lane.byDepth && lane.byDepth.k <= k ? lane.byDepth : { k: 0, pos: [] };
     for (; kept.k < k; kept.k++)

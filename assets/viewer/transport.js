@@ -2,7 +2,7 @@
    lane on the shared clock. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, setText, setAttr, sheet, span, who } = SV.dom;
   const SPEEDS = [
     [0.25, "\u00bc"],

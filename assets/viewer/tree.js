@@ -2,7 +2,7 @@
    At most NODES nodes are drawn; the accepted path and everything that was tested are never left out. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, f2, count } = SV.dom;
   const { WORD, TAILS, tailClass, wide, labelWidth, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
   const NODES = 56;

@@ -1,7 +1,7 @@
 /* Who won a race, with its spread, in one sentence; and where two texts part. From the folded trace alone. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { rate, count } = SV.dom;
   const M = SV.metrics,
     CLOSE = 0.05;

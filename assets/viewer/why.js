@@ -1,7 +1,7 @@
 /* The short answer: why the selected token was kept, refused or written, in one sentence. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, f3, pct } = SV.dom;
   const finite = (x) => typeof x === "number" && Number.isFinite(x);
 
@@ -63,7 +63,8 @@
     return special ? "why.token.special" : "";
   }
 
-  /* Why the selected token stands or was refused: {cls, tok, node, ids: message identifiers, values}. sel: a node id or "tail". */
+  /* Why the selected token stands or was refused: {cls, tok, node, ids: message identifiers, values}. sel: a node id or
+     "tail". */
   function explain(lane, r, sel, phase = 4) {
     const own = sel === "tail" && phase >= 3 ? SV.fold.tailNode(r) : null,
       id = own ?? (phase < 3 && sel === "tail" && r.nodes.length ? 0 : sel),

@@ -2,7 +2,7 @@
    drag, buttons, and plus, minus, nought on the keyboard. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText } = SV.dom;
   const LEAST = 0.3,
     MOST = 3;
@@ -12,6 +12,7 @@
     constructor(box, all) {
       this.box = box;
       this.scale = 1;
+      this.w = this.h = 1;
       const key = (name, label, f) =>
         el(
           "button",
@@ -73,8 +74,7 @@
     /* A new picture takes the size it is asked for; `many`: how many nodes there are, `drawn`: how many of them are in it. */
     take(svg, { many, drawn, every, fresh }) {
       this.svg = svg;
-      const [w, h] = ["width", "height"].map((name) => Number(svg.getAttribute(name)) || 1);
-      Object.assign(this, { w, h });
+      [this.w, this.h] = ["width", "height"].map((name) => Number(svg.getAttribute(name)) || 1);
       this.all.hidden = many <= drawn && !every;
       setText(this.all, every ? "fewer nodes" : "all " + many + " nodes");
       this.all.setAttribute("aria-pressed", String(Boolean(every)));

@@ -1,7 +1,7 @@
 /* Heads that guess ahead: beams and what they share, a state turned by each guess, a path through independent guesses. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, count } = SV.dom;
   const { list, ints, nums, num, int, say, chip, bars, short } = SV.pictures;
   const field = (x, name) => (x && typeof x === "object" ? x[name] : undefined);

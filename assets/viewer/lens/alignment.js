@@ -1,7 +1,7 @@
 /* Two tokenizations of one draft, one above the other on a line of bytes: where their borders fall together, where not. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg } = SV.dom;
   const { list, ints, num, int, word, say, frame, short, label: text } = SV.pictures;
   const CW = 7.25;

@@ -1,7 +1,7 @@
 /* A block drafted in one pass: how far the drafter trusts each place, against what came of it. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { num, int, say, bars, list } = SV.pictures;
 

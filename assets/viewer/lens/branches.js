@@ -1,7 +1,7 @@
 /* Several continuations at once: titles and parts written side by side, drafts mixed in one pass, successors in a table. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, count } = SV.dom;
   const { list, ints, num, int, say, chip, short } = SV.pictures;
   const row = (c, name, tokens, cls) =>

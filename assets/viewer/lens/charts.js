@@ -1,7 +1,7 @@
 /* The few pictures that lenses are made of: bars, a line with its limit, a grid, a strip of tokens. SVG, greys and ink. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg } = SV.dom;
   const T = SV.lens.tools;
   const text = (x, y, s, cls, anchor) => svg("text", { x, y, class: cls, "text-anchor": anchor }, s);

@@ -1,7 +1,7 @@
 /* A tree grown by confidence: the probability of the path to each node, which is what the cut keeps the best of. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { num, int, say, bars, strip, short } = SV.pictures;
 

@@ -1,7 +1,7 @@
 /* What a lossy rule gives up: nats of drift at each place a token was tried, and their sum over the run. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { nums, num, say, bars, line, short } = SV.pictures;
 
   function draw(host, notes, c) {

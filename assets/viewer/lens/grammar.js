@@ -1,7 +1,7 @@
 /* Structured output: how much the grammar forbade at each token written, and the tokens it forced into the draft. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { ints, nums, list, num, say, bars } = SV.pictures;
 

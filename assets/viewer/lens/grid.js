@@ -2,7 +2,7 @@
    equals what was finally written is final. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el } = SV.dom;
   const { int, ints, say, chip } = SV.pictures;
   const ROWS = 10,

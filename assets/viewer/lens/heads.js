@@ -1,7 +1,7 @@
 /* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, Falcon's passes. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { nums, int, say, bars, short } = SV.pictures;
 

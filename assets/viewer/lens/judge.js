@@ -1,7 +1,7 @@
 /* The judge's score of each drafted token, next to its verdict (Judge decoding). */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { ints, nums, num, say, bars, short } = SV.pictures;
 
   function draw(host, notes, c) {

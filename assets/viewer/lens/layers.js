@@ -1,7 +1,7 @@
 /* A draft from a part of the target itself: which layers ran, which were left out, which work the target can use again. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, count } = SV.dom;
   const { int, ints, num, nums, say, short, bars } = SV.pictures;
 

@@ -1,7 +1,7 @@
 /* How much to draft: the length chosen each round, and a bandit's arms with what it believes of them. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { int, ints, nums, num, say, bars, line, short, list, word } = SV.pictures;
 

@@ -2,7 +2,7 @@
    from. Kinds match and suffix; `copied` stands for any draft whose nodes name their source. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg, count } = SV.dom;
   const { int, say, frame, label: text, short, word } = SV.pictures;
   const CW = 7.25,

@@ -1,7 +1,7 @@
 /* A draft of another vocabulary learns the target's words: what its cache knows when they come, and how much passes. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { int, ints, say, line, short } = SV.pictures;
 

@@ -1,7 +1,7 @@
 /* The rule's acceptance probability at the first position, next to that of the optimal rule. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, count } = SV.dom;
   const { num, int, say, line, short } = SV.pictures;
   const share = (x) => Math.min(1, Math.max(0, num(x, 0)));

@@ -1,7 +1,7 @@
 /* Whether the round's draft was ready before it began, and what was prepared for the next round (SSD). */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { int, say } = SV.pictures;
 

@@ -1,7 +1,7 @@
 /* How well draft and target agree: what both distributions have in common, over the rounds too, and what learning adds. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { num, nums, int, say, bars, line, short } = SV.pictures;
   const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
@@ -45,6 +45,7 @@
         return [round, held];
       });
       const steps = c.history().filter(({ data }) => data && num(data.before) !== null);
+      /** @type {Record<string, any>[]} */
       const series = [{ points: smooth, end: "now " + short(smooth[smooth.length - 1][1]) }];
       if (steps.length) {
         const before = steps.map(({ round, data }) => [round, num(data.before, 0)]);

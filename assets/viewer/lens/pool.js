@@ -2,7 +2,7 @@
    recycling: how much of the successor table is known, and which successors were tried. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, count } = SV.dom;
   const { int, ints, list, say, strip, chip } = SV.pictures;
 

@@ -6,7 +6,7 @@
    A kind without a picture is shown as a plain table. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el } = SV.dom;
   const MOST = 6,
     BACK = 400;

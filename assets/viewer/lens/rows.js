@@ -2,7 +2,7 @@
    how far each of several prompts of a lane is. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el } = SV.dom;
   const { int, nums, num, word, say, bars, short, list } = SV.pictures;
 

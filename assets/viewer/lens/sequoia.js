@@ -1,7 +1,7 @@
 /* Sequoia: the table of its dynamic program, expected tokens by depth and size, and the tree it chose from the measured costs. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { list, nums, num, int, say, bars, heatmap, short } = SV.pictures;
 
   function draw(host, notes, c) {

@@ -1,7 +1,7 @@
 /* A server's messages: how large they were and when they came, and its passes where it reports them one by one. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el } = SV.dom;
   const { num, int, say, line, bars } = SV.pictures;
 

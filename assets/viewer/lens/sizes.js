@@ -1,7 +1,7 @@
 /* One network, several sizes: which of them wrote each token, how sure it was, and how often the larger ones were asked. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { nums, ints, num, say, bars, strip, short } = SV.pictures;
 

@@ -1,7 +1,7 @@
 /* Drafts out of stores, searches and several hands: what was found, where, and who put which node there. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { int, ints, nums, list, word, say, bars, strip, short } = SV.pictures;
   const real = (c) => c.round.nodes.filter((n) => !n.probe);

@@ -1,7 +1,7 @@
 /* Staged drafting: the draft was itself written by speculative decoding, in rounds of its own. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { ints, say, strip } = SV.pictures;
 

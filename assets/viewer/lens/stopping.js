@@ -1,7 +1,7 @@
 /* When did the draft stop? Its sureness, or its entropy, token by token against the limit; and how the limit moved. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { nums, num, say, bars, line, short } = SV.pictures;
 
   function threshold(host, notes, c) {

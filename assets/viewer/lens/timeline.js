@@ -2,7 +2,7 @@
    written ahead. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg, span, count } = SV.dom;
   const { num, int, word, say, frame, label: text } = SV.pictures;
   const pair = (x) =>

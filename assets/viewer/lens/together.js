@@ -2,7 +2,7 @@
    (entropy-adaptive decoding), what each thought of a token (FS-GEN), how a step was graded (SpecReason). */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { nums, num, int, ints, list, word, say, bars, line, strip, short } = SV.pictures;
   const percent = (x) => (num(x) === null ? "\u2013" : Math.round(100 * x) + " %");
 

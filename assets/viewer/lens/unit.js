@@ -1,7 +1,7 @@
 /* A unit written in one pass over blanks: its tokens and how sure the model was of each. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { int, ints, nums, say, bars } = SV.pictures;
 

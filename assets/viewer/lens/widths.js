@@ -1,7 +1,7 @@
 /* Candidates in proportion to doubt: how sure the draft was at each place of its chain, and how many tokens it offered there. */
 (() => {
   "use strict";
-  const SV = (globalThis.SpecViz = globalThis.SpecViz || {});
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { nums, ints, say, bars } = SV.pictures;
 

@@ -46,8 +46,8 @@ function paint() {
   }
   root.replaceChildren(...data.turns.map((t, i) => turn(t, i, data.shown)));
   root.hidden = !data.turns.length;
-  root.dataset.turns = data.turns.length;
-  const shown = root.children[data.shown] || root.lastElementChild;
+  root.dataset.turns = String(data.turns.length);
+  const shown = /** @type {HTMLElement} */ (root.children[data.shown] || root.lastElementChild);
   if (shown) root.scrollTop = shown.offsetTop - 12;
 }
 watch("value", paint);

@@ -3,7 +3,7 @@
    true, false, null and undefined are their own copies, and a function has none: that is answered here, with an error made once,
    because the client only drops it. Everything else goes to the browser's own function, and so does a call with options. */
 (() => {
-  const own = globalThis.structuredClone;
+  const own = /** @type {typeof structuredClone & {plain?: Function}} */ (globalThis.structuredClone);
   if (!own || own.plain) return;
   const kinds = new Set(["string", "number", "boolean", "undefined", "bigint"]),
     none = new DOMException("A function could not be cloned.", "DataCloneError");

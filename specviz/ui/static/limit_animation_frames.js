@@ -4,7 +4,7 @@
    callers of requestAnimationFrame get their frame. It must stand before Gradio's own script, which keeps the function
    (head_script.py). */
 (() => {
-  const own = globalThis.requestAnimationFrame,
+  const own = /** @type {typeof requestAnimationFrame & {still?: Function}} */ (globalThis.requestAnimationFrame),
     CLOCK = /\(\s*performance\.now\(\)\s*-[^/]{1,40}\)\s*\/\s*1(e3|000)\b/;
   if (!own || own.still) return;
   const clock = (f) => {

@@ -1,6 +1,7 @@
-/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever text.
-   shelf({cards, families, where, speedOf, presets, state, add, preset, undo, tray, closed}) gives {open, paint}; a card's state(key) is
-   {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was measured to be, or null. */
+/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only
+   ever text. shelf({cards, families, where, speedOf, presets, state, add, preset, undo, tray, closed}) gives {open,
+   paint}; a card's state(key) is {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was
+   measured to be, or null. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -109,7 +110,8 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
     second = make("div", "pg-presets");
   first.append(make("h2", "", "All methods"), search, count, button("pg-close", "\u2715", close));
   first.lastChild.setAttribute("aria-label", "Close");
-  /* A chip of the first group chooses lanes, and a second press takes that back; one of the second group only narrows the list. */
+  /* A chip of the first group chooses lanes, and a second press takes that back; one of the second group only narrows the
+     list. */
   for (const [title, kind, some, press] of [
     ["Start from", "pg-choose", presets.filter((one) => !one.among.length), preset],
     ["Show only", "pg-filter", presets.filter((one) => one.among.length), narrow],

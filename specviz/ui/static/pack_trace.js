@@ -5,8 +5,8 @@
   const MOST = 4_000_000; /* bytes that a link may unfold to */
   const DISTRIBUTIONS = ["top", "top_p", "resid", "top_softmax"];
 
-  /* The records without what only the inspector's tables need: the best tokens of each distribution, and the lenses. Fractions keep
-     seven digits. */
+  /* The records without what only the inspector's tables need: the best tokens of each distribution, and the lenses.
+     Fractions keep seven digits. */
   function thin(records) {
     const bare = (x) =>
       Array.isArray(x)

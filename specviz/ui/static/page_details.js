@@ -32,7 +32,7 @@
 
   /* ---- titles ---- */
   const titled = (tab) => (document.title = (TITLES[tab] || "Speculative decoding, made visible") + " \u00b7 " + NAME);
-  document.addEventListener("specviz:tab", (event) => titled(event.detail));
+  document.addEventListener("specviz:tab", (event) => titled(/** @type {CustomEvent} */ (event).detail));
 
   /* ---- the first press of Run ---- */
   /* An empty box and no conversation: the prompt that is shown runs. It is put into the box before the press reaches it. */

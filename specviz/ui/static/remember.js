@@ -41,7 +41,8 @@
   /* What was chosen before a reload; {} where the page was opened anew. */
   page.remembered = () => {
     try {
-      if (performance.getEntriesByType("navigation")[0]?.type !== "reload") return {};
+      if (/** @type {PerformanceNavigationTiming} */ (performance.getEntriesByType("navigation")[0])?.type !== "reload")
+        return {};
       const kept = JSON.parse(sessionStorage.getItem(KEY) || "{}");
       return kept && typeof kept === "object" && !Array.isArray(kept) ? kept : {};
     } catch {

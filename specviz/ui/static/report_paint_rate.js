@@ -2,7 +2,7 @@
    it is painted here: frames in between would only be taken from the engine. Where cores are few the report is rarer, too. */
 setInterval(
   () => {
-    const root = element.querySelector(".sv");
+    const root = /** @type {HTMLElement} */ (element.querySelector(".sv"));
     if (root?.dataset.state === "live" && !document.hidden)
       requestAnimationFrame(() =>
         trigger("select", { frame: Number(root.dataset.seq), every: root.svBoard?.board.paintRate.beat(0) }),

@@ -21,6 +21,7 @@
       "stop_token_ids",
       "response_format",
       "tools",
+      "tool_choice",
       "enable_thinking",
       "generation_config",
     ],

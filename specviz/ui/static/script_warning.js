@@ -1,6 +1,7 @@
 /* Beside the prompt, before a run: a model that was trained on few scripts does not know the others, and that is said.
    props.scripts: by the title of each target, the scripts that it was trained on where they are few. */
 const note = element.querySelector(".pg-unknown");
+/** @type {[name: string, letters: RegExp][]} */
 const NAMES = [
   ["emoji", /\p{Extended_Pictographic}/u],
   ["Arabic", /\p{Script=Arabic}/u],
@@ -11,6 +12,7 @@ const NAMES = [
   ["Cyrillic", /\p{Script=Cyrillic}/u],
 ];
 /* Frequent words of languages in Latin script; two of them, or a letter that English has not, name the language. */
+/** @type {[name: string, letters: RegExp, words: RegExp][]} */
 const LANGUAGES = [
   [
     "German",

@@ -52,7 +52,7 @@
     document.addEventListener("keydown", (event) => {
       const typing = event.target.closest?.("input, textarea, select, [contenteditable=true]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-      if (/^[1-5]$/.test(event.key)) go(names[event.key - 1]);
+      if (/^[1-5]$/.test(event.key)) go(names[Number(event.key) - 1]);
     });
     addEventListener("hashchange", follow);
     addEventListener("popstate", follow);
