@@ -1,4 +1,5 @@
-/* Settings: what machine answers, which forward runs, and what a pass costs. Measured when asked: the report of `specviz doctor`. */
+/* Settings: what machine answers, which forward runs, and what a pass costs. Measured when asked: the report of `specviz
+   doctor`. */
 const DOCTOR = {
   title: "This machine",
   start: "Measure for two seconds",

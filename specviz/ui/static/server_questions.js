@@ -1,5 +1,6 @@
-/* Questions to the server: ask(name, details, onUpdate, signal) resolves with the answer, or rejects with one sentence. onUpdate receives
-   {state: "queued" | "working", text?, part?} on the way; signal (AbortSignal) ends the question and its work. */
+/* Questions to the server: ask(name, details, onUpdate, signal) resolves with the answer, or rejects with one sentence.
+   onUpdate receives {state: "queued" | "working", text?, part?} on the way; signal (AbortSignal) ends the question and
+   its work. */
 (() => {
   const page = (window.SpecVizPage = window.SpecVizPage || {});
   const root = () => (window.gradio_config?.root ?? "") + "/gradio_api";
