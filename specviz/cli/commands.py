@@ -96,7 +96,7 @@ def parser() -> Parser:
     _models(sub)
 
     sub = command("run", run_method, "One prompt through one method, or streamed from a server.")
-    sub.add_argument("--method", metavar="KEY", help="a key of the list")
+    sub.add_argument("--method", metavar="KEY", help="a key of `specviz list`")
     sub.add_argument("--server", metavar="S", help="instead of a method: a server of models.yaml, or ENGINE=URL#MODEL")
     sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
     sub.add_argument("--raw", action="store_true", help="without the chat template")
@@ -126,7 +126,7 @@ def parser() -> Parser:
     doctor.add(command, _models)
 
     sub = command("replay", replay, "A recorded trace as one stand-alone page.")
-    sub.add_argument("trace", metavar="TRACE")
+    sub.add_argument("trace", metavar="TRACE", help="a trace as .jsonl or .jsonl.gz")
     sub.add_argument("--html", required=True, metavar="FILE", help="where to write the page")
     return top
 
@@ -139,11 +139,11 @@ def _models(sub: Parser) -> None:
 
 
 def _sampling(sub: Parser) -> None:
-    sub.add_argument("--max-new-tokens", default=128, metavar="N")
+    sub.add_argument("--max-new-tokens", default=128, metavar="N", help="stop after so many tokens (128)")
     sub.add_argument("--temperature", default=0.0, metavar="T", help="0 is greedy (the default)")
-    sub.add_argument("--top-k", default=0, metavar="K")
-    sub.add_argument("--top-p", default=1.0, metavar="P")
-    sub.add_argument("--seed", default=0, metavar="S", help="of all random draws; the i-th of several prompts at once takes S + i. Without "
+    sub.add_argument("--top-k", default=0, metavar="K", help="sample among the K most probable tokens; 0: among all (the default)")
+    sub.add_argument("--top-p", default=1.0, metavar="P", help="sample among the most probable tokens that reach this sum (1: all)")
+    sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts at once takes S + i. Without "
                      "--deterministic, methods that decide by measured times (by_time in `list --json`) draw other tokens for one seed")
     sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 

@@ -17,7 +17,10 @@ exit status 0: done, 1: failed, 2: wrong usage, 130: stopped by Ctrl-C. Generate
 def page() -> str:
     """Return the page as Markdown: a section for each command, a row for each option."""
     commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-    return HEAD + "".join(f"\n## specviz {name}\n\n{sub.description}\n\n{_table(sub)}" for name, sub in sorted(commands.choices.items()))
+    names: dict[argparse.ArgumentParser, list[str]] = {}  # of each command, its alias included
+    for name, sub in sorted(commands.choices.items()):
+        names.setdefault(sub, []).append(name)
+    return HEAD + "".join(f"\n## specviz {', specviz '.join(names[sub])}\n\n{sub.description}\n\n{_table(sub)}" for sub in names)
 
 
 def _table(sub: argparse.ArgumentParser) -> str:

@@ -10,8 +10,8 @@ import socket
 def add(command) -> None:
     """Add the command to the parser."""
     sub = command("serve", serve, "Serve models by OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.")
-    sub.add_argument("--host", default="127.0.0.1", help="on this machine alone (127.0.0.1)")
-    sub.add_argument("--port", default=8000, type=int, help="8000")
+    sub.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    sub.add_argument("--port", default=8000, type=int, help="port to listen on (8000)")
     sub.add_argument("--key", action="append", default=[], metavar="KEY", help="an API key that requests must carry; may be repeated; "
                      "also SPECVIZ_API_KEYS")
     sub.add_argument("--target", metavar="MODEL",

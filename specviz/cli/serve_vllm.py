@@ -17,7 +17,7 @@ def add(command) -> None:
     sub.add_argument("--head", default=PAIR[1], metavar="REPO", help=f"its head ({PAIR[1]}); none for none")
     sub.add_argument("--speculate", default="eagle3", metavar="METHOD", help="vLLM's name for how the head drafts (eagle3)")
     sub.add_argument("--tokens", default=3, type=int, metavar="N", help="draft tokens for each pass (3)")
-    sub.add_argument("--port", default=8000, type=int, help="on this machine alone (8000)")
+    sub.add_argument("--port", default=8000, type=int, help="port to listen on, on this machine only (8000)")
     sub.add_argument("--print", action="store_true", help="print the command and start nothing")
 
 

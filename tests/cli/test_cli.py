@@ -1,6 +1,7 @@
 """The commands: JSON shapes, one line for every mistake, exit codes, and no traceback."""
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -237,6 +238,13 @@ def test_from_outside_help_and_mistakes_cost_nothing(at_home):
         assert "Traceback" not in err and (where == "out" or err.count("\n") == 1)
     probe = "import sys, specviz.cli.commands as cli; cli.parser(); print([m for m in ('torch', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60).stdout == "[]\n"
+
+
+def test_every_command_and_option_says_what_it_does():
+    commands = next(action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
+    assert {"run", "chat", "bench", "verify", "load", "serve", "replay", "export", "models", "list", "doctor"} <= commands.keys()
+    assert not [(name, action.dest) for name, sub in commands.items() for action in sub._actions if not action.help]
+    assert all(sub.description for sub in commands.values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
