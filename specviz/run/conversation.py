@@ -14,7 +14,7 @@ MOST_TOOLS, LONGEST_TOOLS, DEEPEST_TOOLS = 64, 65_536, 32  # tools, characters a
 
 def read_messages(prompt: Any) -> list[dict[str, Any]]:
     """Read a text or a list of messages: {"role", "content"}; an assistant's may have "tool_calls" and a tool's "tool_call_id"
-    and "name", which go to the chat template unchanged. Raises SessionError."""
+    and "name", which go to the chat template. Raises SessionError."""
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)) or not prompt:
@@ -34,10 +34,20 @@ def _message(given: Any) -> dict[str, Any]:
         raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.", "prompt.form")
     message: dict[str, Any] = {"role": given["role"], "content": content}
     if given["role"] == "assistant" and calls:
-        message["tool_calls"] = _objects("tool_calls", calls)
+        message["tool_calls"] = [_parsed(call) for call in _objects("tool_calls", calls)]
     if given["role"] == "tool":
         message |= {name: given[name] for name in ("tool_call_id", "name") if isinstance(given.get(name), str)}
     return message
+
+
+def _parsed(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call whose arguments are an object: OpenAI's protocol sends them as JSON text, which templates would quote again."""
+    function = call.get("function")
+    try:
+        arguments = json.loads(function["arguments"]) if isinstance(function, dict) else None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        arguments = None
+    return {**call, "function": {**function, "arguments": arguments}} if isinstance(function, dict) and isinstance(arguments, dict) else call
 
 
 def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
@@ -45,7 +55,8 @@ def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
     tools = _objects("tools", list(given) if isinstance(given, (list, tuple)) else given)
     for tool in tools:
         function = tool.get("function")
-        if tool.get("type") != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        if (tool.get("type") != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str)
+                or not isinstance(function.get("parameters") or {}, dict)):
             raise SessionError('tools is a list of {"type": "function", "function": {"name": ..., "parameters": ...}}.', "request.tools")
     return tuple(tools)
 

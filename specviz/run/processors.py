@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import BadWords, LogitBias, MinTokens, Penalties, Processors
 from .request import GenerationRequest, SessionError
 from .structured import Grammar, GrammarMask
+from .tool_calls import call_format
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -27,8 +28,8 @@ class ProcessorFactory:
                 raise SessionError(f"{name}: {loaded.name} has no token {beyond[0]}; its ids end at {loaded.vocab - 1}.",
                                    "request.token")
         self.bad_words = word_sequences(loaded.tokenizer, request.bad_words) if request.bad_words else []
-        self.grammar = (Grammar(request.response_format, loaded.tokenizer, loaded.vocab, self.end_tokens)
-                        if request.response_format else None)
+        form = request.response_format or call_format(request.must_call, loaded.tokenizer)
+        self.grammar = Grammar(form, loaded.tokenizer, loaded.vocab, self.end_tokens) if form else None
 
     def make(self) -> Processors:
         """Return the processors of one run, in vLLM's order: mask, bad words, minimum length, bias, penalties."""

@@ -18,6 +18,7 @@ from ..indexes.earlier_answers import Memory
 from .conversation import read_messages, read_tools  # noqa: F401 - read from here, too
 from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
 from .response_format import read_format
+from .tool_calls import read_tool_choice, required
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -42,8 +43,9 @@ class GenerationRequest:
     not end the run. stop: texts that end the run and are not part of it; a special token's name matches that token. stop_token_ids: ids
     that end the run. n: number of answers, the i-th from seed + i. logprobs: record the log-probability of every written token, and of
     this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
-    ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. from_model:
-    names of the fields that ``for_model`` took from the model.
+    ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. tool_choice:
+    "none" (tools are not given to the template), "auto", "required" (the answer is a call) or {"type": "function", "function": {"name"}}
+    (a call of this function). from_model: names of the fields that ``for_model`` took from the model.
     """
 
     temperature: float = 0.0
@@ -65,6 +67,7 @@ class GenerationRequest:
     logprobs: int | None = None
     response_format: dict[str, Any] | None = None
     tools: tuple[dict[str, Any], ...] = ()
+    tool_choice: str | dict[str, Any] | None = None
     enable_thinking: bool | None = None
     from_model: tuple[str, ...] = ()
 
@@ -119,15 +122,18 @@ class GenerationRequest:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "tool_choice", read_tool_choice(self.tool_choice, self.tools))
         if not 0 < self.repetition_penalty <= 100:
             raise SessionError(f"repetition_penalty must lie above 0 and at most 100, not {self.repetition_penalty:g}.",
                                "request.repetition_penalty")
         if self.min_tokens > self.max_tokens:
             raise SessionError(f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.",
                                "request.min_tokens")
-        if self.response_format and self.ignore_eos:
+        if self.is_constrained and self.ignore_eos:
             raise SessionError("ignore_eos does not go with response_format: a complete answer ends with an end token.",
                                "request.ignore_eos")
+        if self.must_call and self.response_format:
+            raise SessionError("response_format does not go with a tool_choice that asks for a call.", "request.tool_choice_format")
 
     @property
     def sampling(self) -> Sampling:
@@ -135,11 +141,21 @@ class GenerationRequest:
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed, self.min_p)
 
     @property
+    def must_call(self) -> tuple[dict[str, Any], ...]:
+        """The tools of which the answer must call one."""
+        return required(self.tools, self.tool_choice)
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether a grammar masks the answer."""
+        return self.response_format is not None or bool(self.must_call)
+
+    @property
     def changes_logits(self) -> bool:
         """Whether the request needs logits processors."""
         plain = GenerationRequest()
-        return any(getattr(self, name) != getattr(plain, name) for name in (
-            "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens", "response_format"))
+        return self.is_constrained or any(getattr(self, name) != getattr(plain, name) for name in (
+            "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens"))
 
     def each(self) -> Iterator[GenerationRequest]:
         """Yield one request for each of the ``n`` answers; the i-th has seed + i."""

@@ -14,7 +14,6 @@ from ..loops.continuous import ContinuousBatch
 from ..methods import catalogue
 from ..trace.events import Event
 from ..zoo.registry import ZooError
-from ..zoo.text import encode_chat, encode_plain
 from .batch_prompts import why_not_batchable
 from .conversation import template_options
 from .prefix_cache import PrefixCache, PrefixPool
@@ -77,7 +76,7 @@ class Session:
         alone = why_not_batchable(self) if batch_prompts or batch else None
         if alone:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.", "method.one_prompt")
-        if self.request.response_format and self.method.unchecked:
+        if self.request.is_constrained and self.method.unchecked:
             raise SessionError(f"{self.method.title} {self.method.unchecked}: it does not go with response_format.",
                                "request.response_format_unchecked")
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
@@ -106,15 +105,14 @@ class Session:
             raise SessionError(f"The prompt has {characters} characters; {self.loaded.name} takes at most {longest}.",
                                "prompt.long")
         try:
-            tokenizer = self.loaded.tokenizer
+            codec, tokenizer = self.loaded.codec, self.loaded.tokenizer
         except ZooError as error:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
-        options = template_options(self.request.tools, self.request.enable_thinking, tokenizer, self.loaded.name, raw)
+        options = template_options(() if self.request.tool_choice == "none" else self.request.tools, self.request.enable_thinking, tokenizer, self.loaded.name, raw)
         try:
-            if raw:
-                ids = encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
-            else:
-                ids = encode_chat(tokenizer, messages, **options)
+            ids = codec.encode(messages, raw, **options)
+        except ZooError as error:
+            raise SessionError(str(error), code_of(error, "session.refused")) from None
         except Exception as error:  # a template may refuse an order of roles in its own words
             whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
             raise SessionError(f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",

@@ -50,6 +50,7 @@ def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Ev
 
 def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel: Any) -> Generator[list[Chunk]]:
     from ..run.result import Result, RunFailed
+    from ..run.tool_calls import CallReader, is_tagged
     from ..trace.events import Committed, Finished, TextEmitted
     from ..trace.recorder import Recorder
     from ..zoo.text import Transcript
@@ -57,6 +58,7 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
     loaded, request = session.loaded, session.request
     recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
     transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), _decoder(), 0
+    calls = CallReader(() if request.tool_choice == "none" else request.tools, bool(request.tools) and is_tagged(loaded.tokenizer))
     records: list[dict[str, Any]] = []
     reused = 0  # tokens of the prompt that the KV cache held already
     for event in session.run(asked.prompt, raw=asked.raw, deadline=seconds, cancel=cancel, top_k_saved=TOP):
@@ -68,15 +70,17 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
             for piece in event.pieces:
                 transcript.add(piece[0])
             text, sent = decode(bytes(transcript.data[sent:transcript.stable_length])), max(sent, transcript.stable_length)
-            yield [{"index": index, "text": text, "logprobs": logprobs}]
+            yield [{"index": index, "text": calls.take(text), "logprobs": logprobs}]
         elif isinstance(event, Finished):
             reused = event.totals.get("reused", 0)
     if result.why:
         raise RunFailed(result.why)
-    rest = decode(bytes(transcript.data[sent:transcript.length]), True)
+    rest = calls.take(decode(bytes(transcript.data[sent:transcript.length]), True))
+    held, found = calls.close()
+    rest += held
     metrics = result.metrics()
     yield [{"index": index, "text": rest, "logprobs": None}] if rest else []
-    yield [{"index": index, "finish": result.finish_reason, "records": records,
+    yield [{"index": index, "finish": result.finish_reason, "records": records, "tool_calls": found,
             "usage": {"prompt_tokens": len(result.prompt_ids), "completion_tokens": len(result.token_ids),
                       "cached_tokens": reused},
             "speculative": {"method": session.method.key, "knobs": session.knobs, "passes": result.totals.rounds,

@@ -26,7 +26,7 @@ QUESTION_CHARACTERS = 20_000
 NO_DRAFT = "none"
 FIXED = "fixed"
 GENERATION = ("n", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
-              "logprobs", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "enable_thinking",
+              "logprobs", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "tool_choice", "enable_thinking",
               "generation_config")  # as run.request names them
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31

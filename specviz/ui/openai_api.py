@@ -34,7 +34,7 @@ from .messages import Refused, shorten
 ROLES = ("system", "developer", "user", "assistant", "tool")
 REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
                   "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n",
-                  "response_format", "tools", "enable_thinking", "generation_config")
+                  "response_format", "tools", "tool_choice", "enable_thinking", "generation_config")
 OTHER_FIELDS = ("chat_template_kwargs", "model", "stream", "stream_options", "max_completion_tokens", "logprobs", "speculative", "user",
                 "metadata", "store")
 MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
@@ -207,11 +207,12 @@ class Shape:
 
     def add(self, chunk: dict[str, Any]) -> None:
         """Add a chunk of generation.generate to the whole answer."""
-        answer = self._answers.setdefault(chunk["index"], {"text": "", "logprobs": [], "finish": None})
+        answer = self._answers.setdefault(chunk["index"], {"text": "", "logprobs": [], "finish": None, "calls": []})
         answer["text"] += chunk.get("text", "")
         answer["logprobs"] += chunk.get("logprobs") or []
         if "finish" in chunk:
-            answer["finish"] = FINISH.get(chunk["finish"], "stop")
+            answer["calls"] = [{"id": "call_" + secrets.token_hex(12), "type": "function", "function": call} for call in chunk["tool_calls"]]
+            answer["finish"] = "tool_calls" if answer["calls"] else FINISH.get(chunk["finish"], "stop")
             self._usage["prompt_tokens"] = chunk["usage"]["prompt_tokens"]
             if chunk["usage"].get("cached_tokens"):
                 self._usage["prompt_tokens_details"] = {"cached_tokens": chunk["usage"]["cached_tokens"]}
@@ -241,7 +242,7 @@ class Shape:
         begun = chunk["index"] in self._answers
         self.add(chunk)
         whole, logprobs = self._answers[chunk["index"]], chunk.get("logprobs") or []
-        answer = {"text": chunk.get("text", ""), "logprobs": logprobs, "finish": whole["finish"] if "finish" in chunk else None,
+        answer = {"text": chunk.get("text", ""), "logprobs": logprobs, "finish": whole["finish"] if "finish" in chunk else None, "calls": whole["calls"],
                   "before": whole["logprobs"][:len(whole["logprobs"]) - len(logprobs)]}
         more = {"speculative": chunk["speculative"]} if "finish" in chunk else {}
         return f"data: {json.dumps(self._stream_head() | {'choices': [self._delta(chunk['index'], answer, begun)]} | more)}\n\n"
@@ -295,11 +296,15 @@ class ChatShape(Shape):
         return self._head | {"object": "chat.completion.chunk"}
 
     def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
-        return {"index": index, "message": {"role": "assistant", "content": answer["text"], "refusal": None},
+        calls = {"tool_calls": answer["calls"]} if answer["calls"] else {}
+        content = answer["text"] or (None if calls else "")
+        return {"index": index, "message": {"role": "assistant", "content": content, "refusal": None, **calls},
                 "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
 
     def _delta(self, index: int, answer: dict[str, Any], begun: bool) -> dict[str, Any]:
         delta = ({} if begun else {"role": "assistant"}) | ({"content": answer["text"]} if answer["text"] or not begun else {})
+        if answer["calls"]:
+            delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(answer["calls"])]
         return {"index": index, "delta": delta, "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
 
     @staticmethod

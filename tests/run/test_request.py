@@ -26,7 +26,7 @@ EXAMPLE = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetiti
            "frequency_penalty": 0.3, "logit_bias": {"7": 2}, "bad_words": ["cat"], "min_tokens": 3, "ignore_eos": False, "stop": ["x"],
            "stop_token_ids": [9], "seed": 5, "max_tokens": 20, "n": 2, "logprobs": 4,
            "response_format": {"type": "choice", "choice": ["a", "b"]},
-           "tools": [{"type": "function", "function": {"name": "add"}}], "enable_thinking": False}
+           "tools": [{"type": "function", "function": {"name": "add"}}], "tool_choice": "auto", "enable_thinking": False}
 
 
 def ask(method: str = "speculative", loaded=None, prompt=PROMPT, **settings):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -21,13 +22,21 @@ from .conftest import free_port
 
 openai = pytest.importorskip("openai")
 MESSAGES = [{"role": "user", "content": "the cat sat"}]
+ADD = [{"type": "function", "function": {"name": "add", "parameters": {
+    "type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}}}]
 
 
 @pytest.fixture(scope="module")
-def url(tiny):
-    """``specviz serve`` in a process of its own, on the tiny pair, with a key."""
-    port = free_port()
-    environment = {**os.environ, "SPECVIZ_MODELS": str(tiny / "models.yaml")}
+def url(tiny, tmp_path_factory):
+    """``specviz serve`` in a process of its own, with a key, on the tiny pair and on one whose chat template reads tools."""
+    port, home = free_port(), tmp_path_factory.mktemp("served") / "zoo"
+    shutil.copytree(tiny, home)
+    shutil.copytree(tiny / "target", home / "tools")
+    template = (home / "tools" / "chat_template.jinja").read_text()
+    (home / "tools" / "chat_template.jinja").write_text("{% if tools %}<tool_call>{{ tools[0].function.name }}{% endif %}" + template)
+    with (home / "models.yaml").open("a") as register:
+        register.write("  tools: {path: tools, draft: tiny-draft}\n")
+    environment = {**os.environ, "SPECVIZ_MODELS": str(home / "models.yaml")}
     process = subprocess.Popen([sys.executable, "-m", "specviz", "serve", "--json", "--port", str(port), "--key", "secret"], env=environment,
                                stdout=subprocess.PIPE, text=True)
     try:
@@ -116,7 +125,10 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "request.tools"),
     ({"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}, openai.BadRequestError, "request.enable_thinking"),
     ({"extra_body": {"chat_template_kwargs": {"other": True}}}, openai.BadRequestError, "openai.value"),
-    ({"tool_choice": "auto"}, openai.BadRequestError, "openai.field"),
+    ({"tool_choice": "auto"}, openai.BadRequestError, "request.tool_choice_tools"),
+    ({"tools": ADD, "tool_choice": "required"}, openai.BadRequestError, "request.tools"),
+    ({"tools": ADD, "tool_choice": {"type": "function", "function": {"name": "sub"}}}, openai.BadRequestError, "request.tool_choice_name"),
+    ({"extra_body": {"parallel_tool_calls": True}}, openai.BadRequestError, "openai.field"),
     ({"max_tokens": 0}, openai.BadRequestError, "openai.value"),
     ({"extra_body": {"max_completion_tokens": 0}}, openai.BadRequestError, "openai.value"),
     ({"extra_body": {"logprobs": 5}}, openai.BadRequestError, "openai.value"),
@@ -138,6 +150,22 @@ def test_errors_have_openais_form(client, given, kind, code, stream):
     with pytest.raises(kind) as refused:
         client.chat.completions.create(**({"model": "tiny", "messages": MESSAGES, "max_tokens": 4, "stream": stream} | given))
     assert code is None or refused.value.code == code
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_a_required_tool_call_comes_back_as_one_whole_and_streamed(client, choice):
+    ask = partial(client.chat.completions.create, model="tools", messages=MESSAGES, max_tokens=120, temperature=0, tools=ADD)
+    answer = ask(tool_choice=choice).choices[0]
+    call = answer.message.tool_calls[0]
+    assert answer.finish_reason == "tool_calls" and answer.message.content is None and call.type == "function" and call.id
+    assert call.function.name == "add" and json.loads(call.function.arguments)["a"] in (1, 2)
+    chunks = list(ask(tool_choice=choice, stream=True))
+    deltas = [part for chunk in chunks for part in chunk.choices[0].delta.tool_calls or ()]
+    assert [(part.index, part.function.arguments) for part in deltas] == [(0, call.function.arguments)]
+    assert chunks[-1].choices[0].finish_reason == "tool_calls" and not any(chunk.choices[0].delta.content for chunk in chunks)
+    turns = [*MESSAGES, {"role": "assistant", "tool_calls": [call.model_dump()]}, {"role": "tool", "content": "2", "tool_call_id": call.id}]
+    assert ask(messages=turns, tool_choice="none").choices[0].message.tool_calls is None
+    assert ask(tool_choice="auto").choices[0].message.content
 
 
 def test_the_figures_of_several_answers_are_added(client):
