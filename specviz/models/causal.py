@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .eagle import layer_weights, like
+from .eagle import config_like, layer_weights
 from .eagle_layers import Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
@@ -120,7 +120,7 @@ def _below(root: nn.Module, path: str) -> nn.Module:
 def build(body: Body, numbers: dict[str, Any]) -> Causal:
     """Return an untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim,
     intermediate."""
-    config = {**like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
+    config = {**config_like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
     return Causal(config, f"the consistency model of {body.name}")
 
 

@@ -30,16 +30,16 @@ ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
 LONG = 20  # tokens: a place in the draft is given as a share of this, so that it is no larger than the other inputs
 
 
-class Quick(nn.Module):
+class CompiledPerToken(nn.Module):
     """A network called once per token, so that Python between its layers would dominate its cost."""
 
     __jit_unused_properties__ = ["config"]
 
-    def quick(self) -> Callable[..., Tensor]:
+    def compiled(self) -> Callable[..., Tensor]:
         """Return the network compiled with TorchScript, once; itself on an accelerator or where torch cannot compile it."""
-        if "_quick" not in self.__dict__:
-            self.__dict__["_quick"] = self._compiled()  # not by setattr, which would make it one of the network's parts
-        return self.__dict__["_quick"]
+        if "_scripted" not in self.__dict__:
+            self.__dict__["_scripted"] = self._compiled()  # not by setattr, which would make it one of the network's parts
+        return self.__dict__["_scripted"]
 
     def _compiled(self) -> Callable[..., Tensor]:
         if next(self.parameters()).device.type != "cpu":
@@ -60,7 +60,7 @@ class Residual(nn.Module):
         return x + F.silu(self.linear(x))
 
 
-class AcceptanceHead(Quick):
+class AcceptanceHead(CompiledPerToken):
     """SpecDec++'s head: the probability that the last token is accepted.
 
     hidden: width of the draft model's states; layers: residual blocks.
@@ -93,7 +93,7 @@ def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
-class Classifier(Quick):
+class Classifier(CompiledPerToken):
     """DISCO's classifier: whether to continue drafting after a token.
 
     top: number of largest probabilities used; inner: width between the two layers.
@@ -117,7 +117,7 @@ class Classifier(Quick):
         return {"model_type": DISCO, "vocab_size": self.vocab, "top": self.top, "inner": self.first.out_features}
 
 
-class LengthHead(Quick):
+class LengthHead(CompiledPerToken):
     """AdaEAGLE's network: predicts the length of the next draft.
 
     hidden: width of the target's states; inner: of the layers; most: longest draft it was trained to predict.

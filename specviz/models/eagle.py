@@ -115,7 +115,7 @@ class EagleRows(RowCache):
 def build(body: Body, numbers: dict[str, Any]) -> Eagle:
     """Return an untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
-    return Eagle({**like(body, numbers), "bias": bool(numbers.get("bias", True))}, f"the EAGLE head of {body.name}")
+    return Eagle({**config_like(body, numbers), "bias": bool(numbers.get("bias", True))}, f"the EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle:
@@ -136,7 +136,7 @@ def load(folder: str | Path, body: Body) -> Eagle:
     return fill(Eagle(config, folder.name), found, body)
 
 
-def alike(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> Any:
+def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> Any:
     """Load a variant of EAGLE's head whose weights have our names. Biases of queries, keys and values are optional; weights of
     the patterns ``fine`` are ignored. Raises ModelError with a sentence."""
     weights = HeadWeights(folder, body)
@@ -150,7 +150,7 @@ def alike(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> A
     return fill(made, found, body)
 
 
-def like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
+def config_like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
     """Return a config.json for a head with layers like the target's, but for the numbers given."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = numbers.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)

@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .eagle import layer_weights, like, seen
+from .eagle import config_like, layer_weights, seen
 from .eagle_layers import KV, Fused, Layer, Sizes, angles_of
 from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
@@ -84,7 +84,7 @@ class Eagle3(nn.Module):
         """Target ids of the draft vocabulary; None for the full vocabulary."""
         return None if self.d2t is None else self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
-    def speak(self, ids: Tensor) -> None:
+    def set_draft_vocab(self, ids: Tensor) -> None:
         """Set the draft vocabulary to these target ids, in order."""
         ids = ids.sort().values
         assert self.d2t is not None and self.t2d is not None  # the head was built for a part of the vocabulary
@@ -154,13 +154,13 @@ class Eagle3Net(Fused):
             states = torch.cat([norm(part) for norm, part in zip(self.each, states.chunk(len(self.each), -1))], -1)
         return self.lead(states)
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         embeds, state = x.split(self.hidden, -1)
         block, normed = self.blocks[0], self.state_norm(state)
         both = torch.cat([block.norm_in(embeds), normed], -1)  # twice as wide as the residual
-        x = self.transform(block, self.attend(block, normed if self.before else state, turn, slots[0], at, mask, both))
+        x = self.transform(block, self.attend(block, normed if self.before else state, rotation, slots[0], at, mask, both))
         for block, room in zip(self.blocks[1:], slots[1:]):
-            x = self.transform(block, self.attend(block, x, turn, room, at, mask))
+            x = self.transform(block, self.attend(block, x, rotation, room, at, mask))
         return x if self.after is None else self.after(x)
 
 
@@ -190,13 +190,13 @@ def default_layers(layers: int) -> list[int]:
 
 def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
     """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (size of the draft vocabulary,
-    the first ids until ``speak``), own_head (default true; without it the target's output matrix and full vocabulary are used),
+    the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix and full vocabulary are used),
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
     settings = {"read_layers": list(numbers.get("read_layers") or default_layers(body.layers)),
                 "own_head": bool(numbers.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
     flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
-    return Eagle3({**like(body, numbers), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
+    return Eagle3({**config_like(body, numbers), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle3:

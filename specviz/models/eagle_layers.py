@@ -78,7 +78,7 @@ class Attention(nn.Module):
         attend, None = causal.
         """
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = (_turned(part, angles).type_as(v) for part in self._normed(q, k))
+        q, k = (_rotated(part, angles).type_as(v) for part in self._normed(q, k))
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
         group = self.sizes.heads // self.sizes.kv_heads
         keys, values = (part.repeat_interleave(group, 1) for part in kv)
@@ -92,7 +92,7 @@ class Attention(nn.Module):
     def weights(self, x: Tensor, angles: Tensor) -> Tensor:
         """Return causal attention weights: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
         q, k = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj))
-        q, k = (_turned(part, angles) for part in self._normed(q, k))
+        q, k = (_rotated(part, angles) for part in self._normed(q, k))
         scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
         return scores.float().masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
 
@@ -112,7 +112,7 @@ class Attention(nn.Module):
                 weight.mul_(factor.repeat_interleave(each).view(-1, *[1] * (weight.dim() - 1)))
 
 
-def _turned(x: Tensor, angles: Tensor) -> Tensor:
+def _rotated(x: Tensor, angles: Tensor) -> Tensor:
     """Apply rotary positions to heads stored as halves, as in checkpoints."""
     a, b = x.chunk(2, -1)
     cos, sin = angles.cos(), angles.sin()
@@ -195,16 +195,16 @@ class Fused(Llama):
             return Layout()
         return Int8Layout() if eight else fastest_layout(matrices, 4 * size * layers, budget=0.1)
 
-    def turned_to(self, count: int) -> Tensor:
+    def rotations_to(self, count: int) -> Tensor:
         """Return rotations of the first ``count`` positions."""
         self.context = max(self.context, count)
-        return self.turns(count)[:count]
+        return self.rotations(count)[:count]
 
-    def turned(self, positions: list[int]) -> Tensor:
+    def rotations_at(self, positions: list[int]) -> Tensor:
         """Return rotations of positions [n, 1, head_dim / 2], also beyond the context of the config, because a target's may be
         longer than its head's."""
         self.context = max(self.context, max(positions) + 1)
-        table = self.turns(max(positions) + 1)
+        table = self.rotations(max(positions) + 1)
         if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
             return table[positions[0]:positions[-1] + 1]
         return table[positions]
@@ -238,7 +238,7 @@ class Fused(Llama):
         return Block(norm(layer.input_layernorm), matrices["qkv"], norm_q, norm_k, matrices["out"],
                      norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         """Run all layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written as in ``Llama.attend``.
         """
-        return self.through(x, turn, slots, at, mask)[0]
+        return self.run_blocks(x, rotation, slots, at, mask)[0]

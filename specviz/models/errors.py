@@ -23,7 +23,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def tidy(sentence: Any) -> str:
+def one_line(sentence: Any) -> str:
     """Return the message as one line of bounded length; a very long word keeps its two ends."""
     text = printable(str(sentence)[:8 * SENTENCE])
     text = " ".join(word if len(word) <= WORD else f"{word[:VALUE - 40]}\u2026{word[-30:]}" for word in text.split(" "))
@@ -59,11 +59,11 @@ def about_files(folder: Path, error: BaseException | str) -> str:
             found.append(json.loads((folder / name).read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError):  # it is not there, or the error is about that
             continue
-    return tidy(without_values(words, found))
+    return one_line(without_values(words, found))
 
 
 class ModelError(CodedError, ValueError):
     """A checkpoint cannot be used; the message is one sentence for a person."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
-        super().__init__(tidy(sentence), code)
+        super().__init__(one_line(sentence), code)

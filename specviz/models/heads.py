@@ -210,7 +210,7 @@ def ready(module: M, body: Body) -> M:
         if isinstance(part, Layer):
             part.static, part.eight = body.static, body.eight
     module = module.to(body.device, body.dtype).eval().requires_grad_(False)
-    if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "quick"):  # that is compiled whole
+    if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "compiled"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
                 part.forward = Streamed(part, body.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)

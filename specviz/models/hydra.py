@@ -31,12 +31,12 @@ OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "m
 
 class Block(nn.Module):
     """A residual block of Hydra's heads: residual(x) + SiLU(W x + b). parts: number of input vectors of width ``hidden``;
-    through: with a matrix on the residual path, else the first vector, the state, is the residual."""
+    matrix: with a matrix on the residual path, else the first vector, the state, is the residual."""
 
-    def __init__(self, hidden: int, parts: int = 1, through: bool = False):
+    def __init__(self, hidden: int, parts: int = 1, matrix: bool = False):
         super().__init__()
         self.linear = nn.Linear(hidden * parts, hidden)
-        self.res_connection = nn.Linear(hidden * parts, hidden) if through else None
+        self.res_connection = nn.Linear(hidden * parts, hidden) if matrix else None
         nn.init.zeros_(self.linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:

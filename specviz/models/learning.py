@@ -52,12 +52,12 @@ class LearningLlama(Llama):
     def _norm(self, weight: Tensor | None) -> Norm | None:
         return weight if weight is None else PlainNorm(weight, self.eps)
 
-    def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def project(self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project as Llama does, without in-place operations."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         q, k, v = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width).split([heads, kv, kv], 1)
         q, k = (part if norm is None else norm(part) for part, norm in ((q, block.norm_q), (k, block.norm_k)))
-        pairs = torch.view_as_complex(torch.cat([q, k], 1).unflatten(-1, (-1, 2))) * turn
+        pairs = torch.view_as_complex(torch.cat([q, k], 1).unflatten(-1, (-1, 2))) * rotation
         q, k = torch.view_as_real(pairs).flatten(-2).split([heads, kv], 1)
         q = q.view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
         return q, torch.stack([k, v]).transpose(1, 2)
@@ -66,9 +66,9 @@ class LearningLlama(Llama):
         """Return logits [n, vocab] of a text [n] from its beginning, causally, without a KV cache."""
         n = len(ids)
         mask = torch.full((n, n), -torch.inf, dtype=self.dtype, device=self.device).triu_(1).repeat(self.group, 1)
-        x, turn = self.embed(ids), self.turns(n)[:n].clone()  # tables made while nothing learned cannot be walked back through
+        x, rotation = self.embed(ids), self.rotations(n)[:n].clone()  # tables made while nothing learned cannot be walked back through
         for block in self.blocks:
-            q, new = self.project(block, x, turn)
+            q, new = self.project(block, x, rotation)
             keys, values = new.unsqueeze(1).unbind(0)
             x = self.transform(block, self.join(block, x, F.scaled_dot_product_attention(q, keys, values, mask)))
         return self.head(self.norm_final(x))

@@ -31,7 +31,7 @@ from .whole_vectors import rotate_, silu
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
 NUMBERS = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")}
-FIRST_TURNS = 1024  # positions whose rotations are made at once
+FIRST_ROTATIONS = 1024  # positions whose rotations are made at once
 WHY_NOT = {  # ends of sentences, by identifier
     "family": "the fast forward runs {family}, not {kind}",
     "activation": "the fast forward has no activation {kind!r}",
@@ -88,8 +88,8 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
         inverse = inverse / rope["factor"]
     if rope["rope_type"] == "llama3":
         low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
-        turns = old * inverse / (2 * math.pi)
-        blend = ((turns - low) / (high - low)).clamp(0, 1)
+        rotations = old * inverse / (2 * math.pi)
+        blend = ((rotations - low) / (high - low)).clamp(0, 1)
         inverse = (1 - blend) * inverse / rope["factor"] + blend * inverse
     return inverse
 
@@ -242,23 +242,23 @@ class Llama:
 
     def _tables(self, rope: dict[str, Any]) -> None:
         self._inverse = inverse_frequencies(rope, self.head_dim)
-        self._turns = self._turned(min(FIRST_TURNS, self.context))
+        self._rotations = self._make_rotations(min(FIRST_ROTATIONS, self.context))
 
-    def turns(self, count: int) -> Tensor:
+    def rotations(self, count: int) -> Tensor:
         """Return rotations of at least the first ``count`` positions, at most those of the context; [positions, 1, head_dim / 2].
 
         The table grows with use, because a config.json may claim a context of any length.
         """
-        table, count = self._turns, min(count, self.context)
+        table, count = self._rotations, min(count, self.context)
         if len(table) < count:
             with torch.inference_mode():
-                table = self._turns = self._turned(min(max(count, 2 * len(table)), self.context))
+                table = self._rotations = self._make_rotations(min(max(count, 2 * len(table)), self.context))
         return table
 
-    def _turned(self, count: int) -> Tensor:
+    def _make_rotations(self, count: int) -> Tensor:
         angles = torch.arange(count, dtype=torch.float32)[:, None] * self._inverse
-        turn = torch.polar(torch.ones_like(angles), angles)[:, None].to(self.device)
-        return turn.to(torch.complex128) if self.dtype == torch.float64 else turn
+        rotation = torch.polar(torch.ones_like(angles), angles)[:, None].to(self.device)
+        return rotation.to(torch.complex128) if self.dtype == torch.float64 else rotation
 
     # --- forward pass -----------------------------------------------------------------------------------------------
     def new_slots(self, slots: int) -> Tensor:
@@ -298,15 +298,15 @@ class Llama:
         """Return states of the checkpoint's basis in the basis that the blocks use."""
         return x
 
-    def attend(self, block: Block, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
+    def attend(self, block: Block, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
                reads: Tensor | None = None) -> Tensor:
         """Return x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
         written at at..at+n and read up to there; mask [group * n, at + n] is added to scores, None = no mask. If ``at`` is a tensor
         [n], these slots are written and all are read; a mask of a wider type makes the sums in that type. reads: the projection's
         input, if it is not the normed x."""
         if block.attend is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
-            return block.attend(x, turn, slots, at, mask, reads)
-        q, new = self.project(block, x, turn, reads)
+            return block.attend(x, rotation, slots, at, mask, reads)
+        q, new = self.project(block, x, rotation, reads)
         if isinstance(at, Tensor):
             slots_seen = slots.index_copy_(2, at, new)
         else:
@@ -323,30 +323,30 @@ class Llama:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
         return F.scaled_dot_product_attention(q, keys, values, mask)
 
-    def through(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
+    def run_blocks(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
                 end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
         """Run blocks first..end over x [n, hidden]; also return the states that enter the blocks of ``wanted``, in order. slots
         [layers, 2, kv_heads, slots, head_dim]; the other arguments as in ``attend``."""
         last = self.layers if end is None else end
         if self.scripted is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
-            return self.scripted(x, turn, slots, at, mask, first, last, list(wanted))
+            return self.scripted(x, rotation, slots, at, mask, first, last, list(wanted))
         found = []
         for i in range(first, last):
             if i in wanted:
                 found.append(x)
             block = self.blocks[i]
-            x = self.attend(block, x, turn, slots[i], at, mask)
+            x = self.attend(block, x, rotation, slots[i], at, mask)
             x = x if block.down is None else self.transform(block, x)
         return x, found
 
-    def project(self, block: Block, x: Tensor, turn: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def project(self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return queries [1, kv_heads, group * n, head_dim] and keys with values [2, kv_heads, n, head_dim] of x [n, hidden]."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         qkv = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if block.norm_q is not None and block.norm_k is not None:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = block.norm_k(qkv[:, heads:heads + kv])
-        self._rotate(qkv[:, :heads + kv], turn)
+        self._rotate(qkv[:, :heads + kv], rotation)
         if block.exact is not None:
             block.exact(qkv, heads + kv)
         q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
@@ -364,10 +364,10 @@ class Llama:
         both = block.gate_up(block.norm_mlp(x))
         return block.down.add(silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
 
-    def _rotate(self, x: Tensor, turn: Tensor) -> None:
+    def _rotate(self, x: Tensor, rotation: Tensor) -> None:
         """Rotate x [n, heads, head_dim] in place by turn [n, 1, head_dim / 2]."""
         if x.dtype in (torch.float32, torch.float64):
-            rotate_(x, turn)
+            rotate_(x, rotation)
         else:
             pairs = x.view(*x.shape[:-1], -1, 2)
-            pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(turn)))
+            pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(rotation)))

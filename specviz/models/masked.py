@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..core import token_tensor
 from . import causal
-from .eagle import like
+from .eagle import config_like
 from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .llama import FAMILY
 from .row_cache import RowCache
@@ -60,7 +60,7 @@ class MaskedRows(RowCache):
 def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
     """Return an untrained network. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
     settings = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
-    config = like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | settings
+    config = config_like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .eagle import layer_weights, like
-from .eagle_layers import Attention, Fused, Layer, Sizes, _turned, angles_of
+from .eagle import config_like, layer_weights
+from .eagle_layers import Attention, Fused, Layer, Sizes, _rotated, angles_of
 from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
 from .row_cache import STEP, RowCache
@@ -44,9 +44,9 @@ class BlockAttention(Attention):
         [batch, 1, n, c + n], True where a row may attend.
         """
         assert self.q_norm is not None and self.k_norm is not None
-        q = _turned(self.q_norm(self.heads(self.q_proj, x)), angles)
-        k = torch.cat([_turned(self.k_norm(self.heads(self.k_proj, text)), text_angles),
-                       _turned(self.k_norm(self.heads(self.k_proj, x)), angles)], 2)
+        q = _rotated(self.q_norm(self.heads(self.q_proj, x)), angles)
+        k = torch.cat([_rotated(self.k_norm(self.heads(self.k_proj, text)), text_angles),
+                       _rotated(self.k_norm(self.heads(self.k_proj, x)), angles)], 2)
         v = torch.cat([self.heads(self.v_proj, text), self.heads(self.v_proj, x)], 2)
         group = self.sizes.heads // self.sizes.kv_heads
         keys, values = (part.repeat_interleave(group, 1) for part in (k, v))
@@ -144,14 +144,14 @@ class BlockDrafter(nn.Module):
         batch, blocks, size, _ = embeds.shape
         text = self.hidden_norm(self.fc(states))
         places = torch.arange(text.shape[1], device=text.device)
-        turns = angles_of(self.config, self.sizes.head_dim, text.shape[1] + size, text.device)
+        rotations = angles_of(self.config, self.sizes.head_dim, text.shape[1] + size, text.device)
         at = (anchors[:, :, None] + torch.arange(size, device=text.device)).flatten(1)  # [batch, blocks * size]
         seen = (places < anchors[:, :, None]).repeat_interleave(size, 1)  # [batch, rows, c]
         own = torch.arange(blocks, device=text.device).repeat_interleave(size)
         mask = torch.cat([seen, (own == own[:, None]).expand(batch, -1, -1)], 2)[:, None]
         x = embeds.flatten(1, 2)
         for layer in self.layers:
-            x = cast(BlockLayer, layer).across(x, text, turns[at][:, None], turns[:len(places)], mask)
+            x = cast(BlockLayer, layer).across(x, text, rotations[at][:, None], rotations[:len(places)], mask)
         return self.norm(x).unflatten(1, (blocks, size))
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class BlockNet(Fused):
             biases = [torch.cat([self._paired(at.k_proj.bias), at.v_proj.bias]) for at in parts if at.k_proj.bias is not None]
             self.text_bias = torch.cat(biases).detach() if biases else None
 
-    def take(self, states: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None) -> None:
+    def take(self, states: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None) -> None:
         """Write keys and values of text rows [n, layers * hidden] into slots [layers, 2, kv_heads, slots, head_dim]:
         ``at``..at+n, or those of a tensor [n]. Text rows attend to nothing, so there is no mask."""
         n = len(states)
@@ -196,15 +196,15 @@ class BlockNet(Fused):
         for i, block in enumerate(self.blocks):
             assert block.norm_k is not None
             keys = block.norm_k(kv[:, i, 0]).contiguous()
-            self._rotate(keys, turn)
+            self._rotate(keys, rotation)
             new = torch.stack([keys, kv[:, i, 1]]).transpose(1, 2)
             if isinstance(at, Tensor):
                 slots[i].index_copy_(2, at, new)
             else:
                 slots[i, :, :, at:at + n] = new
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
-        return self.after(super().run(x, turn, slots, at, mask))
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+        return self.after(super().run(x, rotation, slots, at, mask))
 
 
 class BlockRows(RowCache):
@@ -242,7 +242,7 @@ def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
             "markov_head_type": numbers.get("markov_kind", "vanilla"), "enable_confidence_head": bool(numbers.get("confidence")),
             "confidence_head_with_markov": bool(numbers.get("confidence")) and rank > 0, "confidence_head_gated": False,
             "sample_from_anchor": rank > 0}
-    return BlockDrafter({**like(body, numbers), **settings}, f"the block drafter of {body.name}")
+    return BlockDrafter({**config_like(body, numbers), **settings}, f"the block drafter of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> BlockDrafter:

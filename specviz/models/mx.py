@@ -16,7 +16,7 @@ BIAS = 127
 WORTH = 2**14  # smallest matrix, in numbers, that is worth storing so
 
 
-def worth(tensor: Tensor) -> bool:
+def is_large_matrix(tensor: Tensor) -> bool:
     """Return whether a tensor is a matrix large enough to be stored in this format."""
     return tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= WORTH
 
@@ -42,7 +42,7 @@ def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors as they are written to a file: matrices in MXINT8, each followed by its scales, all others unchanged."""
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
-        if worth(tensor):
+        if is_large_matrix(tensor):
             found[name], found[name + SCALE] = packed(tensor)
         else:
             found[name] = tensor

@@ -71,8 +71,8 @@ class RowCache:
         if self._static is not None and holds(n, scratch):
             return run_static(self.net, self._static, x, self.first, self.count, depths, sees, work, work.__name__)
         sees = sees.cpu()  # tensors of varying shape are built on the host
-        turn = self.net.turned([self.first + self.count + depth for depth in depths])
-        return work(x, turn, buffer, self.count + scratch - n, self._mask(sees, x))
+        rotation = self.net.rotations_at([self.first + self.count + depth for depth in depths])
+        return work(x, rotation, buffer, self.count + scratch - n, self._mask(sees, x))
 
     def _mask(self, sees: Tensor, x: Tensor) -> Tensor | None:
         """Return the bias added to scores, [group * rows, slots]: all text rows are visible, and the scratch rows of ``sees``."""
@@ -97,7 +97,7 @@ class RowCache:
 
     def _static_buffer(self, slots: int, positions: int) -> Tensor:
         old = self._static
-        if old is None or slots > old.capacity or positions > len(old.turn):
+        if old is None or slots > old.capacity or positions > len(old.rotation):
             pool = self.net.buffers
             assert pool is not None  # static layers have one
             self._static = new = pool.take(slots, positions)

@@ -55,7 +55,7 @@ class StaticKVBuffer:
 
     slots: Tensor
     order: Tensor
-    turn: Tensor
+    rotation: Tensor
     inputs: dict[int, Inputs] = field(default_factory=dict)
     graphs: CudaGraphs = field(default_factory=CudaGraphs)
 
@@ -71,7 +71,7 @@ class StaticKVBuffer:
 def new_kv_buffer(model: Llama, slots: int) -> StaticKVBuffer:
     """Return a zeroed buffer: hidden slots get an attention weight of 0, and 0 times NaN is NaN."""
     order = torch.arange(slots, dtype=torch.int32, device=model.device)
-    return StaticKVBuffer(model.new_slots(slots).zero_(), order, model.turns(slots)[:slots])
+    return StaticKVBuffer(model.new_slots(slots).zero_(), order, model.rotations(slots)[:slots])
 
 
 def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozenset[str], steady: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -81,13 +81,13 @@ def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozense
     slots.
     """
     ids, positions, where, past = inputs.split()
-    x, turn, hidden_states = model.embed(ids), buffer.turn.index_select(0, positions), {}
+    x, rotation, hidden_states = model.embed(ids), buffer.rotation.index_select(0, positions), {}
     mask = mask_of(inputs.bias, buffer.order, past, model.group)
     mask = mask.double() if steady else mask
     for i, block in enumerate(model.blocks):
         if f"layer:{i}" in want:
             hidden_states[f"layer:{i}"] = x
-        x = model.attend(block, x, turn, buffer.slots[i], where, mask)
+        x = model.attend(block, x, rotation, buffer.slots[i], where, mask)
         x = model.transform(block, x)
     x = model.norm_final(x)
     if "final" in want:

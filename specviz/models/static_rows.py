@@ -24,7 +24,7 @@ class StaticRowBuffer:
 
     slots: Tensor
     order: Tensor
-    turn: Tensor
+    rotation: Tensor
     inputs: dict[Any, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
     graphs: CudaGraphs = field(default_factory=CudaGraphs)
 
@@ -44,14 +44,14 @@ class StaticRowBufferPool:
     def take(self, slots: int, positions: int) -> StaticRowBuffer:
         """Return a buffer of at least so many slots and rotations, one of an earlier run if possible."""
         with self._lock:
-            fits = [buffer for buffer in self._spare if buffer.capacity >= slots and len(buffer.turn) >= positions]
+            fits = [buffer for buffer in self._spare if buffer.capacity >= slots and len(buffer.rotation) >= positions]
             if fits:
                 buffer = min(fits, key=lambda buffer: buffer.capacity)
                 self._spare = [spare for spare in self._spare if spare is not buffer]
                 return buffer
         capacity = doubled(slots)
         order = torch.arange(capacity, dtype=torch.int32, device=self.net.device)
-        return StaticRowBuffer(self.net.new_slots(capacity).zero_(), order, self.net.turned_to(doubled(max(positions, capacity))))
+        return StaticRowBuffer(self.net.new_slots(capacity).zero_(), order, self.net.rotations_to(doubled(max(positions, capacity))))
 
     def give(self, buffer: StaticRowBuffer) -> None:
         with self._lock:
@@ -94,7 +94,7 @@ def run(net: Any, buffer: StaticRowBuffer, x: Tensor, first: int, past: int, dep
 
     def static() -> Tensor | None:
         positions, where, held = numbers.split([bucket, bucket, 1])
-        return work(rows, buffer.turn.index_select(0, positions), buffer.slots, where, mask_of(bias, buffer.order, held, net.group))
+        return work(rows, buffer.rotation.index_select(0, positions), buffer.slots, where, mask_of(bias, buffer.order, held, net.group))
 
     if net.device.type != "cuda":
         out = static()

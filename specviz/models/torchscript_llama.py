@@ -18,7 +18,7 @@ from .torchscript import HalfProducts, scripted
 from .whole_vectors import rotate_, silu
 
 
-class Plain(nn.Module):
+class ScriptedPlain(nn.Module):
     """Linear layer with weights as stored; subclasses use other layouts."""
 
     bias: Tensor | None
@@ -39,7 +39,7 @@ def _addmm(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     return torch.addmm(more, x, weight, out=x.new_empty([x.shape[0], weight.shape[1]]))
 
 
-class Transposed(Plain):
+class ScriptedTransposed(ScriptedPlain):
     def forward(self, x: Tensor) -> Tensor:
         bias = self.bias
         return torch.mm(x, self.weight) if bias is None else _addmm(bias.expand(x.shape[0], -1), x, self.weight)
@@ -49,7 +49,7 @@ class Transposed(Plain):
         return y if bias is None else y.add_(bias)
 
 
-class Packed(Plain):
+class ScriptedPacked(ScriptedPlain):
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
@@ -57,7 +57,7 @@ class Packed(Plain):
         return torch.ops.mkldnn._linear_pointwise(x, residual, self.weight, self.bias, "add")
 
 
-class Two(nn.Module):
+class ScriptedTwoLayouts(nn.Module):
     def __init__(self, layer: TwoLayouts):
         super().__init__()
         self.few, self.many, self.limit = linear(layer.few), linear(layer.many), MANY
@@ -69,8 +69,8 @@ class Two(nn.Module):
         return self.few.add(x, residual) if x.shape[0] < self.limit else self.many.add(x, residual)
 
 
-MADE = {PlainLinear: Plain, TransposedLinear: Transposed, PackedLinear: Packed, HalfLinear: lambda layer: HalfProducts(layer.packed),
-        TwoLayouts: Two, Int8Linear: lambda layer: layer.module,
+MADE = {PlainLinear: ScriptedPlain, TransposedLinear: ScriptedTransposed, PackedLinear: ScriptedPacked, TwoLayouts: ScriptedTwoLayouts,
+        HalfLinear: lambda layer: HalfProducts(layer.packed), Int8Linear: lambda layer: layer.module,
         ReducedOutput: lambda layer: ScriptedReducedOutput(linear(layer.layer), layer.tokens, layer.vocab)}
 
 
@@ -79,7 +79,7 @@ def linear(layer: Any) -> Any:
     return MADE[type(layer)](layer)
 
 
-class ByLength(nn.Module):
+class ScriptedNorm(nn.Module):
     """RMSNorm as in models/rms_norm.py on a CPU."""
 
     def __init__(self, norm: Any):
@@ -104,10 +104,10 @@ class ToUnitLength(nn.Module):
 def norm_of(norm: Any) -> nn.Module:
     if isinstance(norm, UnitNorm):
         return ToUnitLength(norm)
-    return ByLength(norm) if hasattr(norm, "_floor") else nn.Identity()
+    return ScriptedNorm(norm) if hasattr(norm, "_floor") else nn.Identity()
 
 
-class Attend(nn.Module):
+class ScriptedAttention(nn.Module):
     """The attention of one block in TorchScript: ``Llama.attend`` of one block, for a slot given as an integer."""
 
     def __init__(self, model: Any, block: Any):
@@ -117,14 +117,14 @@ class Attend(nn.Module):
         self.normed, self.exact = block.norm_q is not None, block.exact
         self.norm_q, self.norm_k = norm_of(block.norm_q), norm_of(block.norm_k)
 
-    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None,
+    def forward(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None,
                 reads: Tensor | None = None) -> Tensor:
         n, heads, kv, width = x.shape[0], self.heads, self.kv, self.width
         qkv = self.qkv(self.norm(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if self.normed:
             qkv[:, :heads] = self.norm_q(qkv[:, :heads])
             qkv[:, heads:heads + kv] = self.norm_k(qkv[:, heads:heads + kv])
-        rotate_(qkv.narrow(1, 0, heads + kv), turn)
+        rotate_(qkv.narrow(1, 0, heads + kv), rotation)
         if self.exact is not None:
             self.exact(qkv, heads + kv)
         q, new = qkv.narrow(1, 0, heads).view(n, kv, self.group, width), qkv.narrow(1, heads, 2 * kv).view(n, 2, kv, width)
@@ -140,7 +140,7 @@ class Attend(nn.Module):
         return self.out.add(y.reshape(n, heads * width), x)
 
 
-class Transform(nn.Module):
+class ScriptedFeedForward(nn.Module):
     """The feed-forward and projections of one block in TorchScript: ``Llama.transform`` of one block."""
 
     def __init__(self, model: Any, block: Any):
@@ -161,18 +161,18 @@ class Layers(nn.Module):
         self.attend = nn.ModuleList([block.attend for block in blocks])
         self.transform = nn.ModuleList([nn.Identity() if block.down is None else block.transform for block in blocks])
 
-    def forward(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None, first: int, end: int,
+    def forward(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, first: int, end: int,
                 wanted: list[int]) -> tuple[Tensor, list[Tensor]]:
         found: list[Tensor] = []
         for i, (attend, transform) in enumerate(zip(self.attend, self.transform)):
             if first <= i and i < end:
                 if i in wanted:
                     found.append(x)
-                x = transform(attend(x, turn, slots[i], at, mask, None))
+                x = transform(attend(x, rotation, slots[i], at, mask, None))
         return x, found
 
 
-class Writer(nn.Module):
+class ScriptedDraftLoop(nn.Module):
     """Generate a chain of tokens autoregressively in one call, as a draft model does."""
 
     def __init__(self, model: Any):
@@ -180,7 +180,7 @@ class Writer(nn.Module):
         self.embedding, norm, head, self.final_states = model.ends()
         self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(norm), linear(head), model.layers
 
-    def forward(self, ids: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
+    def forward(self, ids: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
                 uniforms: Tensor, least: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
         """Return tokens [count], logits, distributions [count, vocab] (temperature above 0 only) and states [count, hidden] after rows
         ids [n] at slots at..at+n. mask: of these rows; turn: rotations of every position; uniforms [count]: float64 random numbers.
@@ -194,7 +194,7 @@ class Writer(nn.Module):
         n = ids.shape[0]
         for i in range(count):
             x = F.embedding(ids, self.embedding).to(torch.float32)
-            x, _ = self.layers(x, turn.narrow(0, at, n), slots, at, mask, 0, self.depth, none)
+            x, _ = self.layers(x, rotation.narrow(0, at, n), slots, at, mask, 0, self.depth, none)
             state = self.norm(x.narrow(0, n - 1, 1))
             row = self.head(state)
             if temperature > 0.0:
@@ -232,7 +232,7 @@ def script(model: Any, width: int) -> None:
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
-        made = [(scripted(Attend(model, block)), None if block.down is None else scripted(Transform(model, block)))
+        made = [(scripted(ScriptedAttention(model, block)), None if block.down is None else scripted(ScriptedFeedForward(model, block)))
                 for block in model.blocks]
         if not _agrees(model, width, *made[0]):
             return _fall_back(model, "a compiled block gives other bits")
@@ -251,7 +251,7 @@ def compiled_writer(model: Any) -> Any:
         return None
     try:
         with torch.inference_mode():
-            writer = torch.jit.freeze(scripted(Writer(model)), optimize_numerics=False)
+            writer = torch.jit.freeze(scripted(ScriptedDraftLoop(model)), optimize_numerics=False)
             if _agrees_with_single_passes(model, writer):
                 return writer
         _fall_back(model, "the compiled token loop gives other bits")
@@ -272,8 +272,8 @@ def _agrees(model: Any, width: int, attend: Any, transform: Any) -> bool:
     x = torch.randn(2, model.hidden, generator=rng)
     reads = None if width == model.hidden else torch.randn(2, width, generator=rng)
     buffers = [torch.zeros(2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
-    turn = model.turns(2)[:2]
-    ours, theirs = attend(x, turn, buffers[0], 0, None, reads), model.attend(block, x, turn, buffers[1], 0, None, reads)
+    rotation = model.rotations(2)[:2]
+    ours, theirs = attend(x, rotation, buffers[0], 0, None, reads), model.attend(block, x, rotation, buffers[1], 0, None, reads)
     if transform is not None:
         ours, theirs = transform(ours), model.transform(block, theirs)
     return torch.equal(ours, theirs) and torch.equal(*buffers)
@@ -286,8 +286,8 @@ def _agrees_with_single_blocks(model: Any, whole: Any) -> bool:
     x = torch.randn(2, model.hidden, generator=torch.Generator().manual_seed(0))
     for _ in range(2):
         buffers = [torch.zeros(model.layers, 2, model.kv_heads, 2, model.head_dim) for _ in range(2)]
-        ours = whole(x, model.turns(2)[:2], buffers[0], 0, None, 0, model.layers, [0])
-        theirs = model.through(x, model.turns(2)[:2], buffers[1], 0, None, wanted=[0])
+        ours = whole(x, model.rotations(2)[:2], buffers[0], 0, None, 0, model.layers, [0])
+        theirs = model.run_blocks(x, model.rotations(2)[:2], buffers[1], 0, None, wanted=[0])
         if not all(map(torch.equal, (ours[0], *ours[1], buffers[0]), (theirs[0], *theirs[1], buffers[1]))):
             return False
     return True
@@ -296,15 +296,15 @@ def _agrees_with_single_blocks(model: Any, whole: Any) -> bool:
 @torch.inference_mode()
 def _agrees_with_single_passes(model: Any, writer: Any) -> bool:
     """Return whether tokens generated in one call equal those of single passes; also makes the first, slow calls."""
-    count, ids, turn = 3, torch.tensor([0]), model.turns(3)[:3]
+    count, ids, rotation = 3, torch.tensor([0]), model.rotations(3)[:3]
     none, buffers = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for temperature in (0.0, 1.0):
         for buffer in buffers[:2]:
             for least in (0.0, None):
-                tokens, logits, _, _, _ = writer(ids, turn, buffer, 0, None, count, temperature, none.expand(count), least)
+                tokens, logits, _, _, _ = writer(ids, rotation, buffer, 0, None, count, temperature, none.expand(count), least)
         for i in range(count):
             x = model.enter(ids if i == 0 else tokens[i - 1:i])
-            row = model.output(model.norm_output(model.through(x, turn[i:i + 1], buffers[2], i, None)[0]))
+            row = model.output(model.norm_output(model.run_blocks(x, rotation[i:i + 1], buffers[2], i, None)[0]))
             if not torch.equal(row[0], logits[i]) or not temperature and int(row.argmax()) != int(tokens[i]):
                 return False
     return True

@@ -29,14 +29,14 @@ def silu(x: Tensor, piece: int = PIECE) -> Tensor:
     return torch.cat([F.silu(part) for part in x.split(rows)])
 
 
-def rotate_(x: Tensor, turn: Tensor, piece: int = PIECE) -> None:
+def rotate_(x: Tensor, rotation: Tensor, piece: int = PIECE) -> None:
     """Multiply pairs of x [rows, heads, head_dim] in place by turn [rows, 1, head_dim / 2], complex, a few rows at a time."""
     n, heads, width = x.shape[0], x.shape[1], x.shape[2]
     pairs = torch.view_as_complex(x.view(n, heads, width // 2, 2))
     rows = max(1, piece // (heads * width // 2))
     if x.device.type != "cpu" or n <= rows:
-        pairs.mul_(turn)
+        pairs.mul_(rotation)
     else:
         for first in range(0, n, rows):
             count = min(rows, n - first)
-            pairs.narrow(0, first, count).mul_(turn.narrow(0, first, count))
+            pairs.narrow(0, first, count).mul_(rotation.narrow(0, first, count))

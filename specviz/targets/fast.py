@@ -98,8 +98,8 @@ class FastTarget(LlamaTarget):
         with self.timed():
             self._reserve(at + len(last_tokens) + count)
             rng = torch.tensor(roll(count) if temperature else [0.0], dtype=torch.float64)
-            turn = self.model.turns(at + len(last_tokens) + count)
-            made = writer(torch.tensor(last_tokens), turn, self.slots, at, self._mask(rows), count, temperature, rng, least)
+            rotation = self.model.rotations(at + len(last_tokens) + count)
+            made = writer(torch.tensor(last_tokens), rotation, self.slots, at, self._mask(rows), count, temperature, rng, least)
             written = WrittenTokens(made[0].tolist(), *made[1:])
             self.passes += len(written.tokens)
         if not after:

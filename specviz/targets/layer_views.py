@@ -80,10 +80,10 @@ class GroupedLayers(SkippedLayers):
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.lo:
             return super()._layers(rows, x, first, end)
-        model, at, turn, mask = self.model, rows.past + rows.lo, self._turn(rows), self._mask(rows)
+        model, at, rotation, mask = self.model, rows.past + rows.lo, self._rotation(rows), self._mask(rows)
         for group in self.groups:
             entered = x
             for i in group:
-                attended = model.attend(model.blocks[i], entered, turn, self.slots[i], at, mask)
+                attended = model.attend(model.blocks[i], entered, rotation, self.slots[i], at, mask)
                 x = model.transform(model.blocks[i], attended if x is entered else x + (attended - entered))
         return x, {}

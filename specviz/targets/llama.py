@@ -96,15 +96,15 @@ class LlamaTarget(CachedTarget):
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Run layers first..end over the rows; return the states after them and the captured ones."""
         model, at, hidden_states = self.model, rows.past + rows.lo, {}
-        turn, mask = self._turn(rows), self._mask(rows)
+        rotation, mask = self._rotation(rows), self._mask(rows)
         if not self.skip and not rows.tree.inputs:
             wanted = [i for i in range(first, end) if f"layer:{i}" in self._want] if self._want else []
-            x, found = model.through(x, turn, self.slots, at, mask, first, end, wanted)
+            x, found = model.run_blocks(x, rotation, self.slots, at, mask, first, end, wanted)
             return x, {f"layer:{i}": model.to_checkpoint(states) for i, states in zip(wanted, found)}
         for i, block in enumerate(model.blocks[first:end], first):
             x = self._enter(rows, i, x, hidden_states)
             if 2 * i not in self.skip:
-                x = model.attend(block, x, turn, self.slots[i], at, mask)
+                x = model.attend(block, x, rotation, self.slots[i], at, mask)
             if 2 * i + 1 not in self.skip:
                 x = model.transform(block, x)
         return x, hidden_states
@@ -119,12 +119,12 @@ class LlamaTarget(CachedTarget):
             hidden_states[f"layer:{layer}"] = self.model.to_checkpoint(x)
         return x
 
-    def _turn(self, rows: Rows) -> Tensor:
+    def _rotation(self, rows: Rows) -> Tensor:
         """Return the rotations of the rows. Positions beyond the context (probes) are clamped to the last one."""
         at, n = rows.past + rows.lo, len(rows.ids)
         if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
-            return self.model.turns(at + n)[at:at + n]
-        table = self.model.turns(rows.past + len(rows.tree) + 1)
+            return self.model.rotations(at + n)[at:at + n]
+        table = self.model.rotations(rows.past + len(rows.tree) + 1)
         return table[to_device((rows.shape.depth + rows.past).clamp_(max=self.context - 1), self.model.device)]
 
     def _mask(self, rows: Rows) -> Tensor | None:

@@ -62,12 +62,12 @@ def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
     for target, *_ in lanes:
         target.work = None  # early-exit work is not reused: all rows run through all layers
     x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
-    turn, masks = torch.cat([target._turn(rows) for target, rows, _ in lanes]), [target._mask(rows) for target, rows, _ in lanes]
+    rotation, masks = torch.cat([target._rotation(rows) for target, rows, _ in lanes]), [target._mask(rows) for target, rows, _ in lanes]
     looked_into = [any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes]
     for i, block in enumerate(model.blocks):
         if any(looked_into):
             x = torch.cat([target._enter(rows, i, x[mine], states) for (target, rows, mine), states in zip(lanes, hidden_states)])
-        q, new = model.project(block, x, turn)
+        q, new = model.project(block, x, rotation)
         q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
         y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
         x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))

@@ -31,7 +31,7 @@ class SlotMap:
                 self.slot[position], self.changed = slot, True
             (self.moved.discard if slot == position else self.moved.add)(position)
 
-    def straighten(self, used: int) -> tuple[list[int], list[int]]:
+    def reset_to_identity(self, used: int) -> tuple[list[int], list[int]]:
         """Reset the map to the identity; return the rows to copy, (to, from), for positions before ``used``."""
         to = sorted(position for position in self.moved if position < used)
         source = [self.slot[position] for position in to]

@@ -123,7 +123,7 @@ class StaticTarget(FastTarget):
         reason = self._why_eager(rows)
         if reason:
             self.eager[reason] += 1
-            self._straighten(rows.past + rows.lo)
+            self._reset_slots(rows.past + rows.lo)
             return super()._forward(rows)
         self.work = None
         self.bucket = max(self.bucket, bucket_of(len(rows.ids)) or BUCKETS[-1])
@@ -163,19 +163,19 @@ class StaticTarget(FastTarget):
         return buffer.graphs.run((self.bucket, self._want), lambda: forward(model, buffer, inputs, self._want, model.steady), model.device)
 
     def lower(self, rows: Rows, exit: int) -> Tensor:
-        self._straighten(rows.past + rows.lo)
+        self._reset_slots(rows.past + rows.lo)
         return super().lower(rows, exit)
 
     def slots_in_order(self) -> Tensor:
-        self._straighten(len(self.cached_tokens) + self._rows)
+        self._reset_slots(len(self.cached_tokens) + self._rows)
         return super().slots_in_order()
 
     def _gather(self, past: int, rows: list[int]) -> None:
         self._map.keep(past, rows)
 
-    def _straighten(self, used: int) -> None:
+    def _reset_slots(self, used: int) -> None:
         """Move rows to the slots of their positions, for readers of the cache in order."""
-        to, source = self._map.straighten(used)
+        to, source = self._map.reset_to_identity(used)
         if to:
             with torch.inference_mode():
                 to, source = (torch.tensor(x, device=self.model.device) for x in (to, source))
@@ -187,7 +187,7 @@ class StaticTarget(FastTarget):
             return
         buffer = self.model.take_buffer(max(slots, have + 1))
         if self._buffer is not None:
-            self._straighten(have)
+            self._reset_slots(have)
             with torch.inference_mode():
                 buffer.slots[:, :, :, :have] = self.slots
             self.model.return_buffer(self._buffer)

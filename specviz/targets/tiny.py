@@ -50,21 +50,21 @@ class TinyNet:
     def head(self, states: Tensor) -> Tensor:
         return states @ self.output.T
 
-    def turns(self, positions: Sequence[int]) -> Tensor:
+    def rotations(self, positions: Sequence[int]) -> Tensor:
         """Return the rotations of the positions as complex numbers [rows, head width / 2]."""
         half = self.width // self.heads // 2
         angles = torch.tensor(positions, dtype=self.output.dtype)[:, None] * 50.0 ** -(torch.arange(half) / half)
         return torch.polar(torch.ones_like(angles), angles)
 
-    def block(self, layer: Layer, x: Tensor, kv: Tensor, first: int, turn: Tensor, mask: Tensor) -> Tensor:
+    def block(self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor) -> Tensor:
         """Run one layer over rows x [rows, width]."""
-        return self.transform(layer, self.attend(layer, x, kv, first, turn, mask))
+        return self.transform(layer, self.attend(layer, x, kv, first, rotation, mask))
 
-    def attend(self, layer: Layer, x: Tensor, kv: Tensor, first: int, turn: Tensor, mask: Tensor) -> Tensor:
+    def attend(self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor) -> Tensor:
         """Run the attention of a layer. Keys and values of the rows go to slots first, first + 1, ... of kv
         [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and not -inf."""
         qkv = (self.norm(x) @ layer["qkv"].T).view(len(x), 3, self.heads, -1).permute(1, 2, 0, 3)
-        pairs = torch.complex(*qkv[:2].chunk(2, -1)) * turn
+        pairs = torch.complex(*qkv[:2].chunk(2, -1)) * rotation
         q, k = torch.cat([pairs.real, pairs.imag], -1)
         kv[0, :, first:first + len(x)], kv[1, :, first:first + len(x)] = k, qkv[2]
         weights = (q @ kv[0].mT / q.shape[-1] ** 0.5 + mask).softmax(-1)
@@ -82,9 +82,9 @@ class TinyNet:
         """Return reference logits [tokens, vocab] without tree or cache."""
         n = len(tokens)
         mask = torch.full((n, n), -torch.inf, dtype=self.output.dtype).triu(1)
-        x, turn = self.embed(tokens), self.turns(list(range(n)))
+        x, rotation = self.embed(tokens), self.rotations(list(range(n)))
         for layer in self.layers:
-            x = self.block(layer, x, x.new_zeros(2, self.heads, n, self.width // self.heads), 0, turn, mask)
+            x = self.block(layer, x, x.new_zeros(2, self.heads, n, self.width // self.heads), 0, rotation, mask)
         return self.head(self.norm(x))
 
 
@@ -133,11 +133,11 @@ class TinyTarget(CachedTarget):
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        x, hidden_states = self.through(rows, self.layers)
+        x, hidden_states = self.run_layers(rows, self.layers)
         hidden_states["final"] = self.net.norm(x)
         return self.net.head(hidden_states["final"]), {name: hidden_states[name] for name in self._want}
 
-    def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Return states after the first ``layers`` layers and the input of each of them."""
         at, hidden_states = rows.past + rows.lo, {}
         end = at + len(rows.ids)
@@ -145,7 +145,7 @@ class TinyTarget(CachedTarget):
             self._slots = torch.cat([self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3)
         mask = self._slots.new_zeros(len(rows.ids), end)
         mask[:, rows.past:].masked_fill_(~rows.shape.sees, -torch.inf)
-        turn = self.net.turns((rows.shape.depth + rows.past + self.offset).tolist())
+        rotation = self.net.rotations((rows.shape.depth + rows.past + self.offset).tolist())
         x = self.net.embed(rows.ids)
         for depth, layer in enumerate(self.net.layers[:layers]):
             for entry, where in rows.entries(depth):
@@ -153,7 +153,7 @@ class TinyTarget(CachedTarget):
                 x[where] = made
             hidden_states[f"layer:{depth}"] = x
             if 2 * depth not in self.skip:
-                x = self.attended(depth, layer, x, self._slots[depth, :, :, :end], at, turn, mask)
+                x = self.attended(depth, layer, x, self._slots[depth, :, :, :end], at, rotation, mask)
             if 2 * depth + 1 not in self.skip:
                 x = self.net.transform(layer, x)
         return x, hidden_states
@@ -210,10 +210,10 @@ class TinySideBySide(TinyView):
         self.whole.flush()
         return super().sync(tokens)
 
-    def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
         self._approximate = bool(rows.lo)
         self._entered: Tensor | None = None
-        return super().through(rows, layers)
+        return super().run_layers(rows, layers)
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
         if not self._approximate or self.starts[depth] == depth:
@@ -239,8 +239,8 @@ class TinyLean(TinyView):
         self._drop()
         return TinyTarget.sync(self, tokens)
 
-    def through(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return super().through(replace(rows, past=rows.past - self.offset), layers)
+    def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return super().run_layers(replace(rows, past=rows.past - self.offset), layers)
 
     def _gather(self, past: int, rows: list[int]) -> None:
         super()._gather(past - self.offset, rows)
@@ -256,7 +256,7 @@ class TinyEarly:
         return self.target.kv(layer, self.rows)
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        states, _ = self.target.through(Rows(tree, self.target.ids_of(tree, 0), len(self.target.cached_tokens), 0, False), self.exit)
+        states, _ = self.target.run_layers(Rows(tree, self.target.ids_of(tree, 0), len(self.target.cached_tokens), 0, False), self.exit)
         self.target._drop()
         self.rows = len(tree) + 1
         return states[start + 1:] if start else states

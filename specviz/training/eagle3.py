@@ -39,7 +39,7 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = features.model = eagle3.build(features.body, numbers)
     if model.d2t is not None:
-        model.speak(frequent(features, len(model.d2t)))
+        model.set_draft_vocab(frequent(features, len(model.d2t)))
     if model.lm_head is not None:
         start(model, features)
     runner = Runner(job, "eagle3", model, numbers, features.place("eagle3"))

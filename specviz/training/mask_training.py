@@ -26,7 +26,7 @@ class MaskTrainer:
 
     features: Features
     states: Callable[[Batch, mask_rows.Masks], Tensor]
-    speak: Callable[[Tensor], Tensor]
+    set_draft_vocab: Callable[[Tensor], Tensor]
     back: int = 0
 
     def predict(self, batch: Batch, masks: mask_rows.Masks) -> list[tuple[Tensor, Tensor]]:
@@ -65,7 +65,7 @@ class MaskTrainer:
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(block)]
         for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.every(batch, block, self.back))):
-            right = self.speak(states).argmax(-1) == batch.labels[index]
+            right = self.set_draft_vocab(states).argmax(-1) == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good
         return marks

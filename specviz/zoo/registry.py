@@ -20,7 +20,7 @@ import yaml
 from .. import ROOT
 from ..core.errors import CodedError, code_of
 from ..methods import draft_kinds, head_kinds, trained_parts
-from ..models.errors import shown, tidy
+from ..models.errors import shown, one_line
 from ..models.split import has_weights
 from .found_weights import found_weights
 from .index_package import FetchError, cached, fetch
@@ -52,7 +52,7 @@ class ZooError(CodedError, ValueError):
     """A model is not available; the message is one sentence."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
-        super().__init__(tidy(sentence), code)
+        super().__init__(one_line(sentence), code)
 
 
 @dataclass(frozen=True)

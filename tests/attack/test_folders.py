@@ -18,7 +18,7 @@ import specviz
 from specviz import ZooError, load
 from specviz.core import DraftTree
 from specviz.models import checkpoint_sizes as sizes
-from specviz.models.llama import FIRST_TURNS, Llama
+from specviz.models.llama import FIRST_ROTATIONS, Llama
 from specviz.models.pretrained import load_causal
 from specviz.models.weights import ModelError
 from specviz.run import Session, SessionError, collect
@@ -173,8 +173,8 @@ def test_a_quantisation_that_is_declared_goes_to_transformers_own_or_is_refused(
 # --- sizes -------------------------------------------------------------------------------------------------------------------
 def test_tables_grow_with_use_and_not_with_a_promise(tmp_path):
     short, long = (Llama(write(tmp_path / str(n), max_position_embeddings=n)) for n in (3000, 10**8))
-    assert len(long.turns(1)) == FIRST_TURNS and len(short.turns(10**9)) == 3000
-    assert torch.equal(long.turns(2900)[:2900], short.turns(2900)[:2900]) and len(long.turns(1)) < 10_000
+    assert len(long.rotations(1)) == FIRST_ROTATIONS and len(short.rotations(10**9)) == 3000
+    assert torch.equal(long.rotations(2900)[:2900], short.rotations(2900)[:2900]) and len(long.rotations(1)) < 10_000
     loaded = load(str(tmp_path / str(10**8)))
     first = collect(Session(loaded, "speculative" if loaded.draft else "prompt_lookup").run("the cat", 8)).token_ids
     assert first == collect(Session(load(str(tmp_path / "3000")), "autoregressive").run("the cat", 8)).token_ids
@@ -185,7 +185,7 @@ def test_rows_far_beyond_the_first_table_are_rotated_as_ever(tmp_path):
 
     model = FastModel(write(tmp_path / "m", max_position_embeddings=4096))
     whole, again = model.open(), model.open()
-    tokens = [i % 290 for i in range(FIRST_TURNS + 40)]
+    tokens = [i % 290 for i in range(FIRST_ROTATIONS + 40)]
     whole.sync(tokens)
     first = whole.score(DraftTree.chain([5, 6])).logits
     again.sync(tokens[:-30])

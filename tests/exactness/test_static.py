@@ -146,7 +146,7 @@ def test_without_steady_sums_half_precision_depends_on_where_rows_lie(half):
     kept, x = torch.randn(shape, generator=source).bfloat16(), torch.randn(64, model.hidden, generator=source).bfloat16()
     place = torch.empty_like(order).scatter_(0, order, torch.arange(2048))  # where row i of the plain order lies after it
     for dtype in (torch.bfloat16, torch.float64):
-        found = [model.attend(model.blocks[0], x, model.turns(64)[:64], slots.clone(), where, torch.zeros(64 * model.group, 2048, dtype=dtype))
+        found = [model.attend(model.blocks[0], x, model.rotations(64)[:64], slots.clone(), where, torch.zeros(64 * model.group, 2048, dtype=dtype))
                  for slots, where in ((kept, torch.arange(64)), (kept[:, :, order], place[:64]))]
         apart[dtype] = int((found[0] != found[1]).sum())
     assert apart[torch.float64] == 0 and apart[torch.bfloat16] > 0

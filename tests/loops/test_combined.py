@@ -44,7 +44,7 @@ def half(net, tokens):
     n = len(tokens)
     mask = torch.full((n, n), -torch.inf, dtype=net.output.dtype).triu(1)
     x = net.embed(tokens)
-    x = net.block(net.layers[0], x, x.new_zeros(2, net.heads, n, net.width // net.heads), 0, net.turns(list(range(n))), mask)
+    x = net.block(net.layers[0], x, x.new_zeros(2, net.heads, n, net.width // net.heads), 0, net.rotations(list(range(n))), mask)
     return net.head(net.norm(x))
 
 

@@ -107,11 +107,11 @@ def test_what_is_compiled_says_the_same_and_is_compiled_once(net, shapes, monkey
     Python's stack was full."""
     asked, scripted = [], draft_length.scripted
     monkeypatch.setattr(draft_length, "scripted", lambda module: asked.append(module) or scripted(module))
-    quick = net.quick()
-    assert isinstance(quick, torch.jit.ScriptModule) and net.quick() is quick and asked == [net]
+    compiled = net.compiled()
+    assert isinstance(compiled, torch.jit.ScriptModule) and net.compiled() is compiled and asked == [net]
     told = [torch.rand(shape) for shape in shapes]
     for _ in range(4):  # TorchScript compiles anew after the first calls
-        assert torch.allclose(quick(*told), net(*told), rtol=1e-5, atol=0)
+        assert torch.allclose(compiled(*told), net(*told), rtol=1e-5, atol=0)
 
 
 def test_where_nothing_can_be_compiled_the_network_itself_is_asked(monkeypatch):
@@ -120,4 +120,4 @@ def test_where_nothing_can_be_compiled_the_network_itself_is_asked(monkeypatch):
 
     monkeypatch.setattr(torch.jit, "script", none)
     net = draft_length.AcceptanceHead(HIDDEN, 40, LAYERS)
-    assert net.quick() is net
+    assert net.compiled() is net

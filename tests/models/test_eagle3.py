@@ -173,7 +173,7 @@ def test_it_is_not_read_as_an_eagle_head(tmp_path, form):
 @torch.inference_mode()
 def test_the_draft_vocabulary_is_the_targets_tokens_it_was_given():
     head = eagle3.build(BODY, {"draft_vocab": SPOKEN}).double().eval()
-    head.speak(IDS.flip(0))
+    head.set_draft_vocab(IDS.flip(0))
     states = material()[0]
     logits = head.logits(states, None)
     assert logits.isfinite().any(0).nonzero()[:, 0].tolist() == IDS.tolist() == head.tokens.tolist()

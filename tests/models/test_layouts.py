@@ -95,7 +95,7 @@ def vllm(matrices, bias=True):
     return weights | matrices
 
 
-def through(weights, i):
+def run_blocks(weights, i):
     x = STATE
     for j in range(2):
         x = x + F.silu(weights[f"blocks.{i}.layers.{j}.weight"] @ x + weights.get(f"blocks.{i}.layers.{j}.bias", 0.0))
@@ -114,14 +114,14 @@ def test_medusa_as_vllm_has_it(tmp_path, matrices, matrix, bias):
     weights = vllm(matrices, bias)
     made = heads_medusa.load(written(tmp_path / "m", weights, {"model_type": "medusa", "hidden_size": D, "num_heads": HEADS}), BODY)
     for i, row in enumerate(made(STATE, HEADS, output(TARGETS))):
-        assert torch.allclose(row, matrix(i) @ through(weights, i))
+        assert torch.allclose(row, matrix(i) @ run_blocks(weights, i))
 
 
 def test_a_reduced_vocabulary_never_proposes_what_it_lacks(tmp_path):
     ids = torch.tensor([7, 0, 3, 11])
     weights = vllm({f"lm_heads.{i}.weight": tensors(lm=[4, D])["lm"] for i in range(HEADS)} | {"token_map": ids})
     logits = heads_medusa.load(written(tmp_path / "m", weights, {"truncated_vocab_size": 4}), BODY)(STATE, 1, output(TARGETS))[0]
-    assert torch.allclose(logits[ids], tensors(lm=[4, D])["lm"] @ through(weights, 0))
+    assert torch.allclose(logits[ids], tensors(lm=[4, D])["lm"] @ run_blocks(weights, 0))
     assert sorted(logits.isfinite().nonzero()[:, 0].tolist()) == sorted(ids.tolist())
 
 

@@ -47,7 +47,7 @@ def apart(net, block, n, at, masked, wide=None) -> bool:
     mask[:, 0] = 0
     told = []
     for each, room in zip((block, replace(block)), buffers):
-        y = net.attend(each, x, net.turns(at + n)[at:at + n], room, at, mask if masked else None, reads)
+        y = net.attend(each, x, net.rotations(at + n)[at:at + n], room, at, mask if masked else None, reads)
         told.append((y, net.transform(each, y)))
     return not (torch.equal(*buffers) and all(map(torch.equal, *told)))
 
@@ -83,14 +83,14 @@ def test_weights_that_change_and_wider_numbers_are_not_compiled(folder):
     assert [model.scripted for model in models] == [None] * 3
 
 
-class WithoutResidual(scripted.Transform):
+class WithoutResidual(scripted.ScriptedFeedForward):
     def forward(self, x):
         gate, up = self.gate_up(self.norm(x)).chunk(2, 1)
         return self.down(torch.nn.functional.silu(gate) * up)
 
 
 def test_what_says_something_else_is_not_used(folder, monkeypatch):
-    monkeypatch.setattr(scripted, "Transform", WithoutResidual)
+    monkeypatch.setattr(scripted, "ScriptedFeedForward", WithoutResidual)
     assert all(block.attend is block.transform is None for block in FastModel(checkpoint(folder, "llama")).blocks)
 
 
@@ -123,7 +123,7 @@ def test_all_blocks_in_a_row_say_what_they_say_one_by_one(folder, kind):
             x, told = torch.randn(n, model.hidden, generator=rng), []
             for whole in (scripted, None):
                 room, model.scripted = torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim), whole
-                y, found = model.through(x, model.turns(at + n)[at:at + n], room, at, None, first, end, [end - 1])
+                y, found = model.run_blocks(x, model.rotations(at + n)[at:at + n], room, at, None, first, end, [end - 1])
                 told.append((y, *found, room))
             assert len(told[0]) == 3 and all(map(torch.equal, *told))
 

@@ -141,8 +141,8 @@ def test_an_early_exit_leaves_its_work_to_score(model, network, monkeypatch):
         want = hidden[2][0, 14 + n:15 + n] if n > 1 else hidden[2][0, 14:16]
         assert (states - want).abs().max() < 2e-5
     calls = []
-    through = model.through
-    monkeypatch.setattr(model, "through", lambda x, *rest: calls.append((*rest[4:6], len(x))) or through(x, *rest))
+    run_blocks = model.run_blocks
+    monkeypatch.setattr(model, "run_blocks", lambda x, *rest: calls.append((*rest[4:6], len(x))) or run_blocks(x, *rest))
     logits = target.score(DraftTree.chain(tokens[15:])).logits
     assert (logits - Reference(network)(tokens)[0][14:]).abs().max() < 3e-5
     assert calls == [(0, 2, 2), (2, 3, 6)]  # the two new nodes below the exit, every row above it

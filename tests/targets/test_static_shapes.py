@@ -117,7 +117,7 @@ def test_the_map_stays_a_permutation():
         assert all(slots.inverse()[slot] == i for i, slot in enumerate(slots.slot))
         assert slots.moved == {i for i, slot in enumerate(slots.slot) if i != slot}
         if step % 20 == 0:
-            to, source_slots = slots.straighten(past)
+            to, source_slots = slots.reset_to_identity(past)
             where.update({a: where[b] for a, b in zip(to, source_slots)} if to else {})
             assert [where[i] for i in range(past)] == want and not slots.moved
 

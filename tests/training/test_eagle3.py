@@ -55,7 +55,7 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
     features = eagle3.ReducedVocabFeatures(work, numbers)
     head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body).float()
     batch = features.states(collate(features.heldout[:2], 64, features.device))
-    head.speak(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
+    head.set_draft_vocab(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
     states = eagle3.guesses(head, features, batch, 1)[0]
     found, spoken = [], head.tokens.tolist()
     for row, place in enumerate(batch.where.tolist()):

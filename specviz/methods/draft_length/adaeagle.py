@@ -13,14 +13,14 @@ def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
     from ...policies import PredictedLength
     from ...verifiers import TokenRejection
 
-    quick, drafter, target = kit.head("adaeagle").quick(), Features(kit.head("eagle"), DraftChain), kit.target
+    compiled, drafter, target = kit.head("adaeagle").compiled(), Features(kit.head("eagle"), DraftChain), kit.target
 
     def predict(state) -> float | None:
         before = drafter.model.before
         if before is None:
             return None
         with torch.inference_mode():
-            return float(quick(target.embed([state.tokens[-2]])[0], before))
+            return float(compiled(target.embed([state.tokens[-2]])[0], before))
 
     return Parts(drafter, PredictedLength(predict, most, sure if longer else None, least), TokenRejection())
 

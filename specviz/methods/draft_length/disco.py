@@ -10,7 +10,7 @@ def build(kit, threshold: float, most: int) -> Parts:
     from ...policies import Classified
     from ...verifiers import TokenRejection
 
-    return Parts(DraftChain(kit.open("draft")), Classified(kit.head("disco").quick(), threshold, most), TokenRejection())
+    return Parts(DraftChain(kit.open("draft")), Classified(kit.head("disco").compiled(), threshold, most), TokenRejection())
 
 
 METHOD = Method(

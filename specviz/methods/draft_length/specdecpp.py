@@ -12,7 +12,7 @@ def build(kit, threshold: float, least: int, most: int) -> Parts:
     from ...verifiers import TokenRejection
 
     head = kit.head("specdecpp")
-    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.quick(), threshold, least, most), TokenRejection())
+    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.compiled(), threshold, least, most), TokenRejection())
 
 
 METHOD = Method(

@@ -31,7 +31,7 @@ def by_hand(heads, text):
     for chain in range(heads.chains):
         n, steps = len(text), len(heads)
         mask = torch.full((n + steps, n + steps), -torch.inf, dtype=torch.float64).triu(1)
-        x, turn = NET.embed([*text, *[0] * steps]), NET.turns(list(range(n + steps)))
+        x, turn = NET.embed([*text, *[0] * steps]), NET.rotations(list(range(n + steps)))
         for depth, layer in enumerate(NET.layers):
             for step, enters in enumerate(heads.layers):
                 if enters == depth:
@@ -93,7 +93,7 @@ def test_streams_hang_behind_what_the_layers_below_believe():
                     x, n = NET.embed(text), len(text)
                     for layer in NET.layers[:heads.layers[0]]:
                         mask = torch.full((n, n), -torch.inf, dtype=torch.float64).triu(1)
-                        x = NET.block(layer, x, x.new_zeros(2, 2, n, 4), 0, NET.turns(list(range(n))), mask)
+                        x = NET.block(layer, x, x.new_zeros(2, 2, n, 4), 0, NET.rotations(list(range(n))), mask)
                     fine = fine and float(NET.head(NET.norm(heads.early(x[-1:])))[0].softmax(-1)[token]) >= least
                     text.append(token)
                 want += [tuple(path + longer)] if fine else []

@@ -69,12 +69,12 @@ def test_a_node_reads_what_entered_its_group(models):
         x = model.embed(torch.tensor(tokens))
         mask = torch.full((5, 5), -torch.inf, dtype=torch.float64).triu(1).repeat(model.group, 1)
         for i, block in enumerate(model.blocks):
-            x = model.transform(block, model.attend(block, x, model.turns(6)[:5], slots[i], 0, mask))
+            x = model.transform(block, model.attend(block, x, model.rotations(6)[:5], slots[i], 0, mask))
         x = model.embed(torch.tensor([4]))
         for group in ([0], [1, 2, 3], [4], [5]):
             entered = x
             for i in group:
-                x = x + model.attend(model.blocks[i], entered, model.turns(6)[5:6], slots[i], 5, None) - entered
+                x = x + model.attend(model.blocks[i], entered, model.rotations(6)[5:6], slots[i], 5, None) - entered
                 x = model.transform(model.blocks[i], x)
         torch.testing.assert_close(got, model.head(model.norm_final(x))[0], atol=1e-9, rtol=1e-9)
 

@@ -115,7 +115,7 @@ def by_hand(net, prompt, count, skipped):
         x, mask = net.embed([tokens[at]]), torch.zeros(1, at + 1, dtype=torch.float64)
         for depth, layer in enumerate(net.layers):
             if 2 * depth not in left_out:
-                x = net.attend(layer, x, slots[depth, :, :, :at + 1], at, net.turns([at]), mask)
+                x = net.attend(layer, x, slots[depth, :, :, :at + 1], at, net.rotations([at]), mask)
             if 2 * depth + 1 not in left_out:
                 x = net.transform(layer, x)
         if at + 1 >= len(prompt):
@@ -181,7 +181,7 @@ def test_what_is_fed_is_the_weighted_sum_of_embeddings():
     top = first.topk(2)
     weights = top.values.softmax(-1)
     x = torch.cat([net.embed(prompt), (weights @ net.embed(top.indices.tolist()))[None]])
-    turn, mask = net.turns(range(4)), torch.full((4, 4), -torch.inf, dtype=torch.float64).triu(1)
+    turn, mask = net.rotations(range(4)), torch.full((4, 4), -torch.inf, dtype=torch.float64).triu(1)
     for layer in net.layers:
         x = net.block(layer, x, x.new_zeros(2, net.heads, 4, net.width // net.heads), 0, turn, mask)
     second = net.head(net.norm(x))[-1].log_softmax(-1)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.eagle import Eagle, EagleRows, alike, like
+from ....models.eagle import Eagle, EagleRows, config_like, load_variant
 from ....models.eagle_layers import Fused, Layer, angles_of
 from ....models.heads import Body, check_fit
 from ....models.weights import ModelError
@@ -148,11 +148,11 @@ class BlockwiseRows(EagleRows):
 
 def build(body: Body, numbers: dict[str, Any]) -> Falcon:
     """Return an untrained head. numbers, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
-    return Falcon({**like(body, numbers), "k_mask": numbers.get("block", 2)}, f"the Falcon head of {body.name}")
+    return Falcon({**config_like(body, numbers), "k_mask": numbers.get("block", 2)}, f"the Falcon head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Falcon:
     """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "falcon")
-    return alike(folder, body, Falcon, r"lstm\.weight_hh_l\d+")
+    return load_variant(folder, body, Falcon, r"lstm\.weight_hh_l\d+")

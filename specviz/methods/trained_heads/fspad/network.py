@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.eagle import Eagle, EagleRows, alike, like
+from ....models.eagle import Eagle, EagleRows, config_like, load_variant
 from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
 from ....models.heads import Body, check_fit
 from ....models.llama import Block
@@ -114,11 +114,11 @@ class FspadRows(EagleRows):
 
 def build(body: Body, numbers: dict[str, Any]) -> Fspad:
     """Return an untrained head. numbers, all optional: intermediate, heads, kv_heads, head_dim."""
-    return Fspad(like(body, numbers), f"the FSPAD head of {body.name}")
+    return Fspad(config_like(body, numbers), f"the FSPAD head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Fspad:
     """Load the head of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "fspad")
-    return alike(folder, body, Fspad)
+    return load_variant(folder, body, Fspad)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....core import to_device
-from ....models.eagle import layer_weights, like
-from ....models.eagle_layers import Fused, Layer, Sizes, _turned, angles_of
+from ....models.eagle import config_like, layer_weights
+from ....models.eagle_layers import Fused, Layer, Sizes, _rotated, angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.rms_norm import Norm
@@ -46,7 +46,7 @@ class CrossAttention(nn.Module):
         """
         if not keys.shape[2]:
             return torch.zeros_like(x)
-        q = _turned(self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2), angles).to(x)
+        q = _rotated(self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2), angles).to(x)
         keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in (keys, values))
         some = sees.any(-1)
         y = F.scaled_dot_product_attention(q, keys, values, sees | ~some[:, None]) * some[:, None]
@@ -60,9 +60,9 @@ class GlideLayer(Layer):
         super().__init__(sizes, True, True)
         self.cross_attn = CrossAttention(sizes.hidden, sizes.heads, *keys)
 
-    def across(self, x: Tensor, angles: Tensor, turns: Tensor, target_kv: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
+    def across(self, x: Tensor, angles: Tensor, rotations: Tensor, target_kv: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), angles, None, None)[0]
-        x = x + self.cross_attn(x, turns, *target_kv, sees)
+        x = x + self.cross_attn(x, rotations, *target_kv, sees)
         return self.feed(x)
 
 
@@ -93,10 +93,10 @@ class Glide(nn.Module):
         """Training: return states [batch, n, hidden] for the target's head. embeds [batch, n, hidden]; target_kv: keys and values
         [batch, kv_heads, n, head_dim] of each target layer used; horizons [n]: how many of them each row sees."""
         n, device = embeds.shape[1], embeds.device
-        angles, turns = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
+        angles, rotations = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
         sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
         for layer, pair in zip(self.layers, target_kv):
-            x = cast(GlideLayer, layer).across(x, angles, turns, pair, sees)
+            x = cast(GlideLayer, layer).across(x, angles, rotations, pair, sees)
         return self.norm(x)
 
     @cached_property
@@ -125,13 +125,13 @@ class GlideNet(Fused):
         self.after = Norm(module.norm.weight.detach(), self.eps)
         self.inverse = inverse_frequencies(rope_of(module.config), module.keys[1])
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
         places, owner = self.owner.positions, self.owner
         angles = (torch.tensor(places, dtype=torch.float32)[:, None] * self.inverse)
         angles = to_device(angles, x.device)
         seen = to_device(torch.tensor([owner.horizons[at] if at < len(owner.horizons) else owner.horizons[-1] for at in places]), x.device)
         for block, cross, room, (keys, values) in zip(self.blocks, self.cross, slots, owner.target_kv):
-            x = self.attend(block, x, turn, room, at, mask)
+            x = self.attend(block, x, rotation, room, at, mask)
             sees = torch.arange(keys.shape[1], device=x.device) < seen[:, None]
             x = self.transform(block, x + cross(x[None], angles, keys[None], values[None], sees)[0])
         return self.after(x)
@@ -160,7 +160,7 @@ def build(body: Body, numbers: dict[str, Any]) -> Glide:
     """Return an untrained drafter for a target. numbers: block; the others optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     heads, width = key_shape(body)
-    config = like(body, numbers)
+    config = config_like(body, numbers)
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % heads == 0 else heads
     if config["num_attention_heads"] % config["num_key_value_heads"]:
         config["num_key_value_heads"] = config["num_attention_heads"]

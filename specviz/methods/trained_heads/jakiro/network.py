@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.eagle import Eagle, EagleRows, alike, like
+from ....models.eagle import Eagle, EagleRows, config_like, load_variant
 from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
 from ....models.heads import Body, HeadWeights, check_fit
 from ....models.weights import ModelError
@@ -101,8 +101,8 @@ class JakiroNet(Fused):
             self.into = torch.cat([getattr(expert, name).weight for name in ("gate_proj", "up_proj") for expert in moe.experts])
             self.out = torch.stack([cast(Mlp, expert).down_proj.weight for expert in moe.experts])
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
-        x = super().run(x, turn, slots, at, mask)
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None) -> Tensor:
+        x = super().run(x, rotation, slots, at, mask)
         y = self.blocks[0].norm_mlp(x)
         gates, ups = F.linear(y, self.into).view(len(x), 2, 2, -1).unbind(1)
         spoken = torch.einsum("nei,edi->ned", F.silu(gates) * ups, self.out)  # [n, experts, hidden]
@@ -120,7 +120,7 @@ class JakiroRows(EagleRows):
 
 def build(body: Body, numbers: dict[str, Any]) -> Jakiro:
     """Return an untrained head. numbers, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
-    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **like(body, numbers), "bias": bool(numbers.get("bias", True))}
+    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, numbers), "bias": bool(numbers.get("bias", True))}
     return Jakiro(config, f"the Jakiro head of {body.name}")
 
 
@@ -134,4 +134,4 @@ def load(folder: str | Path, body: Body) -> Jakiro:
                          "jakiro.star")
     if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
         raise ModelError(f"{folder.name} has {several} experts; heads of two are read here", "jakiro.experts")
-    return alike(folder, body, Jakiro)
+    return load_variant(folder, body, Jakiro)

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ....models.eagle import layer_weights, like
+from ....models.eagle import config_like, layer_weights
 from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.rms_norm import Norm
@@ -63,7 +63,7 @@ class Kangaroo(nn.Module):
 
 def build(body: Body, numbers: dict[str, Any]) -> Kangaroo:
     """Return an untrained adapter for a target. numbers, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
-    config = {**like(body, numbers), "exit_layer": numbers.get("exit_layer", EXIT)}
+    config = {**config_like(body, numbers), "exit_layer": numbers.get("exit_layer", EXIT)}
     return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
 
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....core import to_device
-from ....models.eagle import like
-from ....models.eagle_layers import Sizes, _turned
+from ....models.eagle import config_like
+from ....models.eagle_layers import Sizes, _rotated
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.weights import ModelError
@@ -52,7 +52,7 @@ class Adapter(nn.Module):
         row i reads the first i + 1 of them, else all."""
         q = self.q_norm(self.q_b_proj(self.q_a_proj(self.input_layernorm(x))).unflatten(-1, (-1, self.head_dim))).transpose(1, 2)
         keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in target_kv)
-        y = F.scaled_dot_product_attention(_turned(q, angles).to(x), keys, values, is_causal=causal)
+        y = F.scaled_dot_product_attention(_rotated(q, angles).to(x), keys, values, is_causal=causal)
         x = x + self.o_b_proj(self.o_a_proj(y.transpose(1, 2).flatten(2)))
         y = self.post_attention_layernorm(x)
         return x + self.down_proj(F.silu(self.gate_proj(y)) * self.up_proj(y))
@@ -93,7 +93,7 @@ class FastResidual(nn.Module):
 def build(body: Body, numbers: dict[str, Any]) -> FastResidual:
     """Return untrained adapters for a target. numbers: exit_layer and rank; heads is optional."""
     kv_heads, width = key_shape(body)
-    config = like(body, {"heads": numbers.get("heads")})
+    config = config_like(body, {"heads": numbers.get("heads")})
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % kv_heads == 0 else kv_heads
     config |= {"num_key_value_heads": kv_heads, "head_dim": width, "model_type": "m2r2", "num_hidden_layers": numbers["exit_layer"]}
     return FastResidual({**config, "exit_layer": numbers["exit_layer"], "rank": numbers["rank"], "target_key_heads": kv_heads,

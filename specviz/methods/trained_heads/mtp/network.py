@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ....models.eagle import EagleRows, layer_weights, like, seen
+from ....models.eagle import EagleRows, config_like, layer_weights, seen
 from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.rms_norm import Norm
@@ -106,8 +106,8 @@ class MtpNet(Fused):
         self.of_embedding, self.of_state, self.after = (Norm(norm.weight.detach(), self.eps) for norm in norms)
         self.feeds_normed, self.zero_first = module.feeds_normed, module.zero_first
 
-    def run(self, x: Tensor, turn: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
-        x = super().run(x, turn, slots, at, mask)
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+        x = super().run(x, rotation, slots, at, mask)
         return self.after(x) if self.feeds_normed else x
 
 
@@ -129,7 +129,7 @@ class MtpRows(EagleRows):
 def build(body: Body, numbers: dict[str, Any]) -> Mtp:
     """Return an untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate,
     qk_norm."""
-    return Mtp({**like(body, {**numbers, "layers": 1}), "qk_norm": bool(numbers.get("qk_norm"))}, f"the MTP module of {body.name}")
+    return Mtp({**config_like(body, {**numbers, "layers": 1}), "qk_norm": bool(numbers.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Mtp:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.eagle import like
+from ....models.eagle import config_like
 from ....models.eagle3 import VERIFIER, Eagle3, Eagle3Layer, Eagle3Net, Eagle3Rows, default_layers, read
 from ....models.eagle_layers import angles_of
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
@@ -94,7 +94,7 @@ def build(body: Body, numbers: dict[str, Any]) -> PEagle:
     settings = {"read_layers": list(numbers.get("read_layers") or default_layers(body.layers)),
                 "mask_token_id": numbers.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
-    return PEagle({**like(body, numbers), **settings}, f"the P-EAGLE head of {body.name}")
+    return PEagle({**config_like(body, numbers), **settings}, f"the P-EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> PEagle:
