@@ -44,8 +44,8 @@ METHOD = Method(
     look="Two marks: fallback, where the small model gave up before writing, and rollback, where the large one took tokens back.",
     wins="When the small model knows when it is out of its depth: long stretches need one pass of the large one.",
     loses="What the small model is sure of and the large one tolerates stays, although it would have written something else.",
-    differs="As the authors' code: of the tokens that stray too far only the first is looked at, so rollback 0 is not "
-            "exact either. The paper's models are encoder-decoder models tuned to agree; any pair runs here.",
+    differs="As the authors' code: only the first token that deviates too far is examined, so rollback 0 is not exact either. The paper "
+            "fine-tunes encoder-decoder models to agree; any pair runs here.",
     compared="code",
     build=build,
 )

@@ -36,8 +36,8 @@ METHOD = Method(
     look="What the two thought of each token, and what came of it; the drift is how far that is from the target alone.",
     wins="Above beta 1, against the dull and repetitive habits that both models share; below it, as an average of two opinions.",
     loses="The further from beta 1, the less the small model's drafts or the target's knowledge count. Each round reads twice.",
-    differs="As the authors' code, but the router that is a trained classifier is left out. Drafts are verified against "
-            "the mixture, which its speculative form publishes.",
+    differs="As the authors' code, without the router that is a trained classifier. Drafts are verified against the mixture, as its "
+            "speculative form does.",
     compared="code",
     build=build,
 )

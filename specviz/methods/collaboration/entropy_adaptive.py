@@ -29,7 +29,7 @@ METHOD = Method(
     look="The line of mean entropy against its limit, and whose tokens they are. There are no accepted drafts: nothing is checked.",
     wins="When most of a text is easy: the large model is asked for a part of the tokens only.",
     loses="A small model that is sure and wrong is never corrected: this is the small model's text wherever entropy is low.",
-    differs="The rule is the paper's: the mean entropy of the last distributions, a limit and a shortest turn. The paper "
-            "does not give their values; ours are chosen here, and the large model begins.",
+    differs="The rule is the paper's: the mean entropy of the last distributions, a limit, and a shortest turn. The paper gives no "
+            "values; ours are chosen here, and the large model writes first.",
     build=build,
 )

@@ -37,9 +37,8 @@ METHOD = Method(
     look="The reward of each step against its limit, and who wrote what stands in the text.",
     wins="Where the small model's steps are good in their own way: a step of twenty tokens costs the target one pass.",
     loses="A reward model is one more judge that may be wrong, and what it lets pass is the small model's, mistakes included.",
-    differs="The mixture is the paper's. Its reward model is a large one of its own, for steps of mathematics; here a small "
-            "head on the target's states tells steps of the target from steps of the draft model. Steps are sentences by "
-            "default.",
+    differs="The mixture is the paper's. Its reward model is a large model for steps of mathematics; here a small head on the target's "
+            "hidden states distinguishes the target's steps from the draft model's. Steps are sentences by default.",
     published={"step": "paragraph", "longest": 512},
     aliases=("RSD", "reward-guided", "process reward model"),
     trains=(Trained("reward", "A network that tells the target's steps from the draft model's.",

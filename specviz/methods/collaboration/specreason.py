@@ -35,8 +35,8 @@ METHOD = Method(
     look="Whole sentences that are kept or thrown away at once; one bad token does not matter, a poor step does.",
     wins="When the small model is good at most steps: a step of twenty tokens costs the target one pass.",
     loses="A refused step is written twice, and a kept one is the small model's, mistakes included.",
-    differs="The target grades by the probability it gives a step, not in words; steps are sentences by default; and an answer ends "
-            "where the target ends it, not at two equal steps or a boxed result.",
+    differs="The grade of a step is computed from the target's probabilities, not written by it in words. Steps are sentences by "
+            "default. An answer ends with the target's end token, not at two equal steps or a boxed result.",
     published={"step": "paragraph", "longest": 512},
     build=build,
 )

@@ -41,8 +41,8 @@ METHOD = Method(
     look="The length asked for each round, beside what was accepted; where the text is open it asks for nothing.",
     wins="Where rounds differ much: it saves the drafts that would fail, without asking after every token.",
     loses="A good fixed length is hard to beat: the paper gains one or two parts in a hundred over the best one.",
-    differs="Input, loss and rule are the paper's. How wide its layers are, how much a draft too short weighs and how long "
-            "drafts may be are not published; those numbers are ours.",
+    differs="Input, loss and rule are the paper's. The width of its layers, the weight of a draft that is too short and the longest "
+            "draft are not published; ours are chosen here.",
     compared="formula",
     aliases=("adaeagle", "LDLP", "adaptive draft length"),
     trains=(Trained("adaeagle", "A network that predicts from the target's last hidden state how long an EAGLE chain should be.",

@@ -63,8 +63,8 @@ METHOD = Method(
     look="The arms over time: all are tried at first, then one is pulled most.",
     wins="On a machine and a text nobody tuned gamma for.",
     loses="On short answers, which end before it has learned anything; the clock has a say, so sampled runs may differ.",
-    differs="Both rules are the paper's. Its bound is wide: on answers of a few hundred tokens it still tries all arms evenly, so the "
-            "default is a narrower one, and plain decoding is no arm. State starts anew for each answer, as published.",
+    differs="Both rules are the paper's. Its confidence bound is so wide that all candidates are still tried equally after a few hundred "
+            "tokens; the default here is narrower. Plain decoding is not a candidate. Each answer starts with a new state, as published.",
     published={"arms": 5, "shortest": 0, "radius": "paper"},
     build=build,
 )

@@ -27,8 +27,8 @@ METHOD = Method(
     look="The last token of each draft is the one the small model doubted; watch how often it is the one refused.",
     wins="When the draft knows what it does not know.",
     loses="With a draft that is sure and wrong; and with a threshold that is fitted at temperature 1: its drafts are too long there.",
-    differs="As transformers has it, except that a fitted threshold is fitted to the last 256 tokens and not to all. DISCO "
-            "itself trains a small network on the draft's probabilities, its entropy and the position.",
+    differs="As in transformers, but a fitted threshold uses the last 256 tokens instead of all. DISCO trains a small network on the "
+            "draft's probabilities, its entropy and the position instead.",
     compared="code",
     published={"threshold": 0.4, "learn": True, "most": 20},
     aliases=("assistant_confidence_threshold", "draft-p-min"),

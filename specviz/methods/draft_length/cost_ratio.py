@@ -26,8 +26,7 @@ METHOD = Method(
     look="The length settles within a dozen rounds and then follows the acceptance.",
     wins="On any machine, without tuning gamma.",
     loses="It takes every place for equally hard; rules that look at the draft's confidence can do better.",
-    differs="The formula is the paper's. It leaves open how acceptance and cost become known; here both are measured "
-            "while decoding.",
+    differs="The formula is the paper's. It does not say how acceptance and cost are estimated; here both are measured while decoding.",
     compared="formula",
     by_time=True,
     build=build,

@@ -26,8 +26,8 @@ METHOD = Method(
     look="The classifier's chance for each drafted token, and what became of it; the last one fell below the limit.",
     wins="Where a single probability misleads: it weighs the runners-up, the doubt and the place together.",
     loses="On text unlike that of its training; it does not learn while it serves.",
-    differs="The inputs are the paper's. It leaves open how many probabilities are read, how wide the classifier is and the "
-            "threshold: 10, 32 and 0.7 are ours, and half of the training text is drafted greedily.",
+    differs="The inputs are the paper's. It does not give the number of probabilities, the width of the classifier or the threshold; "
+            "here they are 10, 32 and 0.7, and half of the training text is drafted greedily.",
     aliases=("DynamIc SpeCulation lookahead Optimization", "dynamic speculation lookahead"),
     trains=(Trained("disco", "A classifier that decides from the draft's probabilities whether to go on drafting.",
                     "specviz.models.draft_length", after="draft"),),

@@ -28,8 +28,8 @@ METHOD = Method(
     look="The draft length as a saw: climbing through easy text, falling at each surprise.",
     wins="Where easy and hard stretches are long, so that the last round predicts the next.",
     loses="Where surprises are scattered: it is always one round late.",
-    differs="The schedule is transformers'; it has no longest draft, and here there is one, for one surprise at the end of a long draft "
-            "costs a small machine more than it earns.",
+    differs="The schedule is transformers', with a longest draft added: on a slow machine one rejection in a long draft costs more than "
+            "the draft gains.",
     compared="code",
     aliases=("num_assistant_tokens_schedule heuristic",),
     published={"most": 0},

@@ -29,8 +29,8 @@ METHOD = Method(
     look="The predicted chance under each drafted token, and what became of it; the draft ends where the risk crosses its limit.",
     wins="On text with easy and hard stretches, where the draft's own probabilities say too little about the target.",
     loses="With a draft model so cheap that a wasted step costs less than a round cut short.",
-    differs="Head, bounds, mixed text and weighted loss are the authors'. Their blocks share one block's weights by an oversight; "
-            "ours are blocks of their own, and such files load too. It is trained at temperature 1, as theirs.",
+    differs="Head, bounds, mixed text and weighted loss are the authors'. By an oversight their blocks share one block's weights; ours "
+            "have weights of their own, and files with shared ones load, too. Trained at temperature 1, as theirs.",
     compared="formula",
     published={"threshold": 0.3},
     aliases=("SpecDec_pp", "acceptance prediction head"),

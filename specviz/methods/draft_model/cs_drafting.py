@@ -32,8 +32,8 @@ METHOD = Method(
     look="One draft of two kinds: drawn tokens with their probability first, copied ones after them.",
     wins="Text that repeats itself now and then: a copy goes on where the draft model would have stopped, at no cost.",
     loses="On fresh text the tail is refused and its rows make the pass wider.",
-    differs="The paper counts pairs of words in Wikipedia where the text itself knows nothing; here all counts are the text's "
-            "own. Without its leniency, so it is exact.",
+    differs="The paper counts bigrams in Wikipedia for words that the text does not contain; here all counts come from the text. The "
+            "paper's leniency is left out, so this is exact.",
     aliases=("MaG", "cascade", "CSD"),
     build=build,
 )

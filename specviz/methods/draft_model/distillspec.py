@@ -24,9 +24,8 @@ METHOD = Method(
     look="How much of both distributions is common at each place: that is what the training raises.",
     wins="At temperature above 0, where the overlap of whole distributions counts and not only the top-1 token.",
     loses="On text unlike the prompts it was distilled on.",
-    differs="Divergence and share of its own text are numbers of the recipe; the paper tunes both for each task, here"
-            " one pair serves all. The target's distribution is kept by its leading tokens and one outcome for the "
-            "rest.",
+    differs="The divergence and the share of on-policy text are settings of the recipe; the paper tunes both per task, here one pair "
+            "serves all tasks. The target's distribution is stored as its top tokens and one outcome for the rest.",
     aliases=("distilled draft", "on-policy distillation", "GKD"),
     trains=(Trained("distillspec", "The draft model, distilled on its own samples.", after="draft"),),
     build=build,

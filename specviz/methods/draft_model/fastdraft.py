@@ -26,8 +26,8 @@ METHOD = Method(
     wins="Where no small model of the family exists and only the target's answers can be had, not its "
          "probabilities.",
     loses="Against a draft that saw the target's distributions, in the same time.",
-    differs="Pre-training, then answers of the target as they stand, as published. Two million parameters and minutes"
-            " stand for fifty million and a day; the paper's code and continual pre-training on code are left out.",
+    differs="Pre-training, then training on the target's answers, as published, with two million parameters and minutes instead of fifty "
+            "million and a day. The paper's code and its continued pre-training on code are left out.",
     aliases=("openvino draft", "sequence-level distillation"),
     trains=(Trained("fastdraft", "A draft model pretrained and then finetuned on the target's answers.", after="draft"),),
     build=build,

@@ -27,9 +27,9 @@ METHOD = Method(
     look="Agreement over the rounds, beside what the draft would agree had it never learned; each dot is a step.",
     wins="On long answers of one kind: code, a table, a language the draft was not made for.",
     loses="On short answers: the steps cost time at once and pay later. Each run begins with the weights as they came.",
-    differs="Steps come after so many refused tokens of one run, where the paper has so many requests, and what was learned is forgotten "
-            "at its end. Soft cross-entropy at refused places, AdamW and clipping are the authors'; our rate is larger, for a smaller "
-            "model.",
+    differs="A training step follows a number of rejected tokens within one run, where the paper counts requests; the trained weights "
+            "are dropped at the end of the run. Soft cross-entropy at rejected positions, AdamW and clipping are the authors'; our "
+            "learning rate is larger, for a smaller model.",
     compared="code",
     published={"gamma": 5, "every": 8, "rate": 1e-4},
     aliases=("OSD", "online distillation", "learning draft"),

@@ -23,8 +23,8 @@ METHOD = Method(
     look="The draft takes one pass however long it is; later places are guessed without knowing what the earlier ones became.",
     wins="Wherever the number of draft passes decides the cost of a draft; one draft model serves every target with its vocabulary.",
     loses="Open text: two good continuations get mixed, and the tokens after a wrong one are wasted.",
-    differs="As published, and published models load. Each place is drawn and judged by rejection, so temperatures above 0, "
-            "where the authors have nothing, are exact. Ours learns the target's distribution, theirs the words of a text.",
+    differs="As published, and published models load. Every token is sampled and verified by rejection sampling, so temperatures above "
+            "0, which the authors do not cover, are exact. Ours is trained on the target's distribution, theirs on the tokens of a text.",
     compared="code",
     published={"gamma": 12},
     aliases=("pard", "parallel draft", "parallel_drafting"),

@@ -31,8 +31,8 @@ METHOD = Method(
     look="Which size wrote each token and how sure it was; hard tokens climb to a larger one.",
     wins="When the draft is deep enough that leaving half of it out is felt, and most tokens are easy.",
     loses="With a shallow draft: what a small size saves, asking a second one costs again.",
-    differs="Sizes are the paper's half, three quarters and all. The confidence threshold is not given there; 0.6 is ours. A larger size "
-            "reads the tokens from its first layer on, where the authors may go on from the smaller one's work.",
+    differs="The sizes are the paper's: half, three quarters and all. It does not give the confidence threshold; ours is 0.6. A larger "
+            "size recomputes the tokens from its first layer, where the authors may continue from the smaller size's states.",
     aliases=("sorted speculative decoding", "nested exits", "many-in-one draft"),
     trains=(Trained("s2d", "A draft model with sizes inside each other, which share layers.", after="draft"),),
     build=build,

@@ -37,8 +37,8 @@ METHOD = Method(
     look="How few passes the draft model needs for its tokens when the text repeats itself.",
     wins="When the draft model is not much cheaper than the target.",
     loses="With a tiny draft model a further stage saves next to nothing.",
-    differs="The inner stage is a lookup in the text where the paper has a trigram model; it writes the tree's first line, and passes of "
-            "the draft model fill in the rest.",
+    differs="The inner stage is a lookup in the text instead of the paper's trigram model. It drafts the tree's first path; passes of "
+            "the draft model add the other nodes.",
     published={"drafts": "tree"},
     aliases=("staged",),
     build=build,

@@ -37,8 +37,8 @@ METHOD = Method(
     look="How few passes the draft model needs for its tokens where the tiny one is right.",
     wins="Three models of very different sizes: the middle one must cost much more than the tiny one.",
     loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",
-    differs="The paper's inner stage is a trigram model; here a tiny network is. It writes the tree's first line, and passes of the "
-            "draft model fill in the rest.",
+    differs="The inner stage is a tiny network instead of the paper's trigram model. It drafts the tree's first path; passes of the "
+            "draft model add the other nodes.",
     published={"drafts": "tree"},
     build=build,
 )

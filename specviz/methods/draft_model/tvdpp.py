@@ -24,9 +24,8 @@ METHOD = Method(
     look="How much of both distributions is common at each place: total variation is what is missing to one.",
     wins="At temperature 1, where total variation is the chance of a refusal itself.",
     loses="Where the draft gives the right token no chance at all: what is never drawn is never rewarded.",
-    differs="The estimator is rebuilt from the paper's abstract and notes on it: one token drawn a place, rewards "
-            "normalised over 512 places. A little cross-entropy is added, and the target's distribution is kept by "
-            "its leading tokens.",
+    differs="The estimator is rebuilt from the paper's abstract and notes on it: one token sampled per position, rewards normalised over "
+            "512 positions. A small cross-entropy term is added, and the target's distribution is stored as its top tokens.",
     aliases=("direct alignment", "TVD", "total variation distance"),
     trains=(Trained("tvdpp", "The draft model, trained on the total variation distance with policy gradients.", after="draft"),),
     build=build,

@@ -31,7 +31,7 @@ METHOD = Method(
     look="The shape changes every round: compare a sure place with an open one.",
     wins="When the draft's confidence tells right from wrong, which even small drafts often manage.",
     loses="Most nodes that are grown are cut again, which costs draft passes with many rows.",
-    differs="The tree is EAGLE-2's, and a draft model of its own grows it where the paper has a head on the target's features.",
+    differs="The tree is EAGLE-2's, but a separate draft model grows it instead of a head on the target's features.",
     published={"beam": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     build=build,
 )

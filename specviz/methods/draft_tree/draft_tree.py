@@ -41,8 +41,8 @@ METHOD = Method(
     look="Second and third choices that save a round in which the first choice was refused.",
     wins="On hardware where scoring twenty rows costs little more than scoring one.",
     loses="On a CPU every further row costs time, and a narrow chain is often the better bargain.",
-    differs="A workbench and no single paper's method: the shape is thin and fixed, and children and verifier can be "
-            "chosen from several papers.",
+    differs="A workbench, not one paper's method: the tree's shape is narrow and fixed; children and verifier can be chosen from several "
+            "papers.",
     compared="formula",
     build=build,
 )

@@ -32,7 +32,8 @@ METHOD = Method(
     look="A chain where the draft is sure, a bush where it is not, and everything between.",
     wins="With large trees and a draft that is cheap to run one step at a time.",
     loses="Growing node by node needs many small draft passes.",
-    differs="Both ways to grow are the paper's. It drafts at temperature 0.6 whatever the target's; here the default is the run's own.",
+    differs="Both ways to grow the tree are the paper's. The paper drafts at temperature 0.6 whatever the target's temperature; the "
+            "default here is the run's temperature.",
     published={"nodes": 64, "width": 16, "depth": 16, "draft_temperature": 0.6},
     build=build,
 )

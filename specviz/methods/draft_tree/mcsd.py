@@ -31,7 +31,7 @@ METHOD = Method(
     look="Later candidates that are taken after the first was refused.",
     wins="At temperature above 0, where the first candidate is often refused.",
     loses="Most of the 28 rows of the paper's tree are for nothing when the draft is nearly always right; the default here has six.",
-    differs="As published, drawn without replacement; the draft's temperature is the run's unless it is given one of its own.",
+    differs="As published, sampled without replacement. The draft's temperature is the run's unless it is set.",
     published={"first": 4, "later": 2, "depth": 3},
     build=build,
 )

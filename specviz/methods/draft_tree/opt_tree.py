@@ -28,7 +28,7 @@ METHOD = Method(
     look="The depth of the tree from round to round: deep where the draft is sure, a single level where it is not.",
     wins="With a draft whose probabilities mean what they say.",
     loses="With an overconfident draft, which grows deep trees that fail at the root.",
-    differs="As the paper has it: the newest level counts, too. The authors' program leaves it out of the sum and of the tree.",
+    differs="As in the paper, where the newest level counts. The authors' program leaves it out of the sum and of the tree.",
     published={"nodes": 50},
     build=build,
 )

@@ -27,9 +27,8 @@ METHOD = Method(
     look="The shape settles after a few plans: small on a CPU, where rows cost time, large on a GPU.",
     wins="Over long answers, once the counts and the measured costs are in.",
     loses="The first rounds use a guess, and the clock has a say: two sampled runs with one seed may differ.",
-    differs="The dynamic program is the authors'. They measure acceptance and times once, before decoding; here both are "
-            "counted while decoding, from a guess on, so the first rounds are trials. Trees of up to 64 places instead of "
-            "128.",
+    differs="The dynamic program is the authors'. They measure acceptance and times once before decoding; here both are measured while "
+            "decoding, from initial estimates, so the first rounds explore. Trees have up to 64 nodes instead of 128.",
     compared="code",
     published={"nodes": 64, "depth": 10},
     by_time=True,

@@ -37,7 +37,7 @@ METHOD = Method(
     look="The split: different futures of the same beginning, of which at most one comes true.",
     wins="When the draft is sure of the first words and unsure of what follows.",
     loses="Independent draws repeat each other when the draft is sure; drawing without replacement wastes less.",
-    differs="As published, but siblings are tested in the order they were drawn and not in a random one, and the draft models were not "
+    differs="As published, but siblings are tested in the order they were sampled instead of a random one, and the draft models were not "
             "boosted for each other.",
     published={"width": 3, "split": 3, "depth": 8},
     build=build,

@@ -33,7 +33,8 @@ METHOD = Method(
     look="Who drafts: arcs from equal words, neighbours where no words were equal; and the fork where the same words went on in two ways.",
     wins="Text that says the same again in other words, and phrases that have more than one continuation.",
     loses="On fresh text similar states are found nearly every round, and most of what followed there is refused.",
-    differs="From the abstract: words first, states where words fail. A re-implementation by others branches at the target's own "
-            "next best tokens and ranks equal matches by their states; here the latest continuations branch. Numbers are ours.",
+    differs="From the abstract: n-grams first, hidden states where no n-gram matches. A third-party re-implementation branches at the "
+            "target's next-best tokens and ranks equal matches by their hidden states; here the latest continuations branch. The numbers "
+            "are ours.",
     build=build,
 )

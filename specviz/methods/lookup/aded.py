@@ -42,8 +42,8 @@ METHOD = Method(
     look="Visits against prior: where the search insisted on a continuation that was not the most frequent one.",
     wins="Long answers on one subject: the matrix learns their turns of phrase while they are written.",
     loses="Short answers, and a fast target: the search alone takes a few milliseconds a round.",
-    differs="As published, on a corpus of the project's own; the prompt's tri-grams are counted in, too, and the matrix lives "
-            "as long as the visit.",
+    differs="As published, on the project's own corpus. The trigrams of the prompt are counted, too, and the matrix lasts as long as the "
+            "visit.",
     compared="code",
     published={"nodes": 24, "depth": 4},
     aliases=("Adaptix",),

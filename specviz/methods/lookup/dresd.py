@@ -32,8 +32,8 @@ METHOD = Method(
     look="Which earlier places it finds similar: often the same meaning in other words, where a match of words is short.",
     wins="Repetitions in other words, and common words with many places to copy from: the state knows which of them is meant.",
     loses="It drafts nearly every round, also on fresh text, where most of it is refused. The store is this text alone.",
-    differs="The paper's store is a library, searched approximately; here it is this text, whose directions are those of the "
-            "prompt, and the gate is ours.",
+    differs="The paper searches a library approximately. Here the datastore is the current text, its projection is computed from the "
+            "prompt, and the cost gate is ours.",
     compared="code",
     published={"length": 10, "neighbours": 10, "caution": 0.0},
     aliases=("dense retrieval",),

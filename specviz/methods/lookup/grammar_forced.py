@@ -29,8 +29,8 @@ METHOD = Method(
     look="Chains of forced tokens: keys, quotes and brackets of the schema, nearly always accepted whole.",
     wins="Structured output with long fixed parts: JSON with many required keys, forms, fixed phrases.",
     loses="Without a schema or grammar only the drafter of the rest is left; long free strings have nothing that is forced.",
-    differs="SGLang writes forced text without asking the model (jump-forward); here the target checks it, so that another spelling "
-            "which the grammar allows is still the target's choice, and the output is that of plain constrained decoding.",
+    differs="SGLang writes forced text without running the model (jump-forward). Here the target verifies it, so another tokenization "
+            "that the grammar allows stays possible, and the output is that of plain constrained decoding.",
     aliases=("jump-forward", "fast-forward tokens", "structured output"),
     build=build,
 )

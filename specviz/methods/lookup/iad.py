@@ -26,8 +26,8 @@ METHOD = Method(
     look="A correction, a round or two without a draft, and then a long copy again.",
     wins="Correcting, renaming and reformatting a text: most of the answer is in the prompt.",
     loses="Where the answer is new; and a word that stands in the prompt twice does not tell the place.",
-    differs="As published; a round copies some tokens instead of all that is left, and the place is found by up to three last "
-            "tokens.",
+    differs="As published, but a round copies a limited number of tokens instead of the whole rest, and the position is found by up to "
+            "three last tokens.",
     compared="code",
     published={"gamma": 1024},
     aliases=("IAD", "aggressive decoding", "input-guided"),

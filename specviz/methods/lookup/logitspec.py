@@ -27,7 +27,7 @@ METHOD = Method(
     look="The branches: words that might have stood in the place of the last one and often come right after it.",
     wins="It always has something to try, where a lookup finds no match at all; with rows to spare that is a token for nothing.",
     loses="On a CPU each branch is a row to pay for, and second thoughts about the last word are seldom the next one.",
-    differs="As the authors' code, but for equal branches, which are one here.",
+    differs="As the authors' code, but equal branches are merged.",
     published={"nodes": 64},
     build=build,
 )

@@ -31,8 +31,8 @@ METHOD = Method(
     look="No draft for a long time, and then dozens of tokens at once.",
     wins="Rewriting a long text or a program with few changes: a long key is hardly ever wrong.",
     loses="Short answers: keys of so many tokens do not come up again, and shorter repetitions are left lying.",
-    differs="llama.cpp keeps how many tokens were accepted after each key; here the gate learns that for all keys together. "
-            "How far ahead the most frequent value must be is ours: twice the next one.",
+    differs="llama.cpp stores the number of accepted tokens per key; here the cost gate learns one rate for all keys. The most frequent "
+            "value must be twice as frequent as the next one; this factor is ours.",
     published={"key": 12, "gamma": 48, "caution": 0.0},
     aliases=("ngram-simple", "ngram-map-k", "ngram-map-k4v", "llama.cpp"),
     build=build,

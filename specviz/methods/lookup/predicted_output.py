@@ -29,8 +29,8 @@ METHOD = Method(
     look="Long copies from the predicted text, a correction where the answer differs, and how soon it is back on the track.",
     wins="Edits of a text or a program: nearly all of the answer is known beforehand, and each round copies dozens of tokens.",
     loses="A prediction that is beside the point is left behind after a few tokens; then it is plain decoding.",
-    differs="How the interfaces find their place again is not published: here by the longest end of the answer that stands in "
-            "the prediction, and the gate is ours. Without a predicted text the prompt takes its place.",
+    differs="The APIs do not publish how they find their position again after a mismatch. Here it is the longest suffix of the answer "
+            "that occurs in the prediction, with our cost gate. Without a prediction the prompt is used.",
     aliases=("predicted outputs", "prediction", "speculative edits"),
     build=build,
 )

@@ -39,8 +39,8 @@ METHOD = Method(
     look="Which pieces of the prompt the drafter was given, and three bars a token: target, draft, and the distribution in between.",
     wins="Prompts of many thousand tokens, where reading all of them for every drafted token is what costs.",
     loses="Short prompts, which the drafter reads whole anyway; and with a weak drafter the transfer lowers the quality.",
-    differs="The mixed distribution and the test are the authors'; pieces of the prompt are found by common words instead of an embedding, "
-            "and the drafter is a small one.",
+    differs="The mixed distribution and the test are the authors'. Chunks of the prompt are retrieved by BM25 instead of an embedding, "
+            "and the drafter is a small model.",
     compared="code",
     published={"gamma": 10, "transfer": 10.0, "piece": 512, "room": 4096, "reader": "draft model"},
     build=build,

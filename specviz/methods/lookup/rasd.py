@@ -36,8 +36,8 @@ METHOD = Method(
     look="Three kinds of nodes: the model's, the retrieved ones, and those on which both agree.",
     wins="Documents with their own vocabulary: names and phrases come from the text, the words between from the model.",
     loses="Two drafts cost the time of both; where nothing repeats it is a draft tree with overhead.",
-    differs="Joining and pruning are the paper's; its numbers are not public, so they are a re-implementation's, and what is "
-            "retrieved comes from this text and earlier answers, by counts.",
+    differs="Merging and pruning are the paper's. Its numbers are not public; ours are from a re-implementation. Retrieval uses this "
+            "text and earlier answers, by counts.",
     published={"depth": 5, "nodes": 60, "width": 8, "found": 32},
     build=build,
 )

@@ -33,8 +33,9 @@ METHOD = Method(
     look="Which store a drafted token was copied from, and how many places agreed on it.",
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
     loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
-    differs="The authors cut their tree path by path and draw again after a mismatch, which is not exact above temperature 0; "
-            "here the most frequent prefixes make the tree and one draw a node decides. The gate and the store are ours.",
+    differs="The authors truncate their tree path by path and sample again after a mismatch, which is not exact above temperature 0. "
+            "Here the most frequent prefixes form the tree, and each node is verified with one draw. The cost gate and the datastore are "
+            "ours.",
     compared="code",
     published={"nodes": 64, "caution": 0.0},
     aliases=("REST",),

@@ -33,8 +33,8 @@ METHOD = Method(
     look="Arcs into the text for its own repetitions, nodes from the store for common phrases.",
     wins="Answers full of set phrases, and edits: each is found where it is.",
     loses="Text that is new to both: plain decoding then.",
-    differs="The store is a suffix array instead of an automaton, with the same matches; short ones make a tree, those of "
-            "half its depth and more a chain. The gate is ours.",
+    differs="The datastore is a suffix array instead of an automaton, with the same matches. Short matches give a tree; those of at "
+            "least half its depth give a chain. The cost gate is ours.",
     compared="code",
     published={"least": 5, "bias": 5, "caution": 0.0},
     aliases=("SAM", "SAMD"),

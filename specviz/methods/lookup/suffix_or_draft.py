@@ -35,8 +35,8 @@ METHOD = Method(
     look="Who drafts changes from round to round: copies with arcs in repetitions, the small model everywhere else.",
     wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
     loses="A repetition that goes on differently pushes the small model aside for a round; on fresh text it is the small model alone.",
-    differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
-            "match decides. That the small model's draft ends where it doubts is ours.",
+    differs="SuffixDecoding uses a copy if its expected length exceeds the other draft's; here the length of the match decides. The "
+            "draft model stops below a confidence threshold, which is ours.",
     aliases=("suffix + draft model", "suffix hybrid", "arctic"),
     build=build,
 )

@@ -44,8 +44,7 @@ METHOD = Method(
     look="Who drafts changes from round to round: copies with arcs in repetitions, a tree of guesses everywhere else.",
     wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
     loses="A repetition that goes on differently pushes the head aside for a round; on fresh text it is the head alone.",
-    differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
-            "match decides.",
+    differs="SuffixDecoding uses a copy if its expected length exceeds the other draft's; here the length of the match decides.",
     aliases=("suffix + EAGLE", "SAMD[EAGLE2]", "suffix hybrid", "arctic"),
     build=build,
 )

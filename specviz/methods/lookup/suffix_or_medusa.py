@@ -38,8 +38,7 @@ METHOD = Method(
     look="Who drafts changes from round to round: copies with arcs in repetitions, the heads' tree everywhere else.",
     wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
     loses="A repetition that goes on differently pushes the heads aside for a round; on fresh text it is the heads alone.",
-    differs="SuffixDecoding lets a copy through where its expected length exceeds the other draft's; here the length of the "
-            "match decides.",
+    differs="SuffixDecoding uses a copy if its expected length exceeds the other draft's; here the length of the match decides.",
     aliases=("suffix + Medusa", "SAMD[Medusa]", "suffix hybrid", "arctic"),
     build=build,
 )

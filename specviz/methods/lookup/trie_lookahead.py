@@ -29,8 +29,8 @@ METHOD = Method(
     look="The second answer to a similar question: the trie knows its phrases, while those of the old prompt are gone.",
     wins="A service that answers similar questions all day, with a GPU that has rows to spare.",
     loses="On fresh text common words lead everywhere: a tree nearly every round, and most of it is refused.",
-    differs="The most frequent nodes of prompt and answers are taken together; the paper weighs them apart. Pieces are "
-            "counted once they are whole, as published.",
+    differs="The most frequent nodes of prompt and answers are chosen together; the paper weighs the two separately. Pieces are counted "
+            "once they are complete, as published.",
     published={"nodes": 64},
     aliases=("NGRAM", "lookahead (Ant)", "PainlessInferenceAcceleration", "SGLang ngram"),
     build=build,

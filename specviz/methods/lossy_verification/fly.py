@@ -37,8 +37,8 @@ METHOD = Method(
     look="Tokens that were refused and stand all the same, and the drift: what each of them gave up, in nats.",
     wins="A good draft model that words things a little differently: its drafts are no longer cut at every synonym.",
     loses="The text is no longer the target's. With a weak draft nothing long enough agrees after a refusal.",
-    differs="The rule is the authors', whose program looks at one token fewer after the refusal. Above temperature 0 they accept "
-            "what one of two draws of the target says; here the fair test does.",
+    differs="The rule is the authors'; their program examines one token fewer after the rejection. Above temperature 0 they accept a "
+            "token if it equals one of two samples of the target; here it is verified by rejection sampling.",
     compared="code",
     published={"unsure": 0.3, "window": 6, "gamma": 15, "inner": 6},
     aliases=("rejection_sample_method fly", "loosely speculative decoding"),

@@ -29,8 +29,8 @@ METHOD = Method(
     look="The judge's chance beside the target's probability: tokens that the target would not have written and that stand.",
     wins="Good draft models, whose drafts are mostly refused for wording: far longer drafts pass.",
     loses="The text is no longer the target's, and a judge that errs lets mistakes through for good.",
-    differs="Rule and judge are the paper's. Its labels were written by hand, for five hundred answers; here a token counts as "
-            "good when the target, having read it, expects the rest of its own answer about as much as before.",
+    differs="Rule and judge are the paper's, but its labels were written by hand for five hundred answers. Here a token is labelled good "
+            "if the target, after reading it, gives the rest of its own answer about the same probability as before.",
     compared="formula",
     aliases=("judge decoding", "AutoJudge"),
     trains=(Trained("judge", "A linear layer that predicts from a hidden state whether a rejected token is acceptable.",

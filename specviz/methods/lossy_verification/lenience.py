@@ -28,7 +28,7 @@ METHOD = Method(
     look="The drift: how far the distribution really followed is from the target's, in nats, at every token.",
     wins="Where a near miss is good enough and speed matters more than fidelity.",
     loses="The text is the draft model's as much as the target's: facts and style slip first.",
-    differs="The paper leaves open what is drawn after a refusal; here it is what is left of the target's own distribution.",
+    differs="The paper does not define what is sampled after a rejection; here it is the residual of the target's own distribution.",
     compared="formula",
     build=build,
 )

@@ -30,8 +30,8 @@ METHOD = Method(
     look="Tokens kept although the target would have written another one; the drift says how much probability that cost.",
     wins="Where several continuations are equally good and the draft need not guess the target's favourite.",
     loses="Where one token matters, a number or a name: second best is wrong there, and it passes.",
-    differs="The test is the authors'. Their drafter is a model of its own that fills 25 places in one pass; here a draft "
-            "model writes them one by one.",
+    differs="The test is the authors'. Their drafter is a model of its own that fills 25 positions in one pass; here a draft model "
+            "drafts them one by one.",
     compared="code",
     published={"gamma": 25},
     build=build,

@@ -31,6 +31,6 @@ METHOD = Method(
     look="Tokens kept although the target preferred others; the drift says by how much.",
     wins="At temperature above 0, where the exact rule refuses good tokens by chance.",
     loses="It narrows the text to what is plausible: less variety than the target has. At temperature 0 it is exact.",
-    differs="The rule is Medusa's; here it judges the chain of a draft model.",
+    differs="The rule is Medusa's; here it verifies a draft model's chain.",
     build=build,
 )

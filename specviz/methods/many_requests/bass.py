@@ -29,8 +29,8 @@ METHOD = Method(
     look="The length climbs while any request of the batch has its whole draft accepted. Alone it follows that one request.",
     wins="With a few requests at a time, each of which wants its answer soon.",
     loses="When one easy request keeps drafts long for all the others.",
-    differs="The rule for the draft length is the paper's; its first length, step and limit are those of its algorithm. "
-            "Rows are packed as they come, where the paper's kernels pad or split.",
+    differs="The rule for the draft length is the paper's, with the first length, step and limit of its algorithm. Requests of different "
+            "lengths are packed; the paper's kernels pad or split them.",
     aliases=("batched speculation",),
     build=build,
 )

@@ -28,8 +28,7 @@ METHOD = Method(
     look="Rows of the pass against the rows a padded batch would need: the difference is work that is not done.",
     wins="In large batches of uneven requests, where padding would be most of the pass.",
     loses="With one request there is nothing to pad; then it is a confidence threshold.",
-    differs="The paper packs rows and shifts each request's cache in one kernel; here each request has a cache and an "
-            "attention of its own. That drafts end where the draft model doubts is ours, so that they are of different "
-            "lengths.",
+    differs="The paper packs rows and shifts each request's cache in one kernel; here each request has its own cache and attention. "
+            "Drafts have different lengths because the draft model stops below a confidence threshold, which is ours.",
     build=build,
 )

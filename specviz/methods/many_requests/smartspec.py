@@ -30,8 +30,8 @@ METHOD = Method(
     wins="Wherever the load changes: it speculates for few requests and decodes plainly for many.",
     loses="It takes all requests for equally easy, and its first rounds are spent measuring.",
     differs="The formula is the paper's; its costs are measured, and all requests share one acceptance rate. Ours: few requests draft "
-            "until costs are measured; a request that needs a draft prefill drafts only if enough tokens are left to pay for it; and "
-            "while nothing is drafted, a request tries a draft now and then, for 2 % of the time.",
+            "until the costs are measured; a request whose draft model must prefill first drafts only if enough tokens remain to pay for "
+            "it; and while drafting is off, single requests try a draft for 2 % of the time.",
     aliases=("TurboSpec", "DSD", "goodput"),
     by_time=True,
     build=build,

@@ -28,8 +28,8 @@ METHOD = Method(
     look="Which requests gave up rows and which got them: an easy text takes what a hard one would have wasted.",
     wins="At equal rows, with requests of different difficulty in one batch.",
     loses="What is drafted beyond the rows that are verified costs time; alone, a request has nobody to trade rows with.",
-    differs="The paper ranks by the probabilities of the drafted tokens, which is biased at temperatures above 0; here "
-            "the draft's best token at each place ranks, the same at temperature 0. That a request stops drafting once the "
-            "rows are spoken for by likelier tokens, or where it is less likely than what got a row in the round before, is ours.",
+    differs="The paper ranks by the probability of each drafted token, which is biased at temperatures above 0. Here the draft's top-1 "
+            "probability at each position ranks; both are the same at temperature 0. Ours: a request stops drafting when the budget is "
+            "filled by more probable tokens, or below the lowest probability selected in the round before.",
     build=build,
 )

@@ -29,8 +29,8 @@ METHOD = Method(
          "And two that become one.",
     wins="When the draft has many tokens that the target lacks, at temperature above 0.",
     loses="The rest of a spelling must match the target's own draw; a token that is three or more of the draft's is never proposed whole.",
-    differs="The sum over all ways to say a token goes over one draft token, or two where the first is among the "
-            "most probable. It is exact for what is proposed; the paper's sum has no such bound.",
+    differs="The probability of a target token is summed over spellings by one draft token, or by two if the first is among the most "
+            "probable. Verification is exact for what is proposed; the paper's sum has no such limit.",
     compared="formula",
     build=build,
 )

@@ -29,9 +29,9 @@ METHOD = Method(
             "early.",
     wins="Narrow tasks it was trained on; no draft model and no head is needed beside it.",
     loses="The weights are others: what the training cost the model in quality stands in its card.",
-    differs="Decoding and both losses are the authors'. They train on whole trajectories, written before; here a block is sent "
-            "through a few Jacobi passes of the target in each training step. Above temperature 0 guesses are judged by "
-            "rejection.",
+    differs="Decoding and both losses are the authors'. They train on complete trajectories generated beforehand; here each training "
+            "step runs a block through a few Jacobi passes of the target. Above temperature 0 the block is verified by rejection "
+            "sampling.",
     compared="code",
     published={"block": 16},
     aliases=("cllm", "consistency large language model", "consistency LLM"),

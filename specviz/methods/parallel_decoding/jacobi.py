@@ -29,7 +29,7 @@ METHOD = Method(
     look="Guesses that were corrected in the pass before and now stand: the staircase of the trajectory grid.",
     wins="With models trained for it (consistency models), and on very predictable text.",
     loses="An ordinary model seldom gets a token right while the one before it is still wrong: little more than one a pass.",
-    differs="The paper fixes one token more a pass, and stops when nothing moves; here all that agrees is written at once "
+    differs="The paper fixes at least one token per pass and stops when nothing changes; here all tokens that agree are written at once "
             "(the rule of consistency models). The sliding window is ours.",
     compared="code",
     published={"window": "fixed", "block": 128},

@@ -27,7 +27,7 @@ METHOD = Method(
     look="Units of several tokens, written unchecked, with the model's certainty of each: what it knows by heart.",
     wins="A model trained on blanks: the paper reports a third fewer passes. Names and fixed phrases go in one piece.",
     loses="An untrained model is hardly ever sure after a blank, and what it is sure of may be wrong: the text can suffer.",
-    differs="Numbers are not public; the model was not trained for it, so a repeated token stands for the blank it would "
+    differs="The paper's numbers are not public. The model was not trained for it, so a repeated token replaces the blank that it would "
             "learn.",
     published={"blanks": 8, "sure": 0.9},
     aliases=("LUD",),

@@ -31,8 +31,8 @@ METHOD = Method(
     look="After the outline, the points grow side by side; each pass adds a token to all of them.",
     wins="Lists, comparisons, step-by-step plans: points that do not depend on each other cost one pass a token for all.",
     loses="Stories and sums, where every sentence needs the one before it; and it makes an outline of everything.",
-    differs="The paper asks for the outline in its prompt, lets the model write it in marks of its own and takes it out "
-            "again; here it is begun for the model and stays in the answer. Branches end with their line.",
+    differs="The paper requests the outline in its prompt, has the model mark it, and removes the marks. Here the outline is started for "
+            "the model and stays in the answer. A branch ends with its line.",
     compared="code",
     build=build,
 )

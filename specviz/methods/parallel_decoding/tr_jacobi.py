@@ -32,7 +32,7 @@ METHOD = Method(
     look="Two colours in one tree: guesses of the last pass, and the chain copied from the text.",
     wins="It has the better of two worlds: copies where the text repeats, second choices where it does not.",
     loses="Without the training on noise the guesses beyond the first place are seldom right.",
-    differs="As published, without the training on noise. The published template is four deep; the fifth place is the copied "
+    differs="As published, without training on noise. The published tree template has four levels; the fifth level is the copied "
             "chain's.",
     compared="code",
     published={"depth": 5, "nodes": 63, "wide": 10},

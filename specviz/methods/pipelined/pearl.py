@@ -25,8 +25,8 @@ METHOD = Method(
     look="The two rows of the timeline: while all drafts pass neither model waits, and a refusal costs what was written ahead.",
     wins="When drafts are mostly right, and a chunk of them takes about as long as a pass of the target.",
     loses="When both must share one core: then nothing runs in parallel, and what is thrown away was paid for. There is no bonus token.",
-    differs="The two modes are the authors'. Two devices work at once there; on one, each waits for the other, and the "
-            "timeline shows where both would have begun.",
+    differs="The two modes are the authors'. They run the models on two devices at once; on one device each waits for the other, and the "
+            "timeline shows when both would have started.",
     compared="code",
     aliases=("PEARL",),
     build=build,

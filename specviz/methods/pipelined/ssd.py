@@ -29,8 +29,8 @@ METHOD = Method(
     look="How often a draft was ready when a round began, and how many prepared drafts were thrown away.",
     wins="When the draft model has a device of its own: a round then costs the target's pass alone whenever its outcome was predicted.",
     loses="When both models share a core: each prepared draft is paid for, and most are dropped.",
-    differs="The outcomes are ranked by the draft model's own probabilities over the four best tokens of each position, all positions "
-            "together; Saguaro fixes how many are drafted for at each position.",
+    differs="The outcomes are ranked by the draft model's probabilities over the top four tokens of every position together; Saguaro "
+            "fixes the number per position.",
     compared="notes",
     aliases=("Saguaro", "speculative speculative decoding"),
     notes={

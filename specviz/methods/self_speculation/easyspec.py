@@ -43,8 +43,8 @@ METHOD = Method(
     look="The first drafted token is exact; see how much later ones suffer as the group grows.",
     wins="With a deep draft model and one device a layer of the group, as in the paper.",
     loses="Here all layers share one device, so nothing is saved: this shows the blur, not the speed.",
-    differs="As published, but for the tree's shape, which the paper does not give, and for the order within a group: attentions are added "
-            "one after the other, each before its feed-forward. All layers share one device here.",
+    differs="As published, except for two points: the tree's shape, which the paper does not give, and the order within a group, where "
+            "each attention is added before its feed-forward. All layers share one device.",
     published={"drafts": "tree"},
     build=build,
 )

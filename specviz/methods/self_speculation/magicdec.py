@@ -28,8 +28,8 @@ METHOD = Method(
     look="How much of the text the draft remembers, and that it is right nearly always even so.",
     wins="Prompts of many thousand tokens and many of them at once, where reading keys and values is what a pass costs.",
     loses="Here: at a few hundred tokens the weights cost all, and a drafted token costs as much as one of the target's own.",
-    differs="The paper's gain comes from large batches at tens of thousands of tokens; this is its draft for one text, in "
-            "full precision.",
+    differs="The paper's gain comes from large batches at tens of thousands of tokens; this is its draft for one request, in full "
+            "precision.",
     published={"window": 512},
     aliases=("StreamingLLM", "sparse KV", "self-speculation"),
     build=build,

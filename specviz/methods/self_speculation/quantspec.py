@@ -28,8 +28,8 @@ METHOD = Method(
     look="At four bits hardly a token is refused; at two and one the rough memory begins to show.",
     wins="Long texts on hardware with kernels for four bits: a quarter of the memory is read for each drafted token.",
     loses="Here: rounding is shown in full-width numbers, so nothing is read faster; this shows how right the draft is.",
-    differs="The paper reads the upper four bits for the draft and all eight for the check, and drafts with weights of four "
-            "bits; here weights and check are in full precision.",
+    differs="The paper reads the upper four bits of the cache to draft and all eight to verify, with 4-bit weights for drafting. Here "
+            "weights and verification have full precision.",
     published={"group": 128, "window": 128},
     aliases=("KV int4", "quantized KV"),
     build=build,

@@ -31,6 +31,6 @@ METHOD = Method(
     look="The staircase of layers over positions: what is grey was never run, and never will be again.",
     wins="Models trained for it, and answers whose end follows from their beginning. The saving is known beforehand.",
     loses="An untrained model loses the thread when layers are missing; with both shares at 1 it is plain decoding.",
-    differs="The line on which layers fall away is the paper's, its ends are ours; the model was not trained for it.",
+    differs="The linear schedule of skipped layers is the paper's, its end points are ours. The model was not trained for it.",
     build=build,
 )

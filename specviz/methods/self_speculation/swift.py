@@ -34,8 +34,8 @@ METHOD = Method(
     look="The layer bar changes while it writes: grey sublayers are skipped, and the share of agreement rises.",
     wins="Large models with many layers, of which nearly half can be missed on a given subject.",
     loses="Small models need all their layers: a draft with half of them is refused, and the search costs a pass a round.",
-    differs="As published; the search goes on from answer to answer for as long as the visit lasts, where the paper's goes on "
-            "over a whole set of questions.",
+    differs="As published; the layer search continues from answer to answer as long as the visit lasts, where the paper's runs over a "
+            "set of questions.",
     compared="code",
     published={"gamma": 25, "wide": 10, "widths": "published", "every": 1},
     aliases=("self-speculative", "Draft & Verify"),

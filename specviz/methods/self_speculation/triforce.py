@@ -33,8 +33,8 @@ METHOD = Method(
     look="Two checks one inside the other: few tokens fall at the last one, for the level in the middle is nearly the target itself.",
     wins="Prompts of a hundred thousand tokens, whose keys and values take longer to read than the weights.",
     loses="Here: the level in the middle costs as much as the target, and the text is read twice.",
-    differs="Pieces are chosen anew each round by the last token's key, the paper's by its query and seldom; its small model "
-            "reads a window, too.",
+    differs="Chunks are selected in every round by the last token's key; the paper selects them by its query and less often. The paper's "
+            "small model reads a window, too.",
     published={"budget": 4096},
     aliases=("hierarchical", "retrieval cache"),
     build=build,

@@ -28,7 +28,7 @@ METHOD = Method(
     look="The whole tree comes from one pass: compare it with EAGLE-2's, which pays a pass for each level.",
     wins="Cheap rows: where eight rows cost little more than five, second guesses at the first places are worth more than a longer chain.",
     loses="Where rows cost much the chain of DSpark is quicker.",
-    differs="No paper is at hand: the tree is the best paths of the block's guesses, as it was described to the "
-            "engines; numbers are ours.",
+    differs="No paper was available. The tree holds the most probable paths of the block's predictions, as described to the serving "
+            "engines; the numbers are ours.",
     build=build,
 )

@@ -23,8 +23,8 @@ METHOD = Method(
     look="A draft costs the same whether it has two tokens or seven; the later places are guessed without knowing the earlier ones.",
     wins="Wherever a draft model's price is its passes: a block has one.",
     loses="Open text: two good continuations get mixed, as no place knows what the one before it became.",
-    differs="The block, its masks and the states it reads are the paper's, and published files load. Each place is "
-            "drawn and judged by rejection, so temperatures above 0 are exact.",
+    differs="The block, its masks and the hidden states it reads are the paper's, and published files load. Every token is sampled and "
+            "verified by rejection sampling, so temperatures above 0 are exact.",
     trains=(Trained("dflash", "A few layers that fill in a block of mask tokens in one forward pass.",
                     "specviz.models.masked_block", one_pass=True),),
     build=build,

@@ -28,8 +28,8 @@ METHOD = Method(
     look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands next to its verdict.",
     wins="Everywhere a block drafter does; the Markov head mends what places guessed alone get wrong.",
     loses="At high temperature confidence is low and blocks are cut short.",
-    differs="Written from the authors' public code: the block ends at the first token of too little confidence, as theirs does. They "
-            "evaluate whole blocks, and so should a GPU.",
+    differs="Written from the authors' public code: the block ends at the first token below the confidence threshold. They compute whole "
+            "blocks, which also suits a GPU best.",
     published={"sure": 0.0},
     trains=(Trained("dspark", "A block drafter with a Markov head and a confidence head.",
                     "specviz.models.masked_block", one_pass=True),),

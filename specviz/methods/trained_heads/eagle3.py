@@ -32,8 +32,8 @@ METHOD = Method(
     look="How far down the tree stays right: the head was trained on its own guesses, so deep places should lose less than EAGLE's.",
     wins="Long drafts: its third and fourth token are meant to be nearly as sure as its first.",
     loses="Rare words: what its smaller vocabulary lacks ends every draft.",
-    differs="Head, vocabulary and tree are the paper's, and published files load; that a level must add "
-            "more than `gain` expected tokens is ours, and the defaults are for a CPU with two cores.",
+    differs="Head, vocabulary and tree are the paper's, and published files load. A level is added only for more than `gain` expected "
+            "tokens, which is ours. The defaults are for a CPU with two cores.",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("eagle3", "EAGLE3", "eagle-3"),
     trains=(Trained("eagle3", "One layer over three hidden states of the target, trained on its own predictions.",

@@ -29,7 +29,7 @@ METHOD = Method(
     look="At which layer each pseudo state enters: it has seen what the layers below made of the text, which Medusa's heads have not.",
     wins="Guesses two and three tokens ahead: the model's own upper layers work on them.",
     loses="Rows: a pass carries several for every candidate, whether or not it turns out to be the last.",
-    differs="Only the paper's abstract was available: which layers, the loss and the tree are ours.",
+    differs="Only the paper's abstract was available. The choice of layers, the loss and the tree are ours.",
     aliases=("hidden transfer", "FIRP"),
     trains=(Trained("hidden_transfer", "Matrices that turn an inner hidden state into pseudo states of the next tokens.",
                     "specviz.models.in_target"),),

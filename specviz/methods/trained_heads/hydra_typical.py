@@ -36,6 +36,6 @@ METHOD = Method(
     look="Guesses kept although the target preferred others; the drift says by how much.",
     wins="At temperatures above 0, where the exact rule refuses good guesses by chance.",
     loses="The text becomes plainer than the target's own. At temperature 0 it gains nothing over the exact rule.",
-    differs="As published; the tree is calibrated on the embedded target's own answers where its heads are used.",
+    differs="As published; the tree is calibrated on the embedded target's answers for its own heads.",
     build=build,
 )

@@ -24,7 +24,7 @@ METHOD = Method(
     look="Rounds by turns: after a refusal nothing is drafted, since the rows that guess stand after the last drafted token alone.",
     wins="Where a second model is out of the question: all that is trained is a vector for each token ahead.",
     loses="Often: every refusal costs a round that only guesses, and a row that never saw its predecessor's token guesses badly.",
-    differs="From notes on the paper. Where its rows stand after a refusal is read as: after the new root, without a draft.",
+    differs="From notes on the paper. It was read so that after a rejection the look-ahead tokens follow the new root without a draft.",
     aliases=("PaSS", "parallel speculative sampling", "look-ahead embeddings"),
     trains=(Trained("pass_sampling", "Look-ahead embeddings, which predict later tokens within the target's forward pass.",
                     "specviz.models.in_target"),),

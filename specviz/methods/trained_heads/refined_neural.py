@@ -27,8 +27,8 @@ METHOD = Method(
     look="Where the chosen path leaves the heads' first choice, and whether the target agrees.",
     wins="A small model that is too weak to draft alone: it only chooses among what the target's own heads propose.",
     loses="On a processor: the small model pays a pass a token, as if it drafted alone.",
-    differs="Scores are log-linear; the paper says that it interpolates, not where. Its rescorers were trained for this; here the target's "
-            "draft model serves.",
+    differs="Scores are log-linear; the paper says that it interpolates, but not in which space. Its rescorers were trained for this; "
+            "here the target's draft model is used.",
     published={"top": 16},
     aliases=("block draft refinement", "neural rescoring"),
     build=build,

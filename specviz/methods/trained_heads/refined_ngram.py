@@ -31,8 +31,8 @@ METHOD = Method(
     look="Where the chosen path leaves the heads' first choice: there two guesses did not fit together.",
     wins="Heads that repeat themselves: a repeated word is seldom a seen pair.",
     loses="Text unlike the store: pairs that were never seen drag the path away from what the heads know.",
-    differs="Scores are log-linear; the paper says that it interpolates, not where. Its n-grams are of C4; ours are counted in the "
-            "store of text, and shorter ones serve at a fixed price where longer ones were never seen.",
+    differs="Scores are log-linear; the paper says that it interpolates, but not in which space. Its n-grams are of C4; here they are "
+            "counted in the project's datastore, with backoff to shorter ones at a fixed penalty.",
     published={"top": 16, "paths": 16},
     aliases=("block draft refinement", "n-gram rescoring"),
     build=build,

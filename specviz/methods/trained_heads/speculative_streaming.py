@@ -31,8 +31,9 @@ METHOD = Method(
     look="Candidates dropped before they cost a stream, and at which layer the streams begin.",
     wins="Where a second model is out of the question: some vectors, and a matrix of rank 8 for pruning.",
     loses="Rows: each candidate that is kept brings all its streams along.",
-    differs="The paper adapts its model together with the streams; in the lossless mode the model stays as it is, and only the streams' "
-            "vectors learn. The paper names no limit for pruning, nor the streams' positions: here a stream stands where its token will.",
+    differs="The paper trains its model together with the streams; in the lossless mode the model is unchanged, and only the streams' "
+            "vectors are trained. The paper gives neither a threshold for pruning nor the streams' positions; here a stream has the "
+            "position of the token it predicts.",
     published={"depth": 3},
     aliases=("Speculative Streaming",),
     trains=(Trained("speculative_streaming", "Streams beside the states of the last layers, which run ahead of the text.",

@@ -29,7 +29,7 @@ METHOD = Method(
     look="One drawn candidate a place, judged first, and its chosen siblings after it.",
     wins="At temperature above 0 with narrow trees: usually the most acceptance a row.",
     loses="At temperature 0 it is a plain tree of the most likely tokens.",
-    differs="The rule is the paper's; it is applied at every place of a thin tree.",
+    differs="The rule is the paper's; it is applied at every node of a narrow tree.",
     compared="formula",
     build=build,
 )

@@ -28,8 +28,8 @@ METHOD = Method(
     look="The favourite (the hub) is tried second: it takes over what the other candidate could not use.",
     wins="At temperature above 0 with two candidates a place: the most acceptance such pairs can give.",
     loses="At temperature 0 it is a plain tree of the two most likely tokens.",
-    differs="As published; the authors' code takes the top-1 token without a test where the target is nearly certain, here "
-            "it is judged like any other.",
+    differs="As published. The authors' code takes the top-1 token without a test where the target is nearly certain; here it is "
+            "verified like any other.",
     compared="code",
     build=build,
 )

@@ -27,6 +27,6 @@ METHOD = Method(
     look="Duplicate siblings: drafts that sampled the same tokens are scored and verified separately.",
     wins="At temperature above 0, when a single draft is refused early.",
     loses="Duplicate siblings cost positions and gain little; sampling without replacement accepts more with as many positions.",
-    differs="As published; rho is found by bisection at every place.",
+    differs="As published; rho is found by bisection at every node.",
     build=build,
 )

@@ -28,7 +28,7 @@ METHOD = Method(
     look="The order of the trials: leaves first, then their parents. A doubtful token survives when its continuation is good.",
     wins="At temperature above 0: a few percent more tokens a round than judging the same tree from the top.",
     loses="At temperature 0 it keeps exactly what token rejection keeps.",
-    differs="As published; on a tree of chosen tokens it is the ordinary walk.",
+    differs="As published; on a tree of chosen instead of sampled tokens it equals the ordinary walk.",
     compared="formula",
     build=build,
 )

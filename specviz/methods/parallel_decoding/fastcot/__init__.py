@@ -31,7 +31,7 @@ METHOD = Method(
     look="One round whose whole window is kept unchecked: rough words in the middle of exact ones.",
     wins="Reasoning whose details do not matter for the answer: it skips them.",
     loses="Wherever they do matter, and in every text that people read to the end.",
-    differs="Only the abstract is public here: the window beside the exact text and the glance at it are the paper's, when it "
-            "looks and how wide is ours.",
+    differs="Only the abstract was available. The window after the exact text and the look at it are the paper's; when it is taken and "
+            "the window's width are ours.",
     build=build,
 )

@@ -24,7 +24,7 @@ METHOD = Method(
     look="How sure each head is of its best token: far heads guess common words and repeat their neighbours.",
     wins="Where rows are costly: one short chain, no tree, and a draft that costs next to nothing.",
     loses="Open text: no head knows what the others guess, so a block seldom hangs together beyond its second token.",
-    differs="The paper trains its model and the heads together, or on their own; here the target stays as it is, and its own token is the "
+    differs="The paper trains the model with its heads, or the heads alone; here the target is unchanged, and its own token is the "
             "block's first. The paper's looser criteria (top-k, distance) are left out.",
     published={"gamma": 7},
     aliases=("BPD", "blockwise parallel decoding"),

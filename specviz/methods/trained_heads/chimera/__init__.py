@@ -32,8 +32,8 @@ METHOD = Method(
     look="The three tokens that each guess reads: from the third on all of them are guesses themselves.",
     wins="Text whose next word hangs on the last few: names, formulas, fixed phrases.",
     loses="Deep in the tree: what stands for the states in between was never the target's.",
-    differs="Encoders and heads follow the authors' training code; their program for decoding uses a part that they removed. "
-            "Heads here may end in the target's output matrix. The check is the exact rule for a tree.",
+    differs="Encoders and heads follow the authors' training code; their decoding program uses a part that they removed. Heads may use "
+            "the target's output matrix. The tree is verified by rejection sampling.",
     compared="code",
     aliases=("Chimera",),
     trains=(Trained("chimera", "Heads that read three tokens closely and the whole text through one layer.",

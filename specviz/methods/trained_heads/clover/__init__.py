@@ -31,8 +31,8 @@ METHOD = Method(
     look="How far each guessed token turns the state: where the gates are near 0 the head guesses as Medusa's would.",
     wins="Many requests at once: small trees whose few nodes hang together.",
     loses="One request with rows to spare: a larger tree of cheaper heads does as well.",
-    differs="The paper's figure gates the attention without saying how; the gate here is Clover-2's cosine, one a head. A norm "
-            "stands after the augmenting block. The check is the exact rule.",
+    differs="The paper's figure gates the attention without a formula; the gate here is Clover-2's cosine, one per head. A norm follows "
+            "the augmenting block. Verification is exact.",
     published={"nodes": 4},
     aliases=("Clover",),
     trains=(Trained("clover", "Heads that pass a state on, each modified by the token drafted before it.",

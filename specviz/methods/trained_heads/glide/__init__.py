@@ -32,8 +32,8 @@ METHOD = Method(
     look="How sure it was at each place, and how many candidates stand there: few where it is sure, many where it is not.",
     wins="On long texts: what the target has read is looked up and not read again.",
     loses="Deep in a draft, where the target has no keys yet; and candidates are rows that the target must score.",
-    differs="Layers, blocks of training and numbers of candidates are the paper's; embedding and output matrix are the target's instead "
-            "of its own. The authors draft greedily; the chain alone is drawn at the run's temperature here.",
+    differs="Layers, training blocks and numbers of candidates are the paper's. Embedding and output matrix are the target's instead of "
+            "its own. The authors draft greedily; here the chain alone is sampled at the run's temperature.",
     compared="notes",
     published={"nodes": 35, "width": 7},
     aliases=("CaPE", "confidence-aware proposal expansion"),

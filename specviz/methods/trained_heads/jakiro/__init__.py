@@ -33,8 +33,8 @@ METHOD = Method(
     look="Which expert spoke for each row, and how the last level fares, whose parents never went through the head.",
     wins="Like EAGLE-2 with a pass less a round, and with guesses that differ more from each other.",
     loses="The last level does not know which token stands above it, so it is right less often than a pass would make it.",
-    differs="Head and levels are the authors'. Their code takes the contrast's rows in the order of the parents before; here "
-            "each node has its own parent's row. Jakiro*, with experts as heads of their own, is left out.",
+    differs="Head and levels are the authors'. Their code takes the contrast's rows in the order of the parents before; here each node "
+            "uses its own parent's row. Jakiro*, whose experts are separate heads, is left out.",
     compared="code",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("jakiro", "mixture of experts", "moe heads"),

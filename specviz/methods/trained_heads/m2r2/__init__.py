@@ -27,9 +27,9 @@ METHOD = Method(
     look="How far the fast residual runs ahead of the slow one at each drafted token, and which layers were run once for both.",
     wins="Deep targets: the adapters are small, keep nothing between tokens, and the first layers' work is used again.",
     loses="In shallow targets the first layers are a large share of a pass, and below them too little is known yet.",
-    differs="The paper's formulas were not available: that the adapters have low rank and read the layers' own keys and values is the "
-            "paper's; their form, that the fast residual is added to the slow one at the exit, and a router by confidence in place of its "
-            "attention-based one (ARLA) are ours. Of its uses only self-speculation is here.",
+    differs="The paper's formulas were not available. Low-rank adapters that read the layers' own keys and values are the paper's. Ours: "
+            "their form, the fast residual added to the slow one at the exit, and a router by confidence instead of its attention-based "
+            "one (ARLA). Only self-speculation is implemented, not its other uses.",
     compared="notes",
     aliases=("multi-rate residuals", "accelerated residual", "early exit"),
     trains=(Trained("m2r2", "Adapters that accelerate the residual, so that the target's first layers draft.",

@@ -27,8 +27,8 @@ METHOD = Method(
     look="Unlike Medusa's, the tokens below two parents differ: a level has read what stands above its guess.",
     wins="Where a draft must cost next to nothing but should still hang together: a level is two small matrices.",
     loses="Far ahead: beyond the target's last hidden state it has read nothing but its own guesses, without attention.",
-    differs="The network, its weights' names and the choice of paths are the authors'; paths that begin alike share their nodes here. "
-            "Their check compares with the target's most probable token; ours is exact at every temperature.",
+    differs="The network, its weight names and the choice of paths are the authors'; paths with a common prefix share nodes. They "
+            "compare with the target's top-1 token; here verification is exact at every temperature.",
     compared="formula",
     published={"paths": 5, "depth": 8},
     aliases=("mlp_speculator", "Combined Token/Embedding Speculator", "IBM accelerator"),

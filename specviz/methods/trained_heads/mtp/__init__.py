@@ -25,8 +25,8 @@ METHOD = Method(
     look="The first token is what the module was taught; each further one stands on its own guess, and is right less often.",
     wins="Models that bring such a module along: it costs one layer, and no draft model has to be found.",
     loses="Small targets: the layer and a pass through the whole vocabulary for each token are no small share of them.",
-    differs="The report drafts one token with one module; more by feeding it again, as servers do. Here a module is trained after its "
-            "target, not with it.",
+    differs="The report drafts one token with one module; more tokens come from running it again on its own output, as servers do. The "
+            "module is trained after the target, not with it.",
     published={"gamma": 1},
     aliases=("mtp", "multi-token prediction", "NextN", "nextn", "deepseek_mtp", "draft-mtp"),
     trains=(Trained("mtp", "A module that joins the last hidden state with the next token's embedding.", f"{__name__}.network"),),

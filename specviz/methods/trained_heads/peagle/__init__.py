@@ -24,9 +24,8 @@ METHOD = Method(
     look="One pass of the head a round, however long the draft: hold it next to EAGLE-3, which pays a pass for each token.",
     wins="Wherever a head's price is its passes; it reads three layers of the target, as EAGLE-3 does.",
     loses="Open text: a later place does not know what the one before it became, so two continuations get mixed.",
-    differs="Head, masks and training are those of the public code, and published files load. Above temperature 0 places are "
-            "drawn and judged by rejection. Ours borrows the target's embedding and output matrix; published heads have their "
-            "own.",
+    differs="Head, masks and training are those of the public code, and published files load. Above temperature 0 every token is sampled "
+            "and verified by rejection sampling. Ours shares the target's embedding and output matrix; published heads have their own.",
     compared="code",
     published={"gamma": 8},
     aliases=("peagle", "p-eagle", "parallel eagle", "parallel_drafting"),

@@ -30,8 +30,8 @@ METHOD = Method(
     look="How a pass shares its rows: candidates that may be right, and prompt tokens after those that are likely to be the last.",
     wins="Where memory is scarce and rows are cheap: a few thousand numbers are all that is trained.",
     loses="On a processor of two cores: most rows of a pass are prompt tokens after candidates that were refused.",
-    differs="Trees are those of the best Markov chain for a number of rows, found by iteration; the authors build theirs and prune them. "
-            "Their check above temperature 0 is typical acceptance; ours is exact.",
+    differs="The tree for a number of rows is that of the best Markov chain, found by iteration; the authors build theirs and prune "
+            "them. They use typical acceptance above temperature 0; here verification is exact.",
     compared="formula",
     published={"depth": 3},
     aliases=("PPD", "parallel prompt decoding", "hardware-aware dynamic sparse tree"),

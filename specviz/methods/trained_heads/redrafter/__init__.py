@@ -29,8 +29,8 @@ METHOD = Method(
     look="How many of the beams' tokens are left once shared beginnings are merged: beams mostly differ at their ends.",
     wins="Where a draft must hang together and cost little: a step is a few small matrices for all beams at once.",
     loses="Where beams agree on a wrong beginning: all of them fail at one token.",
-    differs="Head, beam search and the tree of shared beginnings are the authors'. Their check compares beams with draws that follow no "
-            "single distribution above temperature 0; here each node is accepted with the target's probability of it, which is exact.",
+    differs="Head, beam search and the tree of common prefixes are the authors'. Above temperature 0 they compare beams with samples "
+            "that follow no single distribution; here each node is accepted with the target's probability of it, which is exact.",
     compared="formula",
     published={"beams": 45},
     aliases=("ReDrafter", "recurrent drafter", "ml-recurrent-drafter"),
