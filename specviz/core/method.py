@@ -76,12 +76,24 @@ class Knob:
         return int(number) if isinstance(self.default, int) else number
 
 
+class Codec(Protocol):
+    """What methods read of a target's codec (zoo/codec.py). columns: of the output's grid, 0 where it has none; tokens: those an output
+    may hold; neighbours [len(tokens), k]: nearest tokens of each, where the target offers "codebook"."""
+
+    columns: int
+    tokens: range
+
+    @property
+    def neighbours(self) -> Any: ...
+
+
 class Kit(Protocol):
     """The argument of build(): facts of the loaded target, and ways to open other models and data."""
 
     vocab: int
     target: CapableTarget
     predicted: tuple[int, ...]  # tokens of a predicted output, as the caller expects the answer to be; may be empty
+    codec: Codec
 
     def open(self, role: str) -> CapableTarget:
         """Open another model by role ("draft", ...): shared weights, its own KV cache. Raises with a sentence when there is none."""

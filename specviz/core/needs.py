@@ -21,6 +21,7 @@ _LAYERS = "needs a target that can {what}, which {name} cannot; choose one of th
 NEEDS = {  # by the part of a need before its colon
     "draft": Need("a small draft model", "needs a draft model: choose one with --draft, or a target that is paired with one"),
     "middle": Need("a smaller model", "needs a draft model: choose one with --draft, or a target that is paired with one"),
+    "middle:half": Need("", "needs a draft model of the Llama family with the vocabulary of {name}: choose one with --draft"),
     "small": Need("a third, tiny model", "needs a draft model for the draft model; `python -m specviz.training draft --size small --ship` "
                                          "trains one for the embedded pair"),
     "other_draft": Need("a draft model with another vocabulary",
@@ -36,6 +37,9 @@ NEEDS = {  # by the part of a need before its colon
     "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
     "layer_parallel": Need("layers side by side"),
     "tap": Need("the model's hidden states"),
+    "codebook": Need("a target that paints with a codebook of patches", "needs a target whose tokens are entries of a codebook, such as "
+                                                                       "specviz-pictures; {name} writes text"),
+    "output": Need("", "needs a target that writes text, which {name} does not"),
 }
 
 
@@ -47,4 +51,4 @@ def words_of(needs: frozenset[str]) -> list[str]:
 
 def missing(need: str, name: str) -> str:
     """Return why a target of this name does not meet a need: the end of a sentence."""
-    return NEEDS.get(need, Need()).missing.format(need=need, name=name)
+    return NEEDS.get(need, NEEDS.get(need.split(":")[0], Need())).missing.format(need=need, name=name)

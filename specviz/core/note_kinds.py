@@ -220,6 +220,11 @@ NOTES: dict[str, Note] = {
     "drift": _note(
         "drift", "Deviation from the target's distribution at each tested token, in nats (lossy rules).",
         nats=("of each", [0.01, 0.2]), threshold_=("of the rule, where it has one", 0.09)),
+    "relaxed": _note(
+        "relaxed", "Neighbours in the codebook whose probability a drafted token borrowed (LANTERN).",
+        delta=("bound on what is borrowed", 0.2),
+        tests=("`[{node, added, mass, tv}]`: neighbours counted, their probability, and the total variation between the distribution followed "
+               "and the target's", [{"node": 0, "added": 3, "mass": 0.12, "tv": 0.05}])),
     "enriched": _note(
         "branches", "The mixture of target and draft that tokens are verified against (RAPID).",
         weight=("of the draft's", 0.3),

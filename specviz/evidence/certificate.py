@@ -22,7 +22,6 @@ from ..loops import speculate
 from ..methods import catalogue
 from ..models.cuda_graph_capture import BUCKETS
 from ..trace.events import Committed, Drafted, Judged
-from ..zoo.text import encode_chat
 from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ def _noise(target: Target, tokens: list[int]) -> float:
 
 
 def encode(loaded, prompt: str | list[int]) -> list[int]:
-    return encode_chat(loaded.tokenizer, [{"role": "user", "content": prompt}]) if isinstance(prompt, str) else list(prompt)
+    return loaded.codec.encode([{"role": "user", "content": prompt}], False) if isinstance(prompt, str) else list(prompt)
 
 
 def _greedy_result(status: str, tokens: int = 0, position: int | None = None, margin: float | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..core import State
+from ..core.errors import InvalidUse
 from ..loops import speculate
 from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Started, TextEmitted
 from ..trace.metrics import Totals
@@ -34,7 +35,7 @@ class Run:
     def __init__(self, session, ids, messages, wanted, stops, deadline, cancel, top_k_saved):
         self.session, self.loaded = session, session.loaded
         self.ids, self.messages, self.wanted = ids, messages, wanted
-        self.limit = min(wanted, self.loaded.context - len(ids))
+        self._limit_to(self.loaded.context)
         self.transcript = Transcript(self.loaded.token_bytes, stops, session.request.min_tokens)
         self.cancel, self.top_k_saved = cancel, top_k_saved
         self.ends_at = None if deadline is None else time.monotonic() + deadline
@@ -48,6 +49,15 @@ class Run:
         self._forward_before = 0.0  # in the prefill
         self.reused = 0  # tokens of the prompt that the KV cache held already
         self.events = self._stream()
+
+    def _limit_to(self, context: int) -> None:
+        """Set the most tokens of the answer, for models with room for ``context`` tokens in all. Raises InvalidUse without room."""
+        if context <= len(self.ids):
+            raise InvalidUse(f"The prompt has {len(self.ids)} tokens, and a model that this method writes with has a context of {context}.",
+                             "prompt.context")
+        whole = self.loaded.codec.most_tokens or self.wanted
+        self.limit = min(self.wanted, whole, context - len(self.ids))
+        self.whole = self.limit == whole < self.wanted  # the answer is complete at its limit
 
     def clock(self) -> float:
         """Engine seconds so far."""
@@ -96,6 +106,7 @@ class Run:
         if self.session.predicted:
             kit.predicted = tuple(kit.encode(self.session.predicted))
         parts = self.session.method.build(kit, **self.session.knobs)
+        self._limit_to(kit.context)
         self.state = state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
         state.draft_ready = kit.draft_ready
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
@@ -164,7 +175,7 @@ class Run:
         if self.state and self.state.ended:
             return "stop"
         if self.state and self.state.left <= 0:
-            return "context" if self.limit < self.wanted else "length"
+            return "stop" if self.whole else "context" if self.limit < self.wanted else "length"
         return "stopped" if self.cancel.is_set() else "deadline"
 
     def _forward(self) -> float:

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-FIRST, LAST = ("tokenizer", "target", "generate", "draft"), ("other_draft", "datastore", "report")
+FIRST, LAST = ("tokenizer", "target", "generate", "draft"), ("other_draft", "datastore", "pictures", "report")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -26,7 +26,8 @@ from .weight_cache import load_once
 class Kit:
     """The argument of Method.build for one run: the target, and other models by role, each with its own KV cache.
 
-    ``opened``: every model of the run, the target first. ``memory``: earlier answers of the same visitor. ``predicted``: tokens of a
+    ``opened``: every model of the run, the target first. ``context``: tokens for which all models that the text depends on have room.
+    ``memory``: earlier answers of the same visitor. ``predicted``: tokens of a
     text that the caller expects the answer to resemble.
     """
 
@@ -37,7 +38,7 @@ class Kit:
 
     def __post_init__(self):
         self.target = self.loaded.open_target()
-        self.vocab = self.loaded.vocab
+        self.vocab, self.codec, self.context = self.loaded.vocab, self.loaded.codec, self.loaded.context
         self.opened.append(self.target)
 
     def open(self, role: str, required: bool = False) -> Target:
@@ -61,6 +62,7 @@ class Kit:
         if found is None:
             raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
         model = found.open()
+        self.context = min(self.context, model.context) if required else self.context
         model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))
         self.opened.append(model)
         return model

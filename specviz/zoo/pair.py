@@ -20,14 +20,14 @@ from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from . import trained_drafts
 from .backends import Forward, LoadedModel, choose, chosen_for
+from .codec import Codec, Table, codec_capabilities, open_codec
 from .device import environment, read_device, use_cores
 from .free_memory import require_memory
 from .kit import Kit
 from .model_notes import model_notes
 from .registry import Entry, Register, ZooError, register
-from .requirements import knob_limits, roles, stored, why_not
+from .requirements import halves, knob_limits, roles, stored, why_not
 from .requirements import sizes as sizes_of_draft
-from .text import TokenBytes
 from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
 from .trained_heads import Heads, heads_of, sizes
 from .weight_cache import load_once
@@ -111,8 +111,13 @@ class Loaded:
         return open_tokenizer(self.folder)
 
     @cached_property
-    def token_bytes(self) -> TokenBytes:
-        return TokenBytes(self.tokenizer)
+    def codec(self) -> Codec:
+        """How a prompt becomes tokens, and what tokens are to a person. Raises ZooError."""
+        return open_codec(self.folder, lambda: self.tokenizer)
+
+    @property
+    def token_bytes(self) -> Table:
+        return self.codec.table
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
@@ -137,7 +142,7 @@ class Loaded:
                   "backend": self.backend.name, "forward": self.forward}
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         env = environment(self.device, getattr(model, "numbers", model.dtype))
-        return {"target": target, "draft": draft, "tokenizer": self.name, "env": env}
+        return {"target": target, "draft": draft, "tokenizer": self.name, "output": self.codec.output, "env": env}
 
     def trace_facts(self, method: Method) -> dict[str, Any]:
         """Return the trace header of a run of a method; for a method with a middle model that model is the draft."""
@@ -168,7 +173,8 @@ class Loaded:
     def capabilities(self) -> frozenset[str]:
         more = sizes_of_draft(register(), self.draft_name, lambda folder: _same(self.folder, folder)) if self.draft_name else frozenset()
         return (self.open_target().capabilities | stored(self.stores, self._mark) | self.heads.capabilities
-                | roles(self.other, self.more) | more)
+                | roles(self.other, self.more) | more | codec_capabilities(self.folder)
+                | halves(self.folder, self.more.get("middle", self.draft_folder)))
 
     def knob_limits(self, method: Method) -> dict[str, float]:
         """Return the highest value of each knob that these models limit (a second draft model that is not there)."""
@@ -284,16 +290,17 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
     capabilities = backend.capabilities(config) | stored(book.stores_of(entry.name), lambda: quick_mark(folder)) | heads.capabilities
-    problem, more = "", trained_drafts.roles_of(book, entry.name, place)
+    problem, more, middle = "", trained_drafts.roles_of(book, entry.name, place), None
     try:
         if chosen:
-            book.find(chosen).config_folder()
+            middle = book.find(chosen).config_folder()
             more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         problem = str(error)
     if chosen and not problem:
         capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: _same(folder, other))
-    capabilities |= roles(others.folder_of(book, entry.name, place), more)
+    capabilities |= roles(others.folder_of(book, entry.name, place), more) | codec_capabilities(folder)
+    capabilities |= halves(folder, more.get("middle", middle))
     return Survey(entry.name, model_notes(folder),
                   lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems),
                   lambda method: knob_limits(method, capabilities))

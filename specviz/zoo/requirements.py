@@ -1,6 +1,7 @@
 """Check that a method can run on the loaded models; one sentence names what is missing."""
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -10,8 +11,13 @@ from ..core.needs import missing
 from ..indexes.store import HOW, HOW_TO, Store, StoreError
 from . import other_vocabulary as others
 from . import trained_drafts
-from .registry import Register
+from .backends import choose
+from .registry import Register, register
+from .tokenizer import read
 from .trained_heads import needed
+from .trained_heads import sizes as model_sizes
+
+log = logging.getLogger(__name__)
 
 SIZES = ("wide", "deep")  # of draft models, by the end of their names
 
@@ -36,6 +42,15 @@ def sizes(book: Register, name: str, same: Callable[[Path], bool]) -> frozenset[
     return frozenset(f"size:{size}" for size, folder in there.items() if same(folder))
 
 
+def halves(target: Path, middle: Path | None) -> frozenset[str]:
+    """Return the capability of a middle model that can be cut in half: layers that are left out, of the target's vocabulary."""
+    if middle is None:
+        return frozenset()
+    config = read(middle, "config.json")
+    whole = {"skip", "tap:layer", "head"} <= choose(register().backends, middle).capabilities(config)
+    return frozenset({"middle:half"} if whole and model_sizes(config)[1] == model_sizes(read(target, "config.json"))[1] else ())
+
+
 def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float]:
     """Return the highest value of each knob that these models limit."""
     limits = {knob.name: (knob.highest(capabilities), knob.high) for knob in method.knobs if knob.needs}
@@ -56,7 +71,8 @@ def stored(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset
 def _opens(folder: Path, mark: str, changed: int) -> bool:
     try:
         Store.open(folder, mark)
-    except StoreError:
+    except StoreError as error:
+        log.warning("the datastore %s is not used: %s", folder, error)
         return False
     return True
 

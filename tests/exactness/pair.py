@@ -6,7 +6,7 @@ from specviz.training.dense_store import with_states
 
 from ..drafters.vocabulary import toys as bridges
 from ..models import tiny
-from .toys import DRAFTS, store
+from .toys import DRAFTS, ToyCodec, store
 
 
 class Pair:
@@ -14,7 +14,7 @@ class Pair:
 
     def __init__(self, model, draft, vocab, texts):
         self.model, self.draft, self.vocab, self.texts, self.target = model, draft, vocab, texts, model.open()
-        self.predicted = tuple(texts[-1])
+        self.predicted, self.codec = tuple(texts[-1]), ToyCodec(vocab)
 
     def open(self, role, required=False):
         if role == "other_draft":

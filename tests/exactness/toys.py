@@ -21,10 +21,20 @@ from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
 DRAFTS = {"target", "draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
-LENT = {"other_draft", "store:text", "store:dense"} | DRAFTS | tiny.PROVIDED
+LENT = {"other_draft", "store:text", "store:dense", "codebook", "output:text"} | DRAFTS | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
+
+
+class ToyCodec:
+    """A grid of two columns; the neighbours of a token are the next ones."""
+
+    columns = 2
+
+    def __init__(self, vocab: int):
+        self.tokens = range(vocab)
+        self.neighbours = np.array([[(i + k) % vocab for k in range(1, vocab)] for i in range(vocab)])
 
 
 @dataclass
@@ -38,7 +48,7 @@ class Kit:
     opened: list[TinyTarget] = field(default_factory=list)
 
     def __post_init__(self):
-        self.vocab, self.target = self.net.vocab, self.open_net(self.net)
+        self.vocab, self.target, self.codec = self.net.vocab, self.open_net(self.net), ToyCodec(self.net.vocab)
         self.predicted = tuple(greedy(self.net.logits, [token % self.vocab for token in PROMPT], 8)[len(PROMPT):])
 
     def open_net(self, net: TinyNet) -> TinyTarget:

@@ -10,6 +10,8 @@ import torch
 from specviz.core import Clock, RandomStreams, Sampling, Scores, State, Verdict, open_run, play
 from specviz.targets.tiny import TinyNet, TinyTarget
 
+from ..exactness.toys import ToyCodec
+
 
 class Script:
     """Random streams that replay a plan and note how likely it was; ``every`` walks all plans. Bulk uniforms cannot be enumerated: they are
@@ -98,7 +100,8 @@ def kit(vocab=4, share=0.85, seed=0):
     """A target and a draft of it that is right now and then."""
     net = TinyNet(vocab, seed)
     small = TinyNet(vocab, seed + 7).interpolate(net, share)
-    return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small), open_store=no_store)
+    return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small), open_store=no_store,
+                           codec=ToyCodec(vocab))
 
 
 def no_store(name: str):

@@ -7,8 +7,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.zoo.codec import TextCodec
 from specviz.zoo.requirements import why_not
-from specviz.zoo.text import TokenBytes
 
 TEMPLATE = """{% for m in messages %}<|{{ m['role'] }}|>
 {{ m['content'] }}<|end|>
@@ -65,7 +65,7 @@ class FakeKit:
     def __init__(self, loaded):
         self.loaded, self.vocab = loaded, loaded.vocab
         self.target = TinyTarget(loaded.net, loaded.context)
-        self.opened, self.predicted = [self.target], ()
+        self.opened, self.predicted, self.codec, self.context = [self.target], (), loaded.codec, loaded.context
 
     def open(self, role, required=False):
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
@@ -102,7 +102,8 @@ class FakeLoaded:
         self.vocab, self.context = len(self.tokenizer), context
         self.net = TinyNet(self.vocab, seed)
         self.draft = self.net.interpolate(TinyNet(self.vocab, seed + 1), 0.1)
-        self.token_bytes = TokenBytes(self.tokenizer)
+        self.codec = TextCodec(byte_level)
+        self.token_bytes = self.codec.table
         self.end_tokens = frozenset({self.tokenizer.eos_token_id} if ends else ())
         self.facts = {"target": {"name": self.name}, "draft": None, "tokenizer": "tiny",
                       "env": {"machine": "none", "device": "cpu", "dtype": "float64"}}

@@ -47,11 +47,19 @@ class BlockJacobi(Drafter):
 
 class SampledJacobi(Drafter):
     """Speculative Jacobi decoding on a window of budget.gamma guesses. Rejected guesses are resampled from the previous pass's distribution
-    at their position and verified with it; new positions are filled with tokens of the context as deterministic nodes."""
+    at their position and verified with it; new positions are filled by ``init``.
+
+    init: "context" (tokens of the text in order), "left" and "above" (the token before, or one row of the grid before, repeated),
+    "sample" (drawn from the distribution of the position to the left), "random" (any of ``tokens``), "auto" ("left" on a grid, else
+    "context"). columns: of the output's grid, 0 where it has none; then "above" is "left". A drawn fill carries its distribution; the others
+    are deterministic nodes.
+    """
 
     restartable = False  # guesses belong to the target's last pass
 
-    def __init__(self):
+    def __init__(self, init: str = "auto", columns: int = 0, tokens: range = range(0)):
+        self.init = init if init != "auto" else "left" if columns else "context"
+        self.columns, self.tokens = columns, tokens
         self.rows: Tensor | None = None  # logits [positions, vocab] of the last pass after the accepted prefix
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -64,11 +72,30 @@ class SampledJacobi(Drafter):
             build.add(token, len(build) - 1, build.begin(probs, IID))
         drawn = len(build)
         for place in range(drawn, budget.gamma):
-            at = place % len(tokens)
-            build.add(tokens[at], place - 1, origin=Origin("context", at, at + 1))
+            self.fill(build, place, state)
         if len(build):
             state.note("grid", block=list(build.tokens), carried=drawn, at=len(tokens), number=0)
         return build.tree()
+
+    def fill(self, build: TreeBuilder, place: int, state: State) -> None:
+        """Add a guess at a position of the window that the last pass did not reach."""
+        if self.init == "sample" and self.rows is not None and len(self.rows):
+            token, probs = draw_one(self.rows[-1], state)
+            build.add(token, place - 1, build.begin(probs, IID))
+        elif self.init == "random" and len(self.tokens):
+            rng = random.Random(f"{state.sampling.seed}/{len(state.tokens) + place}/fill")  # apart from the run's random streams
+            build.add(rng.choice(self.tokens), place - 1)
+        elif self.init == "context":
+            at = place % len(state.tokens)
+            build.add(state.tokens[at], place - 1, origin=Origin("context", at, at + 1))
+        else:
+            build.add(self.neighbour(build, place, state), place - 1)
+
+    def neighbour(self, build: TreeBuilder, place: int, state: State) -> int:
+        """Return the token to the left of a position, or above it; of the first column, and with "above", one row before."""
+        written = len(state.tokens) - state.start + place
+        back = self.columns if self.columns and written >= self.columns and (self.init == "above" or not written % self.columns) else 1
+        return build.tokens[place - back] if place >= back else state.tokens[place - back]
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.rows = outcome.scores.logits[len(outcome.verdict.path) + 1:]

@@ -4,7 +4,6 @@ s is the draft model and s0 the draft model stopped after half of its layers, wi
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...core.errors import InvalidUse
 
 
 def build(kit, alpha: float, router: str, gamma: int) -> Parts:
@@ -14,9 +13,7 @@ def build(kit, alpha: float, router: str, gamma: int) -> Parts:
     from ...verifiers import TokenRejection
 
     small = kit.open("middle", required=True)
-    if not {"tap:layer", "head"} <= small.capabilities or not hasattr(small, "norm") or small.layers < 2:
-        raise InvalidUse("proxy decoding needs a draft model of the Llama family with at least two layers", "proxy.draft")
-    half = f"layer:{(small.layers + 1) // 2}"
+    half = f"layer:{(small.layers + 1) // 2 if small.layers > 1 else 0}"  # of a single layer, its input
     helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.hidden_states[half]))),
                "router": ROUTERS[router], "hidden_states": frozenset({half})}
     return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), decode_mixture, helpers)
@@ -36,13 +33,12 @@ METHOD = Method(
              "best token has less than 0.5, or where half its lead over the second is below 0.2; elsewhere the small model decides"),
         Knob("gamma", 5, 1, 16, "most tokens drafted a round"),
     ),
-    needs=frozenset({"draft", "middle"}),
+    needs=frozenset({"draft", "middle", "middle:half"}),
     look="Tokens that neither the target nor the draft model would have written alone; the drift says how far from the target it is.",
     wins="With a small model tuned for a subject that the large one was not: the tuning carries over without touching its weights.",
     loses="Here, where the weaker model is only half of the draft: it shows how it works and makes no text better.",
-    differs="The papers' small model exists before and after tuning; here the draft model stands for the tuned one and "
-            "its own first half of layers for the other. Drafts are verified against the mixture, as in speculative "
-            "contrastive decoding.",
+    differs="The papers contrast a small model before and after tuning. Here the draft model stands for the tuned one, and its own first "
+            "half of layers for the other. Drafts are verified against the mixture, as in speculative contrastive decoding.",
     compared="code",
     build=build,
 )

@@ -6,12 +6,12 @@ from __future__ import annotations
 from ...core import Knob, Method, Parts
 
 
-def build(kit, window: int) -> Parts:
+def build(kit, window: int, init: str) -> Parts:
     from ...drafters.parallel.blocks import SampledJacobi
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(SampledJacobi(), Fixed(window), TokenRejection())
+    return Parts(SampledJacobi(init, kit.codec.columns, kit.codec.tokens), Fixed(window), TokenRejection())
 
 
 METHOD = Method(
@@ -19,13 +19,18 @@ METHOD = Method(
     title="Speculative Jacobi decoding",
     paper="Teng et al. 2024, arXiv 2410.01699",
     summary="A window of guesses, each drawn from the model's own earlier opinion of its place and tested against the newest one.",
-    knobs=(Knob("window", 6, 1, 32, "places guessed ahead; the paper's 16 are places of an image"),),
+    knobs=(
+        Knob("window", 6, 1, 64, "places guessed ahead; the paper's 16 are places of an image"),
+        Knob("init", "auto", choices=("auto", "context", "left", "above", "sample", "random"),
+             help="what new places are filled with: tokens of the text, the token to the left or above, a draw from the distribution to the "
+                  "left, or any token; auto: left on a picture, else the text"),
+    ),
     look="At a temperature above 0: draft and target distributions of a node are the same model's, one pass apart.",
     wins="Images and other text with weak order, where a place's distribution hardly depends on its neighbours.",
     loses="Ordinary text: a distribution read after a wrong token is a poor guess, so about one token a pass stands.",
-    differs="As published, for text; new places are filled with tokens of the text.",
+    differs="As published for images. For text, new positions are initialised with tokens of the text.",
     compared="code",
-    published={"window": 16},
+    published={"window": 16, "init": "random"},
     aliases=("SJD",),
     build=build,
 )

@@ -10,6 +10,8 @@ from specviz.core import Clock, DraftTree, RandomStreams, Sampling, State, open_
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
 
+from ...exactness.toys import ToyCodec
+
 PROMPTS = ([1], [2, 2, 2, 2, 2, 2], [1, 2, 0, 3, 1, 2, 0], [0, 1, 2, 3, 3, 2, 1, 0, 1, 2])
 FREE = Sampling(temperature=1.0)
 
@@ -68,7 +70,7 @@ def kit(vocab=4, seed=0, share=0.85, sharp=3.0, **more):
     small = TinyNet(vocab, seed + 7).interpolate(net, share)
     return SimpleNamespace(vocab=vocab, net=net, fresh=lambda: TinyTarget(net, 128), target=TinyTarget(net, 128),
                            open=lambda role: TinyTarget(net if role == "target" else small, 128),
-                           encode=lambda text: [ord(c) % vocab for c in text], ends_line=lambda token: token == 0, **more)
+                           encode=lambda text: [ord(c) % vocab for c in text], ends_line=lambda token: token == 0, codec=ToyCodec(vocab), **more)
 
 
 def layered(folder, vocab=12, layers=6, seed=0, sharp=1.5):

@@ -1,0 +1,221 @@
+"""Codecs: how a prompt becomes a target's tokens, and what its tokens are to a person: text, or a picture of patches.
+
+A model's folder may hold ``codec.json``; without one its output is text. A codec declares its ``capabilities``, and its ``output`` is
+the field of the trace's header that a viewer reads. A token is bytes in both: of text, or the pixels of a patch.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from .registry import ZooError
+from .text import TokenBytes, as_text, encode_chat, encode_plain
+from .tokenizer import read
+
+FILE = "codec.json"
+MOST_PATCHES, LARGEST_PATCH, MOST_CODES = 4096, 64, 65536
+
+
+class Table(Protocol):
+    """What tokens add to the output: see ``text.TokenBytes``."""
+
+    special: frozenset[int]
+
+    def __call__(self, token: int) -> bytes: ...
+
+    def output_bytes(self, token: int, first: bool = False) -> bytes: ...
+
+
+class Codec(Protocol):
+    """Between a person and a target's tokens. capabilities: what methods may need of it; output: field of the trace's header;
+    most_tokens: of an answer, None without a limit; columns: of the output's grid, 0 without one; tokens: those an output may hold;
+    neighbours [len(tokens), k]: nearest tokens of each token, nearest first."""
+
+    capabilities: frozenset[str]
+    output: dict[str, Any]
+    most_tokens: int | None
+    media_type: str
+    columns: int
+    tokens: range
+
+    @property
+    def table(self) -> Table: ...
+
+    def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
+        """Return the prompt's token ids. Raises ZooError with one sentence where it holds nothing that the target knows."""
+        ...
+
+    def describe(self, data: bytes) -> str:
+        """Return an output's bytes as text: itself, or a line about it."""
+        ...
+
+    def file(self, data: bytes) -> bytes:
+        """Return an output's bytes as a file of ``media_type``."""
+        ...
+
+    @property
+    def neighbours(self) -> np.ndarray: ...
+
+
+class TextCodec:
+    """Text, by the folder's tokenizer and its chat template."""
+
+    capabilities = frozenset({"output:text"})
+    output: dict[str, Any] = {"kind": "text"}
+    most_tokens = None
+    media_type = "text/plain"
+    columns = 0
+
+    def __init__(self, open_tokenizer: Callable[[], Any]):
+        self._open = open_tokenizer
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return self._open()
+
+    @cached_property
+    def table(self) -> TokenBytes:
+        return TokenBytes(self.tokenizer)
+
+    @cached_property
+    def tokens(self) -> range:
+        return range(len(self.tokenizer))
+
+    def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
+        return (encode_plain(self.tokenizer, "\n\n".join(m["content"] for m in messages)) if raw
+                else encode_chat(self.tokenizer, messages, **options))
+
+    def describe(self, data: bytes) -> str:
+        return as_text(data)
+
+    def file(self, data: bytes) -> bytes:
+        return as_text(data).encode()
+
+    @property
+    def neighbours(self) -> np.ndarray:
+        raise ZooError("Tokens of text have no codebook.", "codec.no_codebook")
+
+
+class PatchTable:
+    """The bytes of tokens of a picture model: a patch's pixels, a word's letters. Only patches are output."""
+
+    def __init__(self, codes: np.ndarray, first: int, words: TokenBytes):
+        self._codes, self._first, self._words = codes, first, words
+        self.special = words.special
+
+    def __call__(self, token: int) -> bytes:
+        return self._codes[token - self._first].tobytes() if self._is_patch(token) else self._words(token)
+
+    def output_bytes(self, token: int, first: bool = False) -> bytes:
+        return self(token) if self._is_patch(token) else b""
+
+    def _is_patch(self, token: int) -> bool:
+        return self._first <= token < self._first + len(self._codes)
+
+
+class PatchCodec:
+    """A picture of square patches in raster order, each an entry of a codebook; the prompt is a few known words of the latest
+    message.
+
+    codes: uint8 [entries, patch, patch, 3]; first: token id of entry 0; things: words of which a prompt names at least one.
+    """
+
+    capabilities = frozenset({"output:patches", "codebook", "grid"})
+    media_type = "image/png"
+
+    def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, rows: int, columns: int, things: Sequence[str]):
+        self.tokenizer, self.codes, self.first, self.rows, self.columns = tokenizer, codes, first, rows, columns
+        self.things, self.tokens = tuple(things), range(first, first + len(codes))
+        self.output = {"kind": "patches", "rows": rows, "columns": columns, "patch": codes.shape[1]}
+        self.most_tokens = rows * columns
+
+    @cached_property
+    def table(self) -> PatchTable:
+        return PatchTable(self.codes, self.first, TokenBytes(self.tokenizer))
+
+    def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
+        text = str(messages[-1]["content"]) if messages else ""
+        ids = [int(i) for i in self.tokenizer.encode(text, split_special_tokens=True)]
+        known = {self.tokenizer.convert_tokens_to_ids(thing) for thing in self.things}
+        if text.strip() and not known & set(ids):
+            raise ZooError(f"This model draws one thing at a time, such as {', '.join(self.things[:6])}, \"letter g\" or \"digit 7\": "
+                           "the prompt names none it knows.", "prompt.words")
+        return ids
+
+    def describe(self, data: bytes) -> str:
+        patches = len(data) // self.codes[0].nbytes
+        return f"[a picture, {patches} of {self.most_tokens} patches]"
+
+    def pixels(self, data: bytes) -> np.ndarray:
+        """Return the picture, uint8 [height, width, 3]; patches that are missing are grey."""
+        size = self.codes.shape[1]
+        found = np.frombuffer(data[:self.most_tokens * self.codes[0].nbytes], dtype=np.uint8)
+        patches = np.full((self.most_tokens, size, size, 3), 128, np.uint8)
+        count = len(found) // self.codes[0].size
+        patches[:count] = found[:count * self.codes[0].size].reshape(-1, size, size, 3)
+        return patches.reshape(self.rows, self.columns, size, size, 3).swapaxes(1, 2).reshape(self.rows * size, self.columns * size, 3)
+
+    def file(self, data: bytes) -> bytes:
+        return png(self.pixels(data))
+
+    @cached_property
+    def neighbours(self) -> np.ndarray:
+        """The other entries' tokens by distance (L2 of pixels), nearest first, int64 [entries, entries - 1]; row i belongs to token
+        ``first + i``."""
+        flat = self.codes.reshape(len(self.codes), -1).astype(np.float64)
+        squares = (flat ** 2).sum(1)
+        distances = squares[:, None] + squares[None] - 2 * flat @ flat.T
+        np.fill_diagonal(distances, np.inf)
+        return distances.argsort(1, kind="stable")[:, :-1] + self.first
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Return uint8 [height, width, 3] as a PNG file."""
+    height, width, _ = pixels.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in np.ascontiguousarray(pixels))
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+
+
+def open_codec(folder: Path, open_tokenizer: Callable[[], Any]) -> TextCodec | PatchCodec:
+    """Open the codec of a model's folder, whose tokenizer is opened when text needs it. Raises ZooError for a codec.json that cannot be
+    read."""
+    found = read(folder, FILE)
+    if not found:
+        return TextCodec(open_tokenizer)
+    try:
+        return _patches(found, open_tokenizer())
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise ZooError(f"{FILE} of {folder.name} cannot be read ({type(error).__name__}).", "codec.read") from None
+
+
+def _patches(found: dict[str, Any], tokenizer: Any) -> PatchCodec:
+    if found["kind"] != "patches":
+        raise ValueError("kind")
+    rows, columns, patch, first = (found[name] for name in ("rows", "columns", "patch", "first"))
+    if not all(type(n) is int and n > 0 for n in (rows, columns, patch)) or type(first) is not int or first < 0:
+        raise ValueError("sizes")
+    codes = np.frombuffer(base64.b64decode(found["codes"], validate=True), np.uint8).reshape(-1, patch, patch, 3)
+    if rows * columns > MOST_PATCHES or patch > LARGEST_PATCH or not 1 < len(codes) <= MOST_CODES:
+        raise ValueError("sizes")
+    things = found["things"]
+    if not isinstance(things, list) or not all(isinstance(thing, str) for thing in things):
+        raise TypeError("things")
+    return PatchCodec(tokenizer, codes, first, rows, columns, things)
+
+
+def codec_capabilities(folder: Path) -> frozenset[str]:
+    """Return a folder's codec capabilities from its files alone."""
+    return PatchCodec.capabilities if (folder / FILE).is_file() else TextCodec.capabilities
