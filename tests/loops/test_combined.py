@@ -10,12 +10,11 @@ import torch
 from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State, open_run, play
 from specviz.loops.mixed_target import MixedTarget, contrast, shifted
 from specviz.methods import catalogue
-from specviz.policies.routers import ROUTERS, always, near, unsure
+from specviz.policies.routers import ROUTERS, always, margin_below, top1_below
 from specviz.targets.fast import FastModel
 
 from ..exactness.enumeration import distance, joint, probs_of_engine
 from ..exactness.toys import PROMPT, TinyTarget, greedy, toy
-from ..message_codes import refuses
 from ..methods.toys import Rows
 from ..targets.tiny import CONFIGS, network
 from .toys import Tables, decode, notes, probs, same_cache
@@ -127,7 +126,7 @@ def test_the_mixtures_are_the_papers():
     assert shifted(2.0, lambda scores: torch.tensor([[0.0, 1.0]]))(large, small).tolist() == [[4.0, 0.0, -4.0]], "a narrower model"
 
 
-@pytest.mark.parametrize("router, want", [(always, [True] * 3), (unsure(0.5), [False, True, False]), (near(0.2), [False, True, True])])
+@pytest.mark.parametrize("router, want", [(always, [True] * 3), (top1_below(0.5), [False, True, False]), (margin_below(0.2), [False, True, True])])
 def test_routers_ask_where_the_small_model_hesitates(router, want):
     distributions = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.55, 0.45, 0.0]])
     assert router(distributions).tolist() == want and set(ROUTERS) == {"always", "max probability", "delta"}
@@ -173,9 +172,3 @@ def test_the_lens_tells_what_each_thought_of_every_token():
             for name, net in (("large", kit.net), ("small", kit.small)):
                 assert note[name][i] == pytest.approx(float(net.logits(state.tokens[:at])[-1].softmax(-1)[token]), abs=1e-5)
             at += 1
-
-
-def test_a_draft_model_that_cannot_be_stopped_half_way_is_refused_in_words():
-    kit = Tables(lambda tokens: probs(4), lambda tokens: probs(4), 4)
-    with refuses(ValueError, "proxy.draft"):
-        decode("proxy_decoding", kit, [0], 3)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +13,9 @@ from specviz import Sampling, load
 from specviz.core import DraftTree, Scores
 from specviz.methods import catalogue
 from specviz.run import Session, collect
-from specviz.trace.events import Finished, TextEmitted
-from specviz.zoo import forget
+from specviz.run.request import GenerationRequest
+from specviz.trace.events import Failed, Finished, TextEmitted
+from specviz.zoo import forget, survey
 from specviz.zoo.draft_model import CAPABILITIES, DraftModel
 
 from .checkpoints import write
@@ -99,6 +101,27 @@ def test_the_draft_does_not_shorten_the_targets_context(pair):
     assert done.token_ids == plain.token_ids and done.totals["drafted"] == 0
     (stopped,) = done.totals["draft_stopped"]
     assert stopped["model"] == "short" and stopped["reason"] == "context"
+
+
+@pytest.mark.parametrize("method", sorted(HELPERS))
+def test_a_method_that_writes_with_two_models_ends_at_the_shorter_context(pair, method):
+    loaded = pair("short")
+    session = Session(loaded, method, deterministic=True, request=GenerationRequest(seed=4, ignore_eos=True))
+    *_, last = session.run(PROMPT, 40)
+    assert isinstance(last, Finished) and last.finish == "context"
+    assert len(session.encode(PROMPT)) + last.totals["tokens"] == 40
+    *_, last = session.run("the cat " * 20, 40)
+    assert isinstance(last, Failed) and {"40", str(len(session.encode("the cat " * 20)))} <= set(re.findall(r"\d+", last.why))
+
+
+@pytest.mark.parametrize("method", sorted(HELPERS))
+@pytest.mark.parametrize("how", ["narrow", "wide"])
+def test_what_is_offered_with_a_draft_of_another_width_runs(pair, how, method):
+    """Of a narrow or wide draft no half can be run, so proxy decoding is not offered with it."""
+    loaded, card = pair(how), catalogue()[method]
+    assert (loaded.why_not(card) is None) == (method != "proxy_decoding") == (survey("t", str(loaded.draft_folder))(card) is None)
+    if loaded.why_not(card) is None:
+        assert len(run(loaded, method, 1.0).token_ids) == 40
 
 
 def test_an_overflow_is_reported_with_the_name_of_the_draft_and_drafting_stops(pair):
