@@ -9,13 +9,15 @@ from ..trace.files import Trace
 from .lanes import method_keys, play
 
 COLUMNS = ("prompt", "method", "title", "exactness", "tokens", "rounds", "tokens_per_pass", "acceptance_rate", "tokens_per_second",
-           "speed_up", "same_text")
+           "speed_up", "doubtful", "same_text")
+SLACK = 1.15  # of tokens per pass, that a measured speed-up may exceed it by (assets/viewer/timing.js)
 
 
 def compare(prompts: str | Sequence[str], methods: str | Sequence[str] = ("speculative",), *, repeats: int = 1, **options: Any) -> Any:
     """Return a pandas frame, a row per prompt and method, plain decoding last.
 
-    speed_up: plain decoding's seconds per token over the method's, medians over ``repeats``. same_text: the text equals plain
+    speed_up: plain decoding's seconds per token over the method's, medians over ``repeats``. doubtful: other work took the processor,
+    or a speed-up is larger than the tokens per pass allow; rank by tokens_per_pass then. same_text: the text equals plain
     decoding's (expected of exact methods at temperature 0). options as for ``watch``.
     """
     import pandas
@@ -31,15 +33,17 @@ def lane_rows(trace: Trace, prompt: str = "") -> list[dict[str, Any]]:
     """Return a row for each lane of a trace; the last lane is the baseline."""
     plain = trace.lanes[-1]
     base, text = _seconds_per_token(trace, plain), trace.text(plain)
+    busy = any(check["kind"] == "busy" for lane in trace.lanes for check in trace.of("check", lane))
     rows = []
     for lane in trace.lanes:
         method, totals, took = trace.header(lane)["method"], trace.totals(lane), _seconds_per_token(trace, lane)
+        each, speed_up = _ratio(totals.get("tokens"), totals.get("rounds")), base / took if base and took else None
         rows.append({"prompt": prompt, "method": method["key"], "title": method["title"], "exactness": method["exactness"],
                      "tokens": totals.get("tokens"), "rounds": totals.get("rounds"),
-                     "tokens_per_pass": _ratio(totals.get("tokens"), totals.get("rounds")),
+                     "tokens_per_pass": each,
                      "acceptance_rate": _ratio(totals.get("accepted"), totals.get("tried")),
-                     "tokens_per_second": 1 / took if took else None, "speed_up": base / took if base and took else None,
-                     "same_text": trace.text(lane) == text})
+                     "tokens_per_second": 1 / took if took else None, "speed_up": speed_up,
+                     "doubtful": busy or (speed_up or 0.0) > max(1.0, each or 1.0) * SLACK, "same_text": trace.text(lane) == text})
     return rows
 
 

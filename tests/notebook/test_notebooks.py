@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from specviz import ROOT, compare, watch
+from specviz.notebook.table import lane_rows
 from specviz.trace.files import Trace
 from specviz.trace.page import to_html
+
+from ..message_codes import refuses
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -56,14 +59,26 @@ def test_compare_gives_a_row_per_prompt_and_method_with_the_baseline_at_one(at_h
     assert (frame[frame.method == "autoregressive"].tokens_per_pass == 1).all()
 
 
+def test_a_speed_up_beyond_the_tokens_per_pass_or_of_a_busy_machine_is_doubtful(board):
+    rows = lane_rows(board.trace)
+    assert not any(row["doubtful"] for row in rows if row["speed_up"] <= 1)
+    records = [dict(record) for record in board.trace.records]
+    for record in records:
+        if record["type"] == "done" and record["lane"] == 0:
+            record["totals"] = record["totals"] | {"seconds": 1e-6}
+    assert [row["doubtful"] for row in lane_rows(Trace(records))][0]
+    busy = {"type": "check", "seq": 10**6, "lane": 2, "kind": "busy", "detail": {}}
+    assert all(row["doubtful"] for row in lane_rows(Trace([*board.trace.records, busy])))
+
+
 def test_knobs_reach_their_method_and_a_mistake_is_one_sentence(at_home):
     found = watch("the cat", "speculative", knobs={"speculative": {"gamma": 2}}, max_new_tokens=4, plain=False)
     assert found.trace.header(0)["knobs"]["gamma"] == 2 and found.trace.lanes == [0]
     given = {"logit_bias": {"40": 100}, "max_tokens": 3}
     assert watch("the cat", "speculative", request=given, plain=False).trace.header(0)["request"]["max_tokens"] == 3
-    with pytest.raises(ValueError, match="top_k"):
+    with refuses(ValueError, "request.field", "top_k"):
         watch("the cat", "speculative", request={"topk": 3})
-    with pytest.raises(ValueError, match="nothing_of_this_name"):
+    with refuses(ValueError, "method.unknown", "nothing_of_this_name"):
         watch("the cat", "nothing_of_this_name")
 
 
