@@ -20,6 +20,10 @@
     "prompts.none": "Give at least one prompt.",
     "prompts.file": "This file holds no prompts: text, or JSON Lines with a field \u201cprompt\u201d.",
     "prompts.stopped": "Stopped: what was measured is kept.",
+    "prompts.best": "{title} is the fastest: its interval lies above all others.",
+    "prompts.level": "No method is clearly the fastest: the intervals overlap.",
+    "prompts.doubt":
+      "Struck times cannot be: more than the tokens of a pass allow. The methods stand by tokens a pass.",
   };
 
   /* Prompts of a text: JSON Lines where the first line is an object, else a prompt a line. */
@@ -103,17 +107,38 @@
 
     const triple = (x, form, many) =>
       !Array.isArray(x) ? "\u2013" : many ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
-    const believed = (r) =>
-      !Array.isArray(r.walltime_speedup) ||
-      SpecViz.timing.plausible(r.walltime_speedup[0], (r.block_efficiency || [])[0]);
+    const first = (x) => (Array.isArray(x) ? x[0] : x);
+    const believed = (r) => SpecViz.timing.plausible(first(r.walltime_speedup), first(r.block_efficiency));
+    /* What the rows come to, as {id, key}: the fastest, where its interval lies above all others and no time is in doubt. */
+    function verdict(rows, sure) {
+      if (!sure) return { id: "prompts.doubt", key: "" };
+      const speeds = rows.filter((r) => Array.isArray(r.tokens_per_second));
+      const best = SpecViz.timing.clearBest(
+        speeds.map(({ key, title, tokens_per_second: [value, low, high] }) => ({ key, title, value, low, high })),
+      );
+      return best && rows.length > 1
+        ? { id: "prompts.best", key: best.key, title: best.title }
+        : { id: "prompts.level", key: "" };
+    }
     const mark = (r, x) => (believed(r) ? x : el("span", { class: "doubtful" }, x));
     function show(got, prompts) {
-      const rows = got.rows
-          .slice(0, 8)
-          .sort((a, b) => (b.tokens_per_second?.[0] ?? 0) - (a.tokens_per_second?.[0] ?? 0)),
-        runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
+      const runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
+        trusted = got.rows.every(believed) && runs.every(believed),
+        order = (r) => first(trusted ? r.tokens_per_second : r.block_efficiency) ?? 0,
+        rows = got.rows.slice(0, 8).sort((a, b) => order(b) - order(a)),
+        found = verdict(
+          rows.map((r) => ({ ...r, key: r.method })),
+          trusted,
+        ),
         sure = Math.round(100 * (rows[0]?.confidence ?? 0));
       out.replaceChildren(
+        rows.length > 1
+          ? el(
+              "p",
+              { class: "pn-prose", "data-message": found.id, "data-best": found.key },
+              TEXTS[found.id].replace("{title}", () => K.say(found.title, 60)),
+            )
+          : "",
         K.table(
           [
             { name: "method" },
@@ -143,8 +168,8 @@
             `${r.prompt + 1}. ${K.say(prompts[r.prompt], 40)}`,
             names.get(r.method) || K.say(r.method, 40),
             K.say(r.tokens, 8),
-            K.finite(r.tokens_per_second) ? rate(r.tokens_per_second) : "\u2013",
-            K.finite(r.walltime_speedup) ? times(r.walltime_speedup) : "\u2013",
+            mark(r, K.finite(r.tokens_per_second) ? rate(r.tokens_per_second) : "\u2013"),
+            mark(r, K.finite(r.walltime_speedup) ? times(r.walltime_speedup) : "\u2013"),
             K.finite(r.block_efficiency) ? r.block_efficiency.toFixed(2) : "\u2013",
           ]),
           "Every run",

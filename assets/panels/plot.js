@@ -101,7 +101,7 @@
         r.name
           ? text(
               r.x !== undefined ? at.x1 + 5 : crossed(r.y) ? L + 4 : W - R - 4,
-              (r.x !== undefined ? T : at.y1) + (r.x !== undefined ? 8 : -5),
+              r.x !== undefined ? T - 3 : at.y1 - 5 /* above the plot, where no mark has its name */,
               r.name,
               "ax",
               r.x !== undefined || crossed(r.y) ? "start" : "end",

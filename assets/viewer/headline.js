@@ -20,11 +20,18 @@
   /* {text, same, at}: the sentence, the statement about the text, and the place where it first differs (an index) or null.
      runs: as metrics.of has it. */
   function say(lane, base, runs) {
+    const own = sayOne(lane, base, runs),
+      ended = over(lane) && (!base || over(base)),
+      doubt = busy(base ? [lane, base] : [lane]);
+    if (lane.error || own.at !== null || SV.serverFacts.is(lane)) return own;
+    return { ...own, text: SV.batch.headline(lane, base, ended, doubt) || own.text };
+  }
+  function sayOne(lane, base, runs) {
     const m = M.of(lane, lane.committed, base, runs),
       n = m.tokens,
       out = { text: "", same: "", at: null, sure: false };
     if (lane.error) return { ...out, text: SV.stage.titleOf(lane) + " failed; the other lanes are kept." };
-    if (!n) return { ...out, text: "The prompt is being read: the first tokens follow." };
+    if (!n) return { ...out, text: SV.messages.say("headline.reading") };
     if (SV.serverFacts.is(lane)) return { ...out, ...served(lane, base, m) };
     if (M.isBaseline(lane))
       return {
@@ -86,7 +93,9 @@
       return {
         ...out,
         sure: d.same > 0,
-        same: !d.same ? "" : `same text so far: ${d.same < n ? d.same + " of " + n + " " : ""}checked`,
+        same: !d.same
+          ? ""
+          : SV.messages.say("headline.same.so_far", { part: d.same < n ? d.same + " of " + n + " " : "" }),
         text: `Stopped after ${count(n, "token")}${d.same ? ": the same so far" : ""}, in ${passes(m.passes)} instead of ${n}.`,
       };
     const end = !fast
@@ -99,8 +108,13 @@
     return {
       ...out,
       sure: true,
-      same: "same text: checked",
-      text: `The same ${count(n, "token")} in ${passes(m.passes)} of the large model instead of ${n}: ${end}`,
+      same: SV.messages.say("headline.same.checked"),
+      text: SV.messages.say("headline.same", {
+        tokens: count(n, "token"),
+        passes: passes(m.passes),
+        n: String(n),
+        end,
+      }),
     };
   }
 

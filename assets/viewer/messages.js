@@ -114,18 +114,42 @@
     "verdict.once.repeat": ". One run each: repeat the run to see whether it holds.",
     "verdict.once.noise": ". One run each, so {difference} may be noise.",
     "verdict.repeats": " ({first}, {second} in {runs} runs each; the lanes draw the first).",
+    "verdict.servers": " Servers keep a clock of their own and are not ranked.",
+    "race.same": " wrote the same text as plain decoding, token for token: {tokens} compared.",
+    "race.differs": " differs from plain decoding at token {at}: ",
     "race.server.differs":
       " writes another text than plain decoding here, from its token {at} on: another engine, maybe another model.",
     "race.server.clock":
       "Local lanes take turns on one clock; a server keeps its own, wall time at this client, and is not ranked.",
 
     /* Headline, notice, log and other panels of the board */
+    /* Several prompts at once (batch.js) */
+    "batch.so_far": "So far: {prompts} prompts at once, {tokens} of all.",
+    "batch.uncounted": "{prompts} prompts at once: {tokens} of all, times not counted.",
+    "batch.alone": "{prompts} prompts at once: {tokens} of all in {seconds}, {rate} a second.",
+    "batch.headline": "{prompts} prompts at once: {tokens} of all in {seconds}, {rate} a second; {much}.",
+    "batch.faster": "{times} plain decoding\u2019s {plain}",
+    "batch.level": "plain decoding\u2019s {plain} are about as many",
+    "batch.slower": "plain decoding\u2019s {plain} are more",
+    "batch.verdict": "{first} wrote most for all {prompts} prompts: {a} against {b} tokens per second of {second}",
+    "batch.verdict.level":
+      "{first} and {second} wrote about equally fast for all {prompts} prompts: {a} against {b} tokens per second",
+    "batch.column": "All prompts",
+    "batch.cell": "{place}. {tokens}, {rate}/s",
     "headline.fast": " times as fast",
     "headline.fast.median": " times as fast in the median of {runs} runs",
     "headline.checking": "same text: checked at the end",
     "headline.server": "{tokens} from a server: {passes}.",
     "headline.server.passes": "{each} a pass, {badge}",
     "notice.remembered": "{copied} of the {tokens} tokens of {title} are copied from your earlier answers.",
+    "notice.waits": " Until it writes, what stands here is {what}.",
+    "notice.stays": " What stands here is still {what}.",
+    "notice.recording": "a recording",
+    "notice.before": "the run before",
+    "headline.reading": "The prompt is being read: the first tokens follow.",
+    "headline.same": "The same {tokens} in {passes} of the large model instead of {n}: {end}",
+    "headline.same.checked": "same text: checked",
+    "headline.same.so_far": "same text so far: {part}checked",
     "notice.server.clock": " A server\u2019s clock is wall time at this client.",
     "log.threads": "{threads} computed; a pass took {time} when the run began.",
     "log.threads.why":

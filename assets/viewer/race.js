@@ -73,6 +73,8 @@
 
     ledger(v) {
       const most = Math.max(1e-9, ...v.views.map(({ m }) => m.parts.reduce((a, b) => a + b, 0)));
+      const order = SV.batch.ranked(v.views.map((x) => x.lane)),
+        many = SV.timing.doubt(v.views.map((x) => x.lane)) ? [] : order;
       const head = (k) =>
         el("th", { scope: "col", tabindex: 0 }, el("span", { class: "def" }, M.DEFINITIONS[k][0]), tip(k));
       const cell = (s) => el("td", null, s);
@@ -86,6 +88,7 @@
           cell(String(m.tokens)),
           cell(m.passes === null ? "\u2013" : String(Math.max(0, m.tokens - m.passes))),
           cell(span(SV.serverFacts.is(lane) ? null : m.spread ? m.seconds : m.parts.reduce((a, b) => a + b, 0))),
+          el("td", { class: "batch", hidden: !order.length }, together(lane, many)),
           el(
             "td",
             { class: "parts1" },
@@ -130,6 +133,7 @@
                 el("th", { scope: "col" }, "Tokens"),
                 head("saved"),
                 el("th", { scope: "col" }, "Engine"),
+                (this.batchHead = el("th", { scope: "col" }, SV.messages.say("batch.column"))),
                 el(
                   "th",
                   { scope: "col", class: "parts1" },
@@ -142,6 +146,7 @@
           ),
         );
       }
+      this.batchHead.hidden = !order.length;
       this.table.replaceChildren(...rows);
     }
 
@@ -168,10 +173,10 @@
                   ? " agrees with plain decoding in all that both wrote before the stop: " +
                     count(d.same, "token") +
                     "."
-                  : " wrote the same text as plain decoding, token for token: " + count(d.same, "token") + " compared."
+                  : SV.messages.say("race.same", { tokens: count(d.same, "token") })
                 : " so far the same text as plain decoding (" + count(d.same, "token") + ")."
               : [
-                  " differs from plain decoding at token " + (d.at + 1) + ": ",
+                  SV.messages.say("race.differs", { at: String(d.at + 1) }),
                   word(d.mine),
                   " where plain has ",
                   theirs,
@@ -182,6 +187,16 @@
       }
       this.notes.replaceChildren(...out);
     }
+  }
+  /* What a lane wrote for all of several prompts, with its place among the lanes where times count. */
+  function together(lane, ranking) {
+    const all = SV.batch.totals(lane),
+      place = ranking.findIndex((x) => x.lane === lane) + 1;
+    if (!all) return "\u2013";
+    const tokens = count(all.tokens, "token");
+    return place
+      ? SV.messages.say("batch.cell", { place: String(place), tokens, rate: SV.dom.rate(all.rate) })
+      : tokens;
   }
   /* Another engine, and whose model it has is its owner's to say: texts are compared by their letters. */
   function elsewhere(lane, base) {

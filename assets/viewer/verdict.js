@@ -21,10 +21,12 @@
         .filter((x) => x.s)
         .sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !every.every(over)) return null;
+    const together = busy(lanes) ? null : SV.batch.verdict(all.map((x) => x.lane));
+    if (together) return together;
     const [a, b] = all,
       slow = busy(lanes),
       v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b, SV.timing.lostSentence(lanes)),
-      apart = lanes.length < every.length ? " Servers keep a clock of their own and are not ranked." : "";
+      apart = lanes.length < every.length ? SV.messages.say("verdict.servers") : "";
     return {
       winner: slow ? null : a.lane,
       second: slow ? null : b.lane,

@@ -30,11 +30,32 @@ def test_own_prompts_are_raced_as_one_with_median_and_interval(visit):
         first = page.locator(".pn-body table >> nth=0").locator("tbody tr").first.inner_text()
         assert first.startswith("speculative") and "60.0 (39.0 to 61.5)" in first and "1.50" in first
         assert page.locator(".pn-body table >> nth=1").locator("tbody tr").count() == 4
+        assert page.get_attribute(".pn-body [data-best]", "data-message") == "prompts.level"  # 39 to 61.5 beside 39 to 41
         page.set_input_files("input[type=file]", {"name": "p.jsonl", "mimeType": "text/plain", "buffer": b'{"prompt": "a\\nb"}\n{"x": 1}\n{"prompt": "c"}\n'})
         page.wait_for_function("document.querySelector('.pn-body textarea').value === 'a b\\nc'")
         page.click("text=Race them")
         page.wait_for_function("asked.filter(([name]) => name === 'prompt_set').length === 2")
         assert page.evaluate("asked.at(-1)[1].prompts") == ["a\nb", "c"]
+
+    ask_for(visit, use)
+
+
+def test_times_of_own_prompts_that_cannot_be_are_struck_and_a_fastest_is_named_beyond_the_spread_only(visit):
+    clear = [ROWS[0], ROWS[1] | {"tokens_per_second": [60.0, 58.0, 62.0]}]
+    slow = RUNS[1] | {"walltime_speedup": 3.0, "tokens_per_second": 120.0}  # at 2.5 tokens a pass
+
+    def use(page):
+        page.evaluate("panel.show('prompts')")
+        page.locator(".pn-body textarea").fill("one\ntwo")
+        for rows, runs, message, best, struck, first in (
+                (clear, RUNS, "prompts.best", "speculative", 0, "speculative"),
+                ([ROWS[0] | {"block_efficiency": [9, 9, 9]}, ROWS[1]], [slow, *RUNS], "prompts.doubt", "", 2, "autoregressive")):
+            page.evaluate("(part) => { ctx.ask = (name) => Promise.resolve(name === 'prompt_set' ? part : []); }",
+                          SETS["prompt_set"] | {"rows": rows, "runs": runs})
+            page.click("text=Race them")
+            page.wait_for_selector(f".pn-body [data-message='{message}'][data-best='{best}']")
+            assert page.locator(".pn-body .doubtful").count() == struck
+            assert page.locator(".pn-body table >> nth=0").locator("tbody tr").first.inner_text().startswith(first)
 
     ask_for(visit, use)
 

@@ -32,6 +32,39 @@
       const close = SV.verdict.verdict([lane(0, "Slow", [1.02]), lane(1, "Fast", [1])]);
       ok(/about equally fast/.test(close.sentence) && /2 % may be noise/.test(close.sentence), close.sentence);
     },
+    "several prompts at once: headline, winner and order are of all prompts"(SV) {
+      const several = (id, title, seconds, written, time) => {
+        const made = lane(id, title, [seconds]);
+        made.rounds[0].lens = [{ kind: "class", data: { prompts: ["a", "b", "c"], written, seconds: time } }];
+        Object.assign(made.rounds[0].sum, {
+          tokens: 10,
+          passes: 4,
+          accepted: 6,
+          tried: 8,
+          drafted: 8,
+          parts: [0, 0, 0, 0, 0],
+        });
+        return made;
+      };
+      const plain = several(0, "autoregressive", 1, [10, 10, 10], 2),
+        fast = several(1, "Fast", 2, [10, 12, 14], 1.2); /* slower on its own prompt, faster over all */
+      same([SV.batch.totals(fast).tokens, SV.batch.totals(fast).rate], [36, 36 / 1.2], "totals");
+      same(
+        SV.batch.ranked([plain, fast]).map((x) => x.lane.id),
+        [1, 0],
+        "order",
+      );
+      same(SV.verdict.verdict([plain, fast]).winner.id, 1, "the winner is of all prompts");
+      const said = SV.headline.say(fast, plain).text;
+      ok(
+        ["3 ", "36 tokens", "30.0", "15.0", "2.00"].every((x) => said.includes(x)),
+        said,
+      );
+      const busy = several(2, "Fast", 2, [10, 12, 14], 1.2);
+      busy.checks = [{ kind: "busy", detail: {} }];
+      ok(!SV.headline.say(busy, plain).text.includes("30.0"), "no speed of a busy machine");
+      ok(!SV.headline.say(lane(3, "Fast", [1]), null).text.includes("at once"), "one prompt alone");
+    },
     "a winner is named only where the spreads lie apart"(SV) {
       const apart = SV.verdict.verdict([lane(0, "Slow", [2, 2.1, 1.9]), lane(1, "Fast", [1, 1.1, 0.9])]);
       ok(apart.sure && apart.sentence.startsWith("Fast won, 100 % ahead of Slow: "), apart.sentence);
@@ -157,7 +190,10 @@
       same(pace.beat(100), 100, "nothing learned");
       for (let i = 0; i < 30; i++) pace.learn(60);
       ok(Math.abs(pace.beat(100) - 600) < 1, "60 ms are 10 % of 600 ms: " + pace.beat(100));
-      ok(new SV.paintRate.PaintRate(SV.paintRate.part(8)).beat(100) === 100 && SV.paintRate.share(1e9) < 5000, "never for ever");
+      ok(
+        new SV.paintRate.PaintRate(SV.paintRate.part(8)).beat(100) === 100 && SV.paintRate.share(1e9) < 5000,
+        "never for ever",
+      );
     },
     "the target's size and nature stand by its name"(SV) {
       same(
