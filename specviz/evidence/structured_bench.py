@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ["method", "answers", "valid", "equal", "valid_sampled", "tokens_per_pass", "unconstrained_tokens_per_pass", "tokens_per_second",
            "unconstrained_tokens_per_second"]
+TITLE = "## Structured output by method"  # of the section in docs/requests.md
 HEADER = "| method | valid, greedy | equal to plain | valid, sampled | tokens per pass | unconstrained | tokens/s | unconstrained |"
 PROMPTS = ("Invent a person who lives in a small town.", "Describe yourself as JSON.", "Who wrote Faust? Answer with a person.")
 SCHEMA = {"type": "object", "properties": {
@@ -32,6 +33,7 @@ SCHEMA = {"type": "object", "properties": {
 FORMAT = {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
 TOKENS = 120  # longer than any answer that the schema allows
 HOT = 1.0  # temperature of the sampled runs
+ALONE = 1.05  # tokens per pass below which a method gained nothing
 
 
 @dataclass
@@ -87,16 +89,47 @@ def _row(loaded: Loaded, key: str, grammar: Grammar, bound: GenerationRequest, p
     return row
 
 
-def with_table(page: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Return docs/requests.md with these rows in its table of methods."""
-    lines = [line for line in page.split("\n") if not line.startswith("| `") or line.count("|") != HEADER.count("|")]
-    table = []
+def with_table(page: str, rows: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
+    """Return docs/requests.md with these rows in its section on methods; facts: those of the loaded models."""
+    before, rest = page.split(f"{TITLE}\n", 1)
+    after = rest.partition("\n## ")[2]
+    return f"{before}{TITLE}\n\n{_words(rows, facts)}\n\n{_table(rows)}\n" + (f"\n## {after}" if after else "")
+
+
+def _words(rows: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
+    """Return what was measured, where, and the totals of all methods."""
+    answers, sampled = sum(row["answers"] for row in rows), sum(row["answers"] for row in rows if _is_sampled(row))
+    valid, equal, hot = (sum(row[name] for row in rows) for name in ("valid", "equal", "valid_sampled"))
+    alone = sum(row["tokens_per_pass"] < ALONE for row in rows[1:])
+    count = max(row["answers"] for row in rows)
+    draft = (facts["draft"] or {}).get("name", "no draft model")
+    return f"""One JSON schema (a name, an age, at most two hobbies) on {facts["target"]["name"]} with {draft}, {len(rows)} exact methods,
+prompts: {count}. For each method and prompt: a greedy answer compared with plain constrained decoding, an answer sampled at
+temperature {HOT:g} whose validity is checked, and a greedy answer of the same length without the schema.
+
+    specviz bench --response-format default --prompts {count} --target {facts["target"]["name"]} --write
+
+| answers | count |
+|---|---|
+| greedy, valid | {valid} of {answers} |
+| greedy, equal to plain constrained decoding | {equal} of {answers} |
+| sampled, valid | {hot} of {sampled} |
+
+Tokens per pass do not depend on the machine; tokens per second were measured on {facts["env"]["machine"]}, {facts["env"]["device"]}. With
+the schema {alone} of {len(rows) - 1} methods write fewer than {ALONE:g} tokens per pass: what they copy or guess without the mask is forbidden, and
+the target refuses it."""
+
+
+def _is_sampled(row: dict[str, Any]) -> bool:
+    return catalogue()[row["method"]].exactness == "exact"
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    table = [HEADER, "|---" * (HEADER.count("|") - 1) + "|"]
     for row in rows:
-        exact = catalogue()[row["method"]].exactness == "exact"
         counts = [f"{row[name]} of {row['answers']}" for name in ("valid", "equal")]
-        counts.append(f"{row['valid_sampled']} of {row['answers']}" if exact else "greedy only")
+        counts.append(f"{row['valid_sampled']} of {row['answers']}" if _is_sampled(row) else "greedy only")
         speeds = [f"{row[name]:.2f}" for name in ("tokens_per_pass", "unconstrained_tokens_per_pass")]
         speeds += [f"{row[name]:.1f}" for name in ("tokens_per_second", "unconstrained_tokens_per_second")]
         table.append(f"| `{row['method']}` | {' | '.join([*counts, *speeds])} |")
-    at = lines.index(HEADER) + 2  # after the rule below it
-    return "\n".join([*lines[:at], *table, *lines[at:]])
+    return "\n".join(table)

@@ -1,7 +1,7 @@
 """The table of structured output by method: validity, equality with plain constrained decoding, totals of both."""
 from __future__ import annotations
 
-from specviz.evidence.structured_bench import COLUMNS, HEADER, structured_bench, with_table
+from specviz.evidence.structured_bench import COLUMNS, HEADER, TITLE, structured_bench, with_table
 
 from ..run.fakes import FakeLoaded
 
@@ -15,7 +15,8 @@ def test_every_answer_of_exact_methods_is_valid_and_equals_plain_decoding():
     assert len(left) == 1 and left[0].startswith("superposed")
     for row in rows:
         assert (row.answers, row.valid, row.equal) == (2, 2, 2) and set(row.record()) == set(COLUMNS)
-    page = with_table(f"| `n` | 1 |\n{HEADER}\n|---|\n| `old` |{' 1 |' * 7}\n\nend", [row.record() for row in rows])
-    assert page.count("2 of 2") == 9 and "old" not in page and page.startswith("| `n` | 1 |") and page.endswith("|\n\nend")
-    assert page == with_table(page, [row.record() for row in rows])
+    records = [row.record() for row in rows]
+    page = with_table(f"before\n\n{TITLE}\n\nold\n\n{HEADER}\n|---|\n| `old` | 1 |\n\n## After\n\nend", records, FakeLoaded().facts)
+    assert page.count(" 2 of 2 ") == 9 and " 6 of 6 " in page and "old" not in page and page.startswith("before\n\n## ")
+    assert page.endswith("|\n\n## After\n\nend") and page == with_table(page, records, FakeLoaded().facts)
     assert rows[1].valid_sampled == 2 and rows[0].record()["tokens_per_pass"] == 1.0
