@@ -5,10 +5,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import INTERRUPTED, UsageError
 from .option_lists import method_keys, split_list
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
@@ -85,13 +88,14 @@ def _structured(args: argparse.Namespace) -> int:
     rows = []
     chosen = None if args.methods == "all" else method_keys(args.methods)
     prompts = PROMPTS[:read_whole("prompts", len(PROMPTS) if args.prompts is None else args.prompts, 1, len(PROMPTS))]
-    for row in structured_bench(_loaded(args), chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)):
+    loaded = _loaded(args)
+    for row in structured_bench(loaded, chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)):
         rows.append(row.record())
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     _print(rows) if args.json else print(table(rows, COLUMNS))
     if args.write and rows:
         page = ROOT / "docs" / "requests.md"
-        write_output(page, with_table(page.read_text(encoding="utf-8"), rows))
+        write_output(page, with_table(page.read_text(encoding="utf-8"), rows, loaded.facts))
     return 0
 
 
@@ -142,7 +146,7 @@ def _write(ledger: Any, shown: str, args: argparse.Namespace) -> None:
         print(place)
 
 
-def _loaded(args: argparse.Namespace) -> Any:
+def _loaded(args: argparse.Namespace) -> Loaded:
     from ..zoo import load
 
     return load(args.target, args.draft, args.device, deterministic=args.deterministic)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .limits import BASELINE
+from .messages import text
 from .stream import Record
 
 KEPT_RUNS = 4  # turns whose whole record is kept, to be opened again; older ones keep their coloured text
@@ -123,7 +124,9 @@ def _lane_answer(lane: int, rows: list[Record]) -> LaneAnswer | None:
     if pieces:
         _append(pieces, decode(b"", True), pieces[-1][1])
     done = next((r for r in rows if r["type"] == "done"), None)
-    return LaneAnswer(lane, header["method"]["key"], header["method"]["title"], "".join(text for text, _ in pieces),
+    title, place = header["method"]["title"], header.get("answer")
+    title = text("chat.answer", title=title, number=place["index"] + 1) if place else title
+    return LaneAnswer(lane, header["method"]["key"], title, "".join(piece for piece, _ in pieces),
                       tuple(pieces), done is not None and done["finish"] != "error",
                       done is None or done["finish"] in ("stopped", "deadline", "error"))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import lab
 from ..servers.messages import ServerError
@@ -24,7 +24,11 @@ from .messages import Refused, shorten, text
 from .server_lanes import is_served, served_cards, with_server_lanes
 from .stream import Record, status_of
 
-LEASE, SPARE = 40.0, 5.0  # seconds of ZeroGPU requested for one question, and to finish a started one
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
+LEASE = 40.0  # seconds of ZeroGPU requested for one question
+SPARE = 5.0  # seconds in addition, to finish a started one
 CONVERSATIONS = 8  # whose KV caches are kept, a lane of the page each
 TOP = 5  # best tokens of each distribution that are kept for the inspector
 
@@ -43,7 +47,7 @@ class Engine:
         self._methods = cards()
         self.cards = self._methods | served_cards()
         self._asked = (target, draft)
-        self._loaded: dict[str | None, Any] = {}
+        self._loaded: dict[str | None, Loaded] = {}
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._batchable: dict[tuple[str | None, str, str], str] = {}  # methods with knobs of past requests
         self._together: Any = None  # BatchedGeneration
@@ -87,7 +91,7 @@ class Engine:
         self._keep(target, loaded)
         return _description(loaded)
 
-    def _keep(self, target: str | None, loaded: Any) -> None:
+    def _keep(self, target: str | None, loaded: Loaded) -> None:
         """Keep models in order of use; with too many of them, unload the least recently used one but never the default."""
         with self._lock:
             held = {name: one for name, one in self._loaded.items() if name != target} | {target: loaded}
@@ -122,7 +126,7 @@ class Engine:
             return (self._asked[0], draft or self._asked[1]), {}
         return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and pinned(target))}
 
-    def loaded(self, target: str | None) -> Any:
+    def loaded(self, target: str | None) -> Loaded:
         """Return loaded models. Raises Refused if they were unloaded meanwhile."""
         found = self._loaded.get(target)
         if found is None:
@@ -213,7 +217,7 @@ class Engine:
         shares = self._batchable[key] == "any" or (self._batchable[key] == "greedy" and asked.fields.get("temperature") == 0)
         return f"batch:{target or ''}" if shares else ""
 
-    def _generate_together(self, loaded: Any, asked: Any, seconds: float, cancel: threading.Event) -> Iterator[Any]:
+    def _generate_together(self, loaded: Loaded, asked: Any, seconds: float, cancel: threading.Event) -> Iterator[Any]:
         from .batched_generation import BatchedGeneration
 
         with self._lock:
@@ -248,7 +252,7 @@ class Engine:
         return target or None
 
 
-def sharing(loaded: Any, method: str, knobs: dict[str, Any]) -> str:
+def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
     """Return which requests of a method can share forward passes with others without changing their answers: "any", "greedy" ones
     (a joint policy plans for the whole batch), or "none"."""
     from ..core import JointPolicy
@@ -263,7 +267,7 @@ def sharing(loaded: Any, method: str, knobs: dict[str, Any]) -> str:
     return "none" if why_not_batched(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
 
 
-def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
+def play(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
     """Run all lanes; yield the records of one event at a time, and a status while lanes are repeated for timing. caches: a
     PrefixPool with the KV caches of conversations; a continued one reuses its own, lane by lane. With several answers (n), lane
@@ -297,15 +301,15 @@ def play(loaded: Any, asked: RunRequest, seconds: float, cancel: threading.Event
         records, checks = recorders[number].take(event), []
         for record in records:
             if record["type"] == "header":
-                record |= {"mode": mode, "env": record["env"] | machine.header_fields()} | _answer_fields(asked, answer)
-                record["method"] |= {"title": _title(names[lane], asked, answer)}
-                checks = machine.begun()
-        checks += machine.see(number, event)
+                record |= {"mode": mode, "env": record["env"] | machine.header_fields(),
+                           "method": record["method"] | {"title": names[lane]}} | _answer_fields(asked, answer)
+                checks = machine.start_events()
+        checks += machine.observe(number, event)
         late = [row for check in checks for row in recorders[number].take(check)]
         yield records + late
 
 
-def _recorders(loaded: Any, asked: RunRequest) -> list[Any]:
+def _recorders(loaded: Loaded, asked: RunRequest) -> list[Any]:
     """Return the recorder of each lane of the trace."""
     from ..trace.recorder import Recorder
 
@@ -317,10 +321,6 @@ def _recorders(loaded: Any, asked: RunRequest) -> list[Any]:
 def _answer_fields(asked: RunRequest, answer: int) -> dict[str, Any]:
     """Return the fields of a header that say which of several answers its lane is."""
     return {"answer": {"index": answer, "of": asked.answers}} if asked.answers > 1 else {}
-
-
-def _title(title: str, asked: RunRequest, answer: int) -> str:
-    return text("run.answer", title=title, number=answer + 1) if asked.answers > 1 else title
 
 
 def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threading.Event | None, mode: str,
@@ -342,7 +342,7 @@ def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threa
             yield answer, lane, event
 
 
-def _with_pass_seconds(loaded: Any) -> Any:
+def _with_pass_seconds(loaded: Loaded) -> Loaded:
     """Measure the seconds of a forward pass of a model that has just been loaded, while the machine is idle."""
     from ..run.machine import pass_seconds
 
@@ -351,7 +351,7 @@ def _with_pass_seconds(loaded: Any) -> Any:
     return loaded
 
 
-def question(loaded: Any, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None) -> Iterator[Any]:
+def question(loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None) -> Iterator[Any]:
     """Answer one question of the Lab; stop soon after the time limit."""
     until = time.monotonic() + seconds
     yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
@@ -373,7 +373,7 @@ def on_zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
-def leased(loaded: dict[str | None, Any], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
+def leased(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
     """Run the work as one call on an attached accelerator, in a forked process that has the models loaded before and receives
     plain data only; closing the generator ends it. A refusal is yielded last, because only the type name of an error would be
     returned."""
@@ -415,7 +415,7 @@ def engine_errors_refused(light: bool = False) -> Iterator[None]:
         raise Refused.of(why) from None
 
 
-def _description(loaded: Any) -> str:
+def _description(loaded: Loaded) -> str:
     draft = f" with draft {loaded.draft_name}" if loaded.draft_name else ""
     notes = "".join(f"; {note}" for note in getattr(loaded, "notes", ()))
     return f"{loaded.name}{draft} on {loaded.facts['env']['device']}{notes}"

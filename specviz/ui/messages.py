@@ -50,7 +50,6 @@ TEXTS = {
     # how a run ends
     "run.active": "A run is under way: stop it first.",
     "run.reading": "Reading the prompt.",
-    "run.answer": "{title}, answer {number}",  # the title of a lane with several answers
     "run.repeat": "Measuring once more: {count} of {total}, {title}.",
     "run.stopped": "Stopped; what was decoded is kept.",
     "run.stopped_early": "Stopped before the first token.",
@@ -84,6 +83,7 @@ TEXTS = {
     # the conversation
     "chat.placeholder": "A question, some code\u2026",
     "chat.next": "Follow up, or just run again",
+    "chat.answer": "{title}, answer {number}",
     "chat.new": "A new conversation. The next prompt begins it.",
     "chat.nothing_to_edit": "There is no finished message to edit.",
     "chat.turn_busy": "That turn can be opened once this run is over.",

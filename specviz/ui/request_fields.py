@@ -14,7 +14,7 @@ from gradio.components import Component
 from .limits import ANSWERS
 
 NUMBERS = (  # name, default, step, label, help
-    ("n", 1, 1, "Answers (n)", f"1 to {ANSWERS}, each with the next seed"),
+    ("n", 1, 1, "Answers (n)", f"1 to {ANSWERS}"),
     ("top_k", 0, 1, "Top-k", "0: off"),
     ("min_p", 0, 0.01, "Min-p", "0: off"),
     ("repetition_penalty", 1, 0.05, "Repetition penalty", "1: off"),

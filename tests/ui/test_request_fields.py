@@ -11,6 +11,7 @@ import pytest
 
 from specviz.run.prefix_cache import PrefixPool
 from specviz.run.request import GenerationRequest
+from specviz.ui.chat import lane_answers
 from specviz.ui.engine import play
 from specviz.ui.limits import GENERATION, RunRequest, read_request
 from specviz.ui.messages import Refused
@@ -131,7 +132,7 @@ def test_several_answers_are_lanes_of_their_own_with_the_seeds_of_the_endpoint()
     assert sorted(heads) == list(range(6)) and {r["lane"] for r in records if r["type"] == "done"} == set(heads)
     assert [(heads[lane]["answer"], heads[lane]["sampling"]["seed"], heads[lane]["method"]["key"]) for lane in heads] == [
         ({"index": i, "of": 3}, 5 + i, key) for i in range(3) for key, _ in LANES]
-    assert len({head["method"]["title"] for head in heads.values()}) == 6 and not any("n" in head["request"] for head in heads.values())
+    assert len({answer.title for answer in lane_answers(records)}) == 6 and not any("n" in head["request"] for head in heads.values())
     reused = [r["totals"]["reused"] for r in records if r["type"] == "done"]
     assert reused[:2] == [0, 0] and min(reused[2:]) > 8  # the prompt is read once for each method
 
