@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Test workers; each test computes with one thread.
 WORKERS ?= 2
 
-.PHONY: help run test test-engines thorough check docs soak dist clean
+.PHONY: help run test test-engines thorough check docs pictures soak dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ docs: $(VENV)/run.done ## rewrite the generated pages of docs/: notes of the tra
 	$(BIN)/python -m specviz.cli.reference
 	$(BIN)/python -m specviz.evidence.error_list
 	$(BIN)/python -m specviz.training compare --ship
+
+pictures: $(VENV)/dev.done $(VENV)/browser.done ## take the pictures of docs/ anew; look at each
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.ui.pictures $(ARGS)
 
 dist: $(VENV)/dev.done ## build dist/*.whl and dist/*.tar.gz and check them with twine; publishing is left to the owner
 	$(PIP) install -q build twine
