@@ -7,11 +7,14 @@ import json
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import request_options
 from .errors import UsageError
 from .messages import TEXTS
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 HELP = """\
 /method KEY       switch the method (its knobs take their defaults); /method alone lists the keys
@@ -72,7 +75,7 @@ class Conversation:
         from ..run.session import find_method
 
         self.args = args
-        self.loaded: Any = None  # the models, opened by the caller
+        self.loaded: Loaded  # the models, opened by the caller
         self.method, self.knobs = find_method(args.method), {}
         self.fields = request_options.given_fields(args)
         if int(self.fields.get("n") or 1) > 1:

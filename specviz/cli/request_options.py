@@ -11,6 +11,7 @@ from .messages import TEXTS
 
 if TYPE_CHECKING:
     from ..run.request import GenerationRequest
+    from ..zoo.pair import Loaded
 
 OPTIONS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "seed": "seed", "max_tokens": "max_new_tokens"}
 
@@ -45,7 +46,7 @@ def given_fields(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def request_for(fields: dict[str, Any], loaded: Any) -> GenerationRequest:
+def request_for(fields: dict[str, Any], loaded: Loaded) -> GenerationRequest:
     """Return the request for a loaded model; say on stderr what its generation_config.json recommends, and whether that is used."""
     from ..run.request import SWITCH, GenerationRequest
 

@@ -1,4 +1,4 @@
-"""Forward passes that a drafter asks for while it drafts, so that a batched loop can merge those of many requests."""
+"""Forward passes as a generator: a drafter yields each pass that it needs, so that a batched loop can merge those of many requests."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
@@ -10,7 +10,7 @@ from .tree import DraftTree
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """One forward pass that a drafter asks for: ``model.score(tree, start)``, alone or merged with others of the same weights."""
+    """One forward pass that a drafter yields: ``model.score(tree, start)``, run alone or merged with others of the same weights."""
 
     model: Any  # a ScoringModel
     tree: DraftTree
@@ -23,7 +23,7 @@ class ForwardPass:
 
 @dataclass(frozen=True, eq=False)
 class UnbatchedCall:
-    """A faster way to draft for a single request: call ``run``. A loop that batches sends None back, and the drafter then asks for
+    """A faster way to draft for a single request: call ``run``. A batched loop sends None back, and the drafter then yields its
     forward passes one by one."""
 
     run: Callable[[], Any]
@@ -34,7 +34,7 @@ DraftSteps = Generator[ForwardPass | UnbatchedCall, Any, DraftTree]
 
 
 def run_alone(steps: DraftSteps) -> DraftTree:
-    """Run the steps of one proposal, each as it is asked for, and return its tree."""
+    """Run a drafter's forward passes for a single request, without batching, and return the draft tree."""
     found = None
     while True:
         try:

@@ -320,7 +320,7 @@ class JointPolicy(Policy):
 
 
 class Verifier:
-    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it judges correctly; ``title``: for people."""
+    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it verifies without bias; ``title``: for people."""
 
     hidden_states: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset({CHOSEN})
@@ -337,17 +337,17 @@ class Verifier:
         """
 
     def check(self, tree: DraftTree) -> None:
-        """Raise IncompatibleVerifier for a tree with draws that this rule would judge wrongly."""
+        """Raise IncompatibleVerifier for a tree with draws that this rule would verify with bias."""
         found = {tree.label(i) for i in range(len(tree)) if i not in tree.probes}
         unknown = found - self.labels
         if unknown:
             others = ", ".join(compatible_verifiers(found)) or "no verifier here"
-            raise IncompatibleVerifier(f"{self.title or type(self).__name__} judges {_and(self.labels)}; the drafter proposed "
+            raise IncompatibleVerifier(f"{self.title or type(self).__name__} verifies {_and(self.labels)}; the drafter proposed "
                                        f"{_and(unknown)}: compatible is {others}", "verifier.incompatible")
 
 
 def compatible_verifiers(labels: Iterable[str]) -> list[str]:
-    """Return the titles of all verifiers that judge draws of these kinds."""
+    """Return the titles of all verifiers that accept draws of these kinds."""
     found: set[str] = set()
     work = [Verifier]
     while work:
@@ -359,7 +359,7 @@ def compatible_verifiers(labels: Iterable[str]) -> list[str]:
 
 
 class IncompatibleVerifier(CodedError, ValueError):
-    """A verifier was given draws that it cannot judge; the output would be biased."""
+    """A verifier was given draws that it cannot verify; the output would be biased."""
 
 
 def _and(words: Iterable[str]) -> str:

@@ -155,7 +155,7 @@ class RandomStreams:
         u = self.stream(stream).random()
         return u < accept, u
 
-    def raw(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
+    def uniform_tensor(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
         """Return uniforms on [0, 1) as a tensor, for decisions on the device."""
         source = self.stream(stream)
         flat = [source.random() for _ in range(math.prod(shape))]
@@ -208,5 +208,5 @@ class SingleStream:
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
         return self._rng.flip(self._name, accept)
 
-    def raw(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
-        return self._rng.raw(self._name, shape, device)
+    def uniform_tensor(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
+        return self._rng.uniform_tensor(self._name, shape, device)

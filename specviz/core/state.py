@@ -59,7 +59,7 @@ class Costs:
     def draft(self, depth: int) -> float:
         return _between(self._draft, depth)
 
-    def anew(self) -> Costs:
+    def fresh(self) -> Costs:
         """Return empty costs of the same kind, for another model."""
         return Costs(weight=self._weight)
 
@@ -86,7 +86,7 @@ class FixedCosts(Costs):
         super().__init__()
         self.step = step
 
-    def anew(self) -> Costs:
+    def fresh(self) -> Costs:
         return FixedCosts(self.step)
 
     def decided(self, seconds: float) -> float:

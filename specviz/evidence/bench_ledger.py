@@ -21,7 +21,8 @@ from ..trace.file_writer import check_place
 
 GZIP = b"\x1f\x8b"
 OPENS = b'{"sitting": '  # start of every line; other text is never truncated
-COUNTS, SECONDS = ("tokens", "rounds", "drafted", "accepted", "tried"), ("seconds", "prefill_seconds", "forward_seconds")
+COUNTS = ("tokens", "rounds", "drafted", "accepted", "tried")  # fields of a run that are counts
+SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run that are seconds
 
 
 @dataclass(frozen=True)

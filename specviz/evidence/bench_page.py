@@ -317,9 +317,14 @@ def equality_sentence(greedy: MethodFigures, methods: dict[str, Method]) -> str:
 def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions: list[BenchSession], methods: dict[str, Method]) -> str:
     """Return the methods that have no row in the tables as one sentence, with the reason where one is known."""
     why = whole(sessions).skipped
-    none = [f"{method.title} ({why[key].rstrip('.')})" if key in why else method.title for key, method in methods.items()
+    none = [f"{method.title} ({short_reason(why[key], method.title)})" if key in why else method.title for key, method in methods.items()
             if not any(key in of for of in by_temperature_figures.values())]
     return plain(TEXTS["not_measured"].format(methods="; ".join(none))) if none else ""
+
+
+def short_reason(why: str, title: str) -> str:
+    """Return what a method lacks without its title and without the command that would help: "needs eagle heads"."""
+    return re.split("[,;:]", why.removeprefix(title))[0].strip(" .")
 
 
 def whole(sessions: list[BenchSession]) -> Requested:

@@ -94,7 +94,7 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
            "deterministic": deterministic,
            "spread": "interquartile range of the paired ratios", "skipped": plan.skipped, "interrupted": interrupted}
     table = rows(cells, sampling.temperature == 0)
-    possible(table, {key for key, method in catalogue().items() if method.bound})
+    add_share_of_oracle(table, {key for key, method in catalogue().items() if method.bound})
     return {"environment": env, "rows": table}
 
 
@@ -157,7 +157,7 @@ def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Ours:
+class CatalogueRunner:
     """A method of the catalogue as a runner."""
 
     session: Session
@@ -168,15 +168,15 @@ class Ours:
 
 
 def _runners(loaded: Loaded, keys: Sequence[str], sampling: Sampling,
-             deterministic: bool = False) -> tuple[dict[str, Ours], dict[str, str]]:
+             deterministic: bool = False) -> tuple[dict[str, CatalogueRunner], dict[str, str]]:
     """Return runners (plain decoding first) and the reasons for skipped methods."""
     chosen = [find_method(key) for key in keys]
     plain = next(iter(catalogue().values()))  # plain decoding is the first method
-    runners = {plain.key: Ours(Session(loaded, plain, None, sampling, deterministic=deterministic))}
+    runners = {plain.key: CatalogueRunner(Session(loaded, plain, None, sampling, deterministic=deterministic))}
     skipped: dict[str, str] = {}
     for method in chosen:
         try:
-            runners.setdefault(method.key, Ours(Session(loaded, method, None, sampling, deterministic=deterministic)))
+            runners.setdefault(method.key, CatalogueRunner(Session(loaded, method, None, sampling, deterministic=deterministic)))
         except SessionError as error:
             skipped[method.key] = str(error)
     if skipped and len(skipped) == len(chosen):
@@ -224,7 +224,7 @@ def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any
     return out
 
 
-def possible(table: list[dict[str, Any]], bounds: set[str]) -> None:
+def add_share_of_oracle(table: list[dict[str, Any]], bounds: set[str]) -> None:
     """Add ``of_possible`` to the rows: the speed-up divided by that of the oracle method on the same task; None if it was not
     run."""
     limits = {row["task"]: row["walltime_speedup"] for row in table if row["method"] in bounds}

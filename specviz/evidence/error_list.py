@@ -24,7 +24,7 @@ BASE = "CodedError"
 LONGEST_VALUE = 24  # characters of an expression that is shown in a sentence; a longer one is an ellipsis
 
 
-class Site(NamedTuple):
+class RaiseSite(NamedTuple):
     """A place that raises an error. code: None for an identifier that is computed there, "" for none."""
 
     place: str
@@ -33,7 +33,7 @@ class Site(NamedTuple):
     sentence: str
 
 
-def sites() -> list[Site]:
+def sites() -> list[RaiseSite]:
     """Return all places in specviz/ that create an engine error with a sentence."""
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "specviz").rglob("*.py"))}
     errors = {BASE} | {node.name for tree in trees.values() for node in ast.walk(tree)
@@ -41,13 +41,13 @@ def sites() -> list[Site]:
     return [site for file, tree in trees.items() for site in _in_file(str(file.relative_to(ROOT)), tree, errors)]
 
 
-def _in_file(name: str, tree: ast.Module, errors: set[str]) -> Iterator[Site]:
+def _in_file(name: str, tree: ast.Module, errors: set[str]) -> Iterator[RaiseSite]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors and node.args:
             code = node.args[1] if len(node.args) > 1 else ast.Constant("")
             written = code.value if isinstance(code, ast.Constant) and isinstance(code.value, str) else None
             for words in _words(node.args[0]):
-                yield Site(f"{name}:{node.lineno}", node.func.id, written, words)
+                yield RaiseSite(f"{name}:{node.lineno}", node.func.id, written, words)
 
 
 def _words(node: ast.expr) -> list[str]:

@@ -101,7 +101,7 @@ def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, b
     read = eager.parameters - eager.embedding.numel() + static.hidden  # of the embedding one row
     allowed = bytes_a_second / (read * eager.dtype.itemsize)
     for name, model in (("eager", eager), (static.forward, static)):
-        _, seconds, _ = write_on(model, "autoregressive", context, tokens)
+        _, seconds, _ = greedy_run(model, "autoregressive", context, tokens)
         yield {"what": "plain", "forward": name, "tokens_per_second": tokens / seconds, "roofline": allowed,
                "share": tokens / seconds / allowed, "bandwidth_gb": bytes_a_second / 1e9}
 
@@ -110,7 +110,7 @@ def rounds(model: StaticModel, context: int, tokens: int) -> Iterator[dict[str, 
     """Return the share of a run spent outside forward passes, with the model as its own draft, so that every draft is accepted.
     """
     for key in ("autoregressive", KEY):
-        _, seconds, inside = write_on(model, key, context, tokens)
+        _, seconds, inside = greedy_run(model, key, context, tokens)
         yield {"what": "round", "method": key, "seconds": seconds, "outside": 1 - inside / seconds}
 
 
@@ -121,7 +121,7 @@ def transformers_on(place: Path, model: FastModel, context: int, tokens: int, de
 
     net = load_causal(place.name, str(place), None, dtype=model.dtype).to(device)
     ids = torch.tensor([text(model, context)], device=device)
-    ours = tokens / write_on(model, "autoregressive", context, tokens)[1]
+    ours = tokens / greedy_run(model, "autoregressive", context, tokens)[1]
     for name, options in (("generate", {}), ("assisted", {"assistant_model": net})):
         def run(count: int, options=options) -> None:
             with torch.inference_mode():
@@ -133,7 +133,7 @@ def transformers_on(place: Path, model: FastModel, context: int, tokens: int, de
         yield {"what": "transformers", "way": name, "tokens_per_second": (tokens - 1) / max(seconds, 1e-9), "ours_eager_plain": ours}
 
 
-def write_on(model: Any, key: str, context: int, tokens: int) -> tuple[list[int], float, float]:
+def greedy_run(model: Any, key: str, context: int, tokens: int) -> tuple[list[int], float, float]:
     """Return a greedy run's tokens, its seconds after the prefill, and the part of them inside forward passes, after one warm-up
     run."""
     for length in (4, tokens):

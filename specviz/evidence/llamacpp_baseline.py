@@ -28,7 +28,7 @@ NAME = "llama_cpp"
 
 
 def references(loaded: Loaded, plain: Session) -> dict[str, LlamaCpp]:
-    """Return the row's runner by name; empty if a package is missing, the device is not a CPU, or llama.cpp does not support the
+    """Return {name: runner} of this baseline; empty if a package is missing, the device is not a CPU, or llama.cpp does not support the
     architecture."""
     if loaded.device.type != "cpu" or not (find_spec("llama_cpp") and find_spec("gguf")):
         return {}

@@ -16,8 +16,12 @@ from ..run.request import SessionError
 from .bench_page import plain as unmarked
 
 FLOOR = 0.95  # of the better of plain decoding and the fixed length, that SmartSpec is to reach at every load
-PLAIN, FIXED, SMART, TETRIS = "autoregressive", "speculative", "smartspec", "tetris"
-BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
+PLAIN = "autoregressive"  # methods of the criteria
+FIXED = "speculative"
+SMART = "smartspec"
+TETRIS = "tetris"
+BEGIN = "<!-- figures -->"  # marks the figures in the page
+END = "<!-- /figures -->"
 TEXTS = {  # sentences of the page, by identifier
     "none": "Not measured yet: these figures need an idle machine.",
     "smartspec": "{method} goodput divided by the better of plain decoding's and a fixed draft length's",

@@ -22,7 +22,7 @@ from ..run.batch_prompts import why_not_batchable
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
 from .prompt_suites import Item, choose, read_suite
-from .simulated_server import Served, Server, TimedRequest
+from .simulated_server import LoadResult, Server, TimedRequest
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 METHODS = ("autoregressive", "speculative", "smartspec", "tetris")
 COLUMNS = ["load", "method", "goodput", "against_plain", "throughput", "first_token", "token_time", "latency", "batch", "drafted",
            "accepted"]
-MOST_USERS, MOST_REQUESTS = 64, 10_000
+MOST_USERS = 64  # limits: users of a load
+MOST_REQUESTS = 10_000  # requests of a load
 SHORTEST = 0.5  # of the longest answer: lengths are drawn from there to it
 TURN = 0.25  # seconds on a method's clock before it is the next one's turn
 WARM = 16  # tokens of the requests that are thrown away
@@ -98,7 +99,7 @@ def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequen
 
 
 def busy() -> float | None:
-    """Return the load average before, in processors; None where the system does not report it."""
+    """Return the system's load average over the last minute; None where the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -113,10 +114,11 @@ def _warm(server: Server, asks: Sequence[TimedRequest], stop: Callable[[], bool]
                 return
 
 
-def _in_turns(servers: dict[str, Server], asks: Sequence[TimedRequest], users: int, seed: int) -> Generator[tuple[str, dict[str, Served]]]:
+def _in_turns(servers: dict[str, Server], asks: Sequence[TimedRequest], users: int,
+              seed: int) -> Generator[tuple[str, dict[str, LoadResult]]]:
     """Yield after each turn: the method that had it, and the progress of each. Turns are in shuffled order."""
     playing = {key: server.serve(asks, users) for key, server in servers.items()}
-    served, rng = {key: Served() for key in servers}, random.Random(seed)
+    served, rng = {key: LoadResult() for key in servers}, random.Random(seed)
     try:
         while playing:
             for key in rng.sample(list(playing), len(playing)):

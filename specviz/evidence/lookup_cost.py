@@ -1,4 +1,4 @@
-"""What a lookup costs a round, against the length of the text or the store it looks in: a table and a picture for docs/.
+"""Measure the cost of a lookup per round by length of the text or datastore: a table and a figure for docs/.
 
     python -m specviz.evidence.lookup_cost [--most TOKENS] [--rounds N] [--out FOLDER]
 
@@ -32,14 +32,17 @@ from ..indexes.suffix_array import SuffixArray
 from ..trace.file_writer import write_file
 from ..zoo.device import environment
 
-VOCAB, STEP, DRAFT, DIM = 8192, 4, 10, 64
+VOCAB = 8192  # tokens of the synthetic vocabulary
+STEP = 4  # tokens that a round appends
+DRAFT = 10  # draft length
+DIM = 64  # dimensions of a key
 SIZES = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000)
 INMEMORY = 256_000  # tokens beyond which an automaton of Python objects takes gigabytes; a store on disk takes its place there
 
 Round = Callable[[], object]
 
 
-def made_up(count: int, seed: int = 0) -> list[int]:
+def synthetic_tokens(count: int, seed: int = 0) -> list[int]:
     """Return ``count`` synthetic tokens with Zipf's frequencies, a third of them in spans copied from earlier positions."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(2, VOCAB + 2)
@@ -54,7 +57,7 @@ def made_up(count: int, seed: int = 0) -> list[int]:
     return tokens.tolist()
 
 
-class Scan(Drafter):
+class ScanLookup(Drafter):
     """Baseline: prompt lookup that scans the whole text in every round."""
 
     def __init__(self, longest: int = 3):
@@ -75,7 +78,8 @@ class Scan(Drafter):
 
 
 def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterator[Round]:
-    """Return the rounds of a drafter that indexes the text; its last rounds * STEP tokens are added while it is measured."""
+    """Yield functions that each run one round of a drafter that indexes the text. Each round appends STEP of the last
+    rounds * STEP tokens."""
     drafter, split = make(), len(text) - rounds * STEP
     state = State(text[:split])
     unused: Any = None  # drafters that copy from the text read neither target nor outcome
@@ -89,6 +93,7 @@ def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterat
 
 
 def of_store(text: list[int], rounds: int) -> Iterator[Round]:
+    """Yield functions that each look up the end of a prefix of the text in a datastore."""
     store = Store("text", SuffixArray.build(np.array(text, np.uint32)))
     drafter = StoreTree(store)
     for end in np.linspace(32, len(text) - 1, rounds).astype(int).tolist():
@@ -97,8 +102,8 @@ def of_store(text: list[int], rounds: int) -> Iterator[Round]:
 
 
 def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
-    """Return the rounds of a nearest-hidden-state search: over all positions, over those of one token, or in the approximate
-    index."""
+    """Yield functions that each search the hidden state nearest to a random one. how: over all positions, over those of one
+    token, or in the approximate index."""
     source = torch.Generator().manual_seed(0)
     array = SuffixArray.build(np.array(text, np.uint32), 2)
     keys = torch.nn.functional.normalize(torch.randn(len(text), DIM, generator=source), dim=-1)
@@ -112,7 +117,7 @@ def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
 
 
 STRUCTURES: dict[str, tuple[Callable[[list[int], int], Iterator[Round]], int]] = {  # rounds of a text, most tokens
-    "scan (prompt lookup as usual)": (lambda t, r: of_text(Scan, t, r), 10**9),
+    "scan (prompt lookup as usual)": (lambda t, r: of_text(ScanLookup, t, r), 10**9),
     "tables of n-grams (prompt lookup)": (lambda t, r: of_text(PromptLookup, t, r), 10**9),
     "hash of n-grams (CopySpec)": (lambda t, r: of_text(GramCopy, t, r), 10**9),
     "counted n-grams (ANPD)": (lambda t, r: of_text(NgramDraft, t, r), INMEMORY),
@@ -128,7 +133,7 @@ STRUCTURES: dict[str, tuple[Callable[[list[int], int], Iterator[Round]], int]] =
 def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: None) -> dict[str, dict[int, float]]:
     """Return the median microseconds of a round by data structure and text length."""
     out: dict[str, dict[int, float]] = {}
-    text = made_up(min(most, max(SIZES)))
+    text = synthetic_tokens(min(most, max(SIZES)))
     for name, (prepare, limit) in STRUCTURES.items():
         if name.endswith("HNSW") and library() is None:
             continue

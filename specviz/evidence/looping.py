@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-GRAM, TIMES = 12, 3  # an answer loops if some n-gram of this size occurs this often
+GRAM = 12  # an answer loops if some n-gram of this size
+TIMES = 3  # occurs this often
 
 
 def loops(tokens: Sequence[int], gram: int = GRAM, times: int = TIMES) -> bool:

@@ -36,7 +36,9 @@ PROMPTS = (
     "Give me three ideas for a birthday present for my sister.",
     "What should I do if I cannot sleep?",
 )
-TEMPERATURES, SEED, MOST = (0.0, 0.7), 0, 128
+TEMPERATURES = (0.0, 0.7)  # of the sample answers
+SEED = 0
+MOST = 128  # tokens of an answer
 HEADING = "## Forty answers"
 
 

@@ -63,7 +63,7 @@ class Answer:
 
 
 @dataclass
-class Served:
+class LoadResult:
     """The result of one method under one load."""
 
     answers: list[Answer] = field(default_factory=list)
@@ -118,11 +118,11 @@ class Server:
         self.batch = Batch(self.clock, self._joint)
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
-    def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[Served]:
+    def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[LoadResult]:
         """Answer all requests; without arrival times, ``users`` of them at once. Yields the result so far, the same object, after
         each round, while the clock is paused. Close the generator to stop early: KV caches are freed, and only finished requests
         have an end time."""
-        out, waiting, later = Served(), deque(), deque(asks)
+        out, waiting, later = LoadResult(), deque(), deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
         self.batch = Batch(self.clock, self._joint)
         for _ in range(len(later) if later and later[0].at is not None else min(users, len(later))):
@@ -146,7 +146,7 @@ class Server:
                 kit.close()
             self.live.clear()
 
-    def _comes(self, ask: TimedRequest, waiting: deque, out: Served) -> None:
+    def _comes(self, ask: TimedRequest, waiting: deque, out: LoadResult) -> None:
         out.answers.append(Answer(ask.task, ask.at or 0.0))
         waiting.append((ask, out.answers[-1]))
 
@@ -166,7 +166,7 @@ class Server:
                 raise
             self.live[request] = (answer, kit)
 
-    def _round(self, out: Served) -> list[Answer]:
+    def _round(self, out: LoadResult) -> list[Answer]:
         """Play one round; return the requests it finished."""
         with torch.inference_mode():
             played = self.batch.round()

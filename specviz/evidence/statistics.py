@@ -12,7 +12,9 @@ from torch import Tensor
 
 Tokens = tuple[int, ...]
 LEAST = 5.0  # smallest expected count of a cell; rarer ones are pooled
-FEW, CELLS, SIDE = 40, 16, 4  # minimum values per test; cells of the chi-square; side of the table of neighbours
+FEW = 40  # minimum values per test
+CELLS = 16  # cells of the chi-square test
+SIDE = 4  # side of the table of neighbours
 ACCEPTANCE = " First draft token accepted: {measured:.1%}, expected sum min(p, q): {expected:.1%}; z = {z:+.1f}."
 
 

@@ -48,7 +48,7 @@ class Generator:
 
 
 @dataclass
-class Spent:
+class PassTimes:
     """Seconds inside forward passes of target and assistant, and the number of the target's, since loading."""
 
     seconds: float = 0.0
@@ -59,15 +59,15 @@ class Spent:
 class Models:
     target: Any
     draft: Any
-    spent: Spent
+    spent: PassTimes
 
 
 class _Watch:
     """A stopping criterion that never stops; it is called after each round and records the state after the first."""
 
-    def __init__(self, spent: Spent):
+    def __init__(self, spent: PassTimes):
         self._spent = spent
-        self._first: tuple[float, int, Spent] | None = None
+        self._first: tuple[float, int, PassTimes] | None = None
 
     def __call__(self, ids: torch.Tensor, scores: Any, **options: Any) -> torch.Tensor:
         if self._first is None:
@@ -84,7 +84,7 @@ class _Watch:
 
 def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
     """Return runners by row name. Raises ZooError if transformers cannot load the target."""
-    spent = Spent()
+    spent = PassTimes()
     models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
     found = {"transformers_generate": Generator(plain, models)}
     if loaded.draft_folder:
@@ -94,7 +94,7 @@ def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
     return found
 
 
-def _open(loaded: Loaded, folder: Any, spent: Spent, counts: bool) -> Any:
+def _open(loaded: Loaded, folder: Any, spent: PassTimes, counts: bool) -> Any:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 

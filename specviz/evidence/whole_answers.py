@@ -38,7 +38,8 @@ from .statistics import uniformity
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-TOKENS, LENGTH = 2400, 48  # tokens in total and at most per answer
+TOKENS = 2400  # tokens of all answers
+LENGTH = 48  # tokens of an answer at most
 CHANCE = 1e-4  # probability that a correct method fails
 BINS = 20  # bins of the histogram
 DRAFTED = ("accepted", "correction")

@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Sequence
 
 EMPTY = -1
-FACTOR, BITS = 6364136223846793005, (1 << 64) - 1  # of a linear congruential generator, modulo 2**64
+FACTOR = 6364136223846793005  # of a linear congruential generator
+BITS = (1 << 64) - 1  # its modulus less one
 SIZE = 1 << 16
 
 

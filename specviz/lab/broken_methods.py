@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 GAMMA = {"bonus_from_draft": 1}  # short drafts, so that bonus tokens are frequent
 USUAL = 2
-TOKENS, TEXTS = 48, 2  # size of the greedy certificate
+TOKENS = 48  # tokens of each text of the greedy certificate
+TEXTS = 2  # texts of it
 SHARP = Sampling(0.7)  # mistakes show sooner if few tokens are probable
 NONE = Mistake("none", "Nothing is broken", "The method as it should be, for comparison.", "Both stay green.")
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 LENGTHS = (64, 256, 512, 1024, 1536, 2048)  # context lengths, up to the target's limit
 BEYOND = tuple(2**i for i in range(9, 18))
 TURNS = 7  # measurements per pass; the fastest counts
-WRITTEN, ROOM = 48, 64  # tokens generated per method, positions reserved for them
+WRITTEN = 48  # tokens generated per method
+ROOM = 64  # positions reserved for them
 # By method: knobs used here, about a quarter of 2,000 tokens, and the number of cached tokens a drafting pass reads out of n. Quantised
 # entries count by their bits relative to ``full``, although this implementation keeps them at full width.
 LEAN: dict[str, tuple[dict[str, int], Callable[[int, dict[str, Any], int], float]]] = {

@@ -19,7 +19,8 @@ from .payload import knobs_of, method_of, prompt_of, sampling_of
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-SAMPLES, EVERY = 400, 20
+SAMPLES = 400  # samples by default
+EVERY = 20  # samples between two reports
 FEWEST = 20  # minimum runs, even after a stop
 RED = 1e-3  # significance level: a correct method fails once in 1,000 tests
 ENOUGH = 100  # minimum runs for a positive claim

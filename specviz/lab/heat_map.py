@@ -26,8 +26,13 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 LENGTH_KNOBS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft length, in this order
-LENGTHS, TEMPERATURES = (1, 2, 4, 8), (0.0, 0.5, 1.0)
-MOST_LENGTHS, MOST_TEMPERATURES, TURNS, LONGEST, WARM = 8, 6, 2, 128, 8
+LENGTHS = (1, 2, 4, 8)  # draft lengths by default
+TEMPERATURES = (0.0, 0.5, 1.0)  # temperatures by default
+MOST_LENGTHS = 8  # limits of a question
+MOST_TEMPERATURES = 6
+TURNS = 2  # runs of each cell
+LONGEST = 128  # tokens of an answer
+WARM = 8  # tokens of the warm-up
 COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup", "predicted_speedup",
            "block_efficiency", "acceptance_rate")
 

@@ -12,7 +12,11 @@ from .payload import sampling_of
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-LOADS, METHODS_MOST, USERS, REQUESTS, LONGEST = 6, 6, 32, 128, 128  # limits per request
+LOADS = 6  # limits of a question: loads
+METHODS_MOST = 6  # methods
+USERS = 32  # users of a load
+REQUESTS = 128  # requests per load
+LONGEST = 128  # tokens of an answer
 
 
 def load(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,9 @@ from .payload import prompt_of
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-RUNS, TOKENS, GAMMA = 12, 64, 4
+RUNS = 12  # sampled answers
+TOKENS = 64  # tokens of each at most
+GAMMA = 4  # draft length
 PROMPT = "Invent a person and describe them as JSON."
 FORMAT = {"type": "json_schema", "json_schema": {"schema": {
     "type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120}},

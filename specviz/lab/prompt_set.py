@@ -23,7 +23,10 @@ from .payload import prompt_of, sampling_of
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-MOST_PROMPTS, MOST_METHODS, LONGEST, WARM = 24, 4, 128, 8  # limits per request
+MOST_PROMPTS = 24  # limits of a question
+MOST_METHODS = 4
+LONGEST = 128  # tokens of an answer
+WARM = 8  # tokens of the warm-up
 CONFIDENCE = 0.95
 
 

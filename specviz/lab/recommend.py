@@ -15,10 +15,14 @@ import yaml
 from .. import ASSETS
 from . import LabError
 
-FILE, BENCH = ASSETS / "recommend.yaml", ASSETS / "bench.json"
+FILE = ASSETS / "recommend.yaml"  # recommendations by hardware and task
+BENCH = ASSETS / "bench.json"  # measured speeds
 SHOWN = 3
 LOADS = {"one": (1, 1), "few": (2, 8), "many": (16, 10**6)}  # requests at once
-TASK, HARDWARE, LOAD, TEMPERATURE = 1, 2, 8, 4  # what a setting that differs weighs when figures are compared
+TASK = 1  # weights of settings that differ when figures are compared
+HARDWARE = 2
+LOAD = 8
+TEMPERATURE = 4
 
 
 @cache

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import yaml
 
 from .. import ASSETS
 from . import LabError
+
+log = logging.getLogger(__name__)
 
 FOLDER = ASSETS / "traces"
 LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
@@ -47,6 +50,9 @@ def _files(folder: Path) -> dict[str, Path]:
 def _index(folder: Path) -> dict[str, dict[str, Any]]:
     try:
         described = yaml.safe_load((folder / "index.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
+    except FileNotFoundError:
+        return {}
+    except (OSError, yaml.YAMLError) as error:
+        log.warning("the titles of %s are not read: %s", folder, error)
         return {}
     return {str(k): v for k, v in described.items() if isinstance(v, dict)} if isinstance(described, dict) else {}

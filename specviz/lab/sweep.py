@@ -18,7 +18,10 @@ from .payload import method_of, prompt_of, sampling_of
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-MOST_VALUES, TURNS, LONGEST, WARM = 12, 3, 128, 8
+MOST_VALUES = 12  # values of the knob
+TURNS = 3  # runs of each value
+LONGEST = 128  # tokens of an answer
+WARM = 8  # tokens of the warm-up
 
 
 def sweep(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | str]:

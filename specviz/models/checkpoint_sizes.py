@@ -15,7 +15,8 @@ import torch
 
 from .weights import ModelError, Weights
 
-MOST_LAYERS, MOST_SIZE = 4096, 2**31
+MOST_LAYERS = 4096  # limits of the sizes in config.json
+MOST_SIZE = 2**31
 WORDS = ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
          "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "n_ctx", "n_inner")
 SCALES = re.compile(r"(_scale_inv|\.SCB|\.weight_scale|\.input_scale|\.qweight|\.qzeros|\.g_idx|\.scales|\.absmax|\.quant_map|"

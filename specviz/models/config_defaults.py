@@ -21,7 +21,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 CONTEXTS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_seq_length", "max_sequence_length", "seq_length",
             "seq_len", "model_max_length")
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-OUT, MLP = ("self_attn.o_proj",), ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+OUT = ("self_attn.o_proj",)  # projections of a layer that may have biases
+MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 HEAD_NORMS = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
 
 

@@ -26,7 +26,9 @@ from .heads import Body, HeadWeights, config_of, fill
 from .torchscript import scripted
 from .weights import ModelError
 
-ACCEPTANCE, DISCO, LENGTH = "specdecpp", "disco", "adaeagle"
+ACCEPTANCE = "specdecpp"  # SpecDec++'s head
+DISCO = "disco"  # DISCO's classifier
+LENGTH = "adaeagle"  # AdaEAGLE's network
 LONG = 20  # tokens: a place in the draft is given as a share of this, so that it is no larger than the other inputs
 
 

@@ -100,11 +100,11 @@ class EagleRows(RowCache):
     """KV cache rows of pairs (embedding of token t + 1, feature t); their outputs predict the next feature."""
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Append pairs of the text with true features, [n, hidden] each, and return their outputs [n, hidden]."""
+        """Process tokens of the text: embeddings and the target's features, [n, hidden] each; return the outputs [n, hidden]."""
         return super().read(self._joined(embeds, features))
 
     def branch(self, embeds: Tensor, features: Tensor, parents, depths) -> Tensor:
-        """Run pairs of a draft tree, whose features are predictions; they are dropped after the round."""
+        """Process nodes of a draft tree, with predicted features. The rows are dropped after the round."""
         return super().branch(self._joined(embeds, features), parents, depths)
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:

@@ -60,9 +60,9 @@ class Eagle3(nn.Module):
         self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
         self.read_layers = tuple(config["read_layers"])
         d, vocab, hidden_states = self.sizes.hidden, config["vocab_size"], len(self.read_layers)
-        speaks = config.get("draft_vocab_size") or vocab
-        if type(speaks) is not int or not 0 < speaks <= vocab:
-            raise ModelError(f"config.json of {name} says draft_vocab_size is {str(speaks)[:40]}", "eagle3.draft_vocab_size")
+        draft_vocab = config.get("draft_vocab_size") or vocab
+        if type(draft_vocab) is not int or not 0 < draft_vocab <= vocab:
+            raise ModelError(f"config.json of {name} says draft_vocab_size is {str(draft_vocab)[:40]}", "eagle3.draft_vocab_size")
         self.vocab, self.norm_output = vocab, bool(config.get("norm_output"))
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
         self.fc = nn.Linear(hidden_states * d, d, bias=False)
@@ -70,9 +70,9 @@ class Eagle3(nn.Module):
         first = Eagle3Layer(self.sizes, bias, qk_norm, bool(config.get("norm_before_residual")))
         later = (Layer(self.sizes, True, True, bias, qk_norm=qk_norm) for _ in range(1, self.sizes.layers))
         self.layers, self.norm = nn.ModuleList([first, *later]), nn.RMSNorm(d, eps=self.sizes.eps)
-        self.lm_head = nn.Linear(d, speaks, bias=False) if config.get("own_head", True) else None
-        self.register_buffer("d2t", torch.zeros(speaks, dtype=torch.long) if speaks < vocab else None)
-        self.register_buffer("t2d", torch.arange(vocab) < speaks if speaks < vocab else None)
+        self.lm_head = nn.Linear(d, draft_vocab, bias=False) if config.get("own_head", True) else None
+        self.register_buffer("d2t", torch.zeros(draft_vocab, dtype=torch.long) if draft_vocab < vocab else None)
+        self.register_buffer("t2d", torch.arange(vocab) < draft_vocab if draft_vocab < vocab else None)
 
     @property
     def hidden_states(self) -> tuple[str, ...]:
@@ -173,12 +173,13 @@ class Eagle3Rows(RowCache):
         super().__init__(head.fused)
 
     def read(self, embeds: Tensor, states: Tensor) -> Tensor:
-        """Append pairs of the text: embeds [n, hidden], true states [n, layers * hidden]; return their outputs [n, hidden]."""
+        """Process tokens of the text: embeds [n, hidden], the target's states [n, layers * hidden]; return the outputs [n, hidden]."""
         kind = self.net.dtype
         return super().read(torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1))
 
     def branch(self, embeds: Tensor, states: Tensor, parents, depths) -> Tensor:
-        """Run pairs of a draft tree, whose states [n, hidden] are the head's own; they are dropped after the round."""
+        """Process nodes of a draft tree, with the head's own states [n, hidden] in place of the target's. The rows are dropped after
+        the round."""
         kind = self.net.dtype
         return super().branch(torch.cat([embeds.to(kind), states.to(kind)], -1), parents, depths)
 
@@ -233,27 +234,27 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[st
                      for part in ("q_norm", "k_norm")}
         found |= {f"layers.{i}." + key.removeprefix(name): tensor for key, tensor in mine.items()}
     if config["own_head"]:
-        speaks = config["draft_vocab_size"] = weights.shape("lm_head.weight")[0]
-        found |= {"lm_head.weight": weights.get("lm_head.weight", speaks, d)} | _tokens(weights, speaks, body)
+        draft_vocab = config["draft_vocab_size"] = weights.shape("lm_head.weight")[0]
+        found |= {"lm_head.weight": weights.get("lm_head.weight", draft_vocab, d)} | _tokens(weights, draft_vocab, body)
     return config, {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
-def _tokens(weights: HeadWeights, speaks: int, body: Body) -> dict[str, Tensor | None]:
+def _tokens(weights: HeadWeights, draft_vocab: int, body: Body) -> dict[str, Tensor | None]:
     """Return the draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
-    if speaks == body.vocab and "d2t" not in weights:
+    if draft_vocab == body.vocab and "d2t" not in weights:
         return {}
     if "d2t" not in weights:
-        raise ModelError(f"{weights.title} speaks {speaks} tokens of {body.vocab} and has no d2t that says which",
+        raise ModelError(f"{weights.title} has logits for {draft_vocab} of {body.vocab} tokens and no d2t that says which",
                          "eagle3.no_d2t")
     d2t = weights.ids("d2t", body.vocab)
     ids = d2t + torch.arange(len(d2t), device=d2t.device)
-    if len(ids) != speaks or int(ids.max()) >= body.vocab or len(ids.unique()) != speaks:
-        raise ModelError(f"d2t of {weights.title} does not name {speaks} different tokens of {body.vocab}", "eagle3.d2t")
+    if len(ids) != draft_vocab or int(ids.max()) >= body.vocab or len(ids.unique()) != draft_vocab:
+        raise ModelError(f"d2t of {weights.title} does not name {draft_vocab} different tokens of {body.vocab}", "eagle3.d2t")
     t2d = torch.zeros(body.vocab, dtype=torch.bool, device=ids.device)
     t2d[ids] = True
     if "t2d" in weights and not torch.equal(weights.get("t2d", body.vocab).bool(), t2d):
         raise ModelError(f"d2t and t2d of {weights.title} name different tokens", "eagle3.t2d")
-    return {"d2t": d2t, "t2d": t2d} if speaks < body.vocab else {}
+    return {"d2t": d2t, "t2d": t2d} if draft_vocab < body.vocab else {}
 
 
 def _read_layers(config: dict[str, Any], body: Body, name: str) -> list[int]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from ..core.errors import CodedError
 
-VALUE, WORD, SENTENCE = 80, 160, 600  # most characters of a file's value, of a word (a path), of a sentence
+VALUE = 80  # most characters of a file's value in a message
+WORD = 160  # of a word, such as a path
+SENTENCE = 600  # of a sentence
 
 
 def shown(value: Any, most: int = VALUE) -> str:

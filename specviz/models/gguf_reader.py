@@ -23,9 +23,13 @@ from .split import parts_of
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MOST_KEYS, MOST_TENSORS, MOST_DIMENSIONS, LONGEST_NAME = 2**12, 2**16, 4, 2**8
+MOST_KEYS = 2**12  # limits of a file: entries of the metadata
+MOST_TENSORS = 2**16  # tensors
+MOST_DIMENSIONS = 4  # dimensions of a tensor
+LONGEST_NAME = 2**8  # bytes of a name
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # struct's letters by value type
-STRING, ARRAY = 8, 9
+STRING = 8  # types of values
+ARRAY = 9
 SLICE = 2**14  # blocks that are decoded at a time
 
 

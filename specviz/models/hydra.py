@@ -182,5 +182,6 @@ def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: 
                              f"{i + 1} tokens", "hydra.columns")
         output = names[f"hydra_lm_head.{i}.weight"]
         if output in weights and weights.shape(output)[0] != body.vocab:
-            raise ModelError(f"{weights.title} does not fit {body.name}: it speaks {weights.shape(output)[0]} tokens, and {body.name} "
+            raise ModelError(f"{weights.title} does not fit {body.name}: its vocabulary has {weights.shape(output)[0]} tokens, and "
+                             f"{body.name} "
                              f"has {body.vocab}", "head.vocabulary")

@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .weights import ModelError
 
-JUDGE, REWARD = "judge", "reward"
+JUDGE = "judge"  # kinds of networks
+REWARD = "reward"
 
 
 class Judge(nn.Module):

@@ -173,9 +173,9 @@ class Llama:
         d, tied = self.hidden, bool(self.config.get("tie_word_embeddings", False))
         self.embedding = (projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
                           if "embedding_from" in self.config else weights.get("model.embed_tokens.weight", self.vocab, d))
-        spoken = self.config.get("draft_vocab_size", self.vocab)  # of a draft model that speaks part of the vocabulary
+        draft_vocab = self.config.get("draft_vocab_size", self.vocab)  # of a draft model with a reduced vocabulary
         untied = not tied or "lm_head.weight" in weights  # a matrix in the file is the output's, as in transformers
-        head = weights.get("lm_head.weight", spoken, d) if untied else self.embedding
+        head = weights.get("lm_head.weight", draft_vocab, d) if untied else self.embedding
         head = self.embedding if untied and torch.equal(head, self.embedding) else head
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
         matrices, others = ("qkv", "out", "gate_up", "down"), weights.count
@@ -183,8 +183,8 @@ class Llama:
         bytes_in_all = 4 * (others + self.layers * (weights.count - others))
         linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
         self.kernel, self.head, self.blocks = linear.kernel, self._output_layer(linear, head), []
-        if spoken != self.vocab:
-            self.head = ReducedOutput(self.head, read_tokens(weights, spoken, self.vocab, self.name), self.vocab)
+        if draft_vocab != self.vocab:
+            self.head = ReducedOutput(self.head, read_tokens(weights, draft_vocab, self.vocab, self.name), self.vocab)
         for i in range(self.layers):  # one block at a time, so that a large model is never held twice
             parts = self._read(weights, f"model.layers.{i}.") if i else parts
             built: dict[str, Any] = {name: linear(*part) if name in matrices else part for name, part in parts.items()}
@@ -300,7 +300,7 @@ class Llama:
 
     def attend(self, block: Block, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
                reads: Tensor | None = None) -> Tensor:
-        """Return x plus its attention. x [n, hidden]; turn [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
+        """Return x plus its attention. x [n, hidden]; rotation [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
         written at at..at+n and read up to there; mask [group * n, at + n] is added to scores, None = no mask. If ``at`` is a tensor
         [n], these slots are written and all are read; a mask of a wider type makes the sums in that type. reads: the projection's
         input, if it is not the normed x."""
@@ -365,7 +365,7 @@ class Llama:
         return block.down.add(silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
 
     def _rotate(self, x: Tensor, rotation: Tensor) -> None:
-        """Rotate x [n, heads, head_dim] in place by turn [n, 1, head_dim / 2]."""
+        """Rotate x [n, heads, head_dim] in place by rotation [n, 1, head_dim / 2]."""
         if x.dtype in (torch.float32, torch.float64):
             rotate_(x, rotation)
         else:

@@ -183,7 +183,7 @@ class ScriptedDraftLoop(nn.Module):
     def forward(self, ids: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
                 uniforms: Tensor, least: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
         """Return tokens [count], logits, distributions [count, vocab] (temperature above 0 only) and states [count, hidden] after rows
-        ids [n] at slots at..at+n. mask: of these rows; turn: rotations of every position; uniforms [count]: float64 random numbers.
+        ids [n] at slots at..at+n. mask: of these rows; rotation: rotations of every position; uniforms [count]: float64 random numbers.
         With ``least`` also return each token's probability, and stop after the first token below it."""
         tokens: list[Tensor] = []
         logits: list[Tensor] = []

@@ -20,7 +20,8 @@ from .gguf_names import GGUFTensors
 from .gguf_reader import GGUFFile, gguf_in
 
 DERIVED = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|attention\.(masked_)?bias|position_ids)$")  # stored, computed anyway
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+WHOLE = "model.safetensors"  # file of all tensors
+INDEX = "model.safetensors.index.json"  # file that names the shard of each tensor
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:

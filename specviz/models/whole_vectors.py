@@ -30,7 +30,7 @@ def silu(x: Tensor, piece: int = PIECE) -> Tensor:
 
 
 def rotate_(x: Tensor, rotation: Tensor, piece: int = PIECE) -> None:
-    """Multiply pairs of x [rows, heads, head_dim] in place by turn [rows, 1, head_dim / 2], complex, a few rows at a time."""
+    """Multiply pairs of x [rows, heads, head_dim] in place by rotation [rows, 1, head_dim / 2], complex, a few rows at a time."""
     n, heads, width = x.shape[0], x.shape[1], x.shape[2]
     pairs = torch.view_as_complex(x.view(n, heads, width // 2, 2))
     rows = max(1, piece // (heads * width // 2))

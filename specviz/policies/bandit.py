@@ -13,7 +13,8 @@ import torch
 
 from ..core import Budget, Outcome, Policy, State
 
-SPEED, TOKENS = "speed", "tokens"
+SPEED = "speed"  # rewards of a candidate: tokens per second
+TOKENS = "tokens"  # or tokens per round
 
 
 class Bandit(Policy):

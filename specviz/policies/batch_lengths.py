@@ -9,6 +9,10 @@ from typing import Any
 
 from ..core import Budget, DraftTree, JointPolicy, Outcome, State, StopBelowProbability
 
+# Why a request got its draft length, in a note's rows.
+FULL = "its draft stayed above the threshold"
+STOPPED = "its draft fell below the threshold after {tokens}"
+
 
 def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
     """Record for every request how many tokens of the forward pass each request got, its root token included."""
@@ -51,6 +55,6 @@ class RaggedDraftLengths(JointPolicy):
         return [self.budget] * len(states)
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        note_rows(states, trees, trees, [f"its draft fell below the threshold after {len(tree)}" if len(tree) < self.budget.gamma
-                                         else "its draft stayed above the threshold" for tree in trees])
+        note_rows(states, trees, trees, [STOPPED.format(tokens=len(tree)) if len(tree) < self.budget.gamma
+                                         else FULL for tree in trees])
         return trees

@@ -5,8 +5,10 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
 PLACES = 24  # most recent measurement points used by the fit
-EAGER, EVERY = 16, 8  # refit after each of the first EAGER measurements, later after every EVERY
-WEIGHT, WILD = 0.2, 3.0  # weight of a new measurement at a known point; cap, as a multiple of the point's mean
+EAGER = 16  # first measurements, each followed by a refit
+EVERY = 8  # measurements between later refits
+WEIGHT = 0.2  # of a new measurement at a known point
+WILD = 3.0  # cap of a measurement, as a multiple of the point's mean
 RIDGE = 1e-6
 SLIGHT = 1e-3  # faster points are treated as this share of the slowest point's time
 

@@ -18,12 +18,12 @@ def always(distributions: Tensor) -> Tensor:
     return torch.ones(len(distributions), dtype=torch.bool, device=distributions.device)
 
 
-def unsure(limit: float = 0.5) -> Router:
+def top1_below(limit: float = 0.5) -> Router:
     """Use the large model where the top-1 probability is below ``limit``."""
     return lambda distributions: distributions.amax(-1) < limit
 
 
-def near(limit: float = 0.2) -> Router:
+def margin_below(limit: float = 0.2) -> Router:
     """Use the large model where half the gap between the top two probabilities is below ``limit``."""
     def router(distributions: Tensor) -> Tensor:
         best = distributions.topk(2, dim=-1).values
@@ -31,7 +31,7 @@ def near(limit: float = 0.2) -> Router:
     return router
 
 
-ROUTERS: dict[str, Router] = {"always": always, "max probability": unsure(), "delta": near()}
+ROUTERS: dict[str, Router] = {"always": always, "max probability": top1_below(), "delta": margin_below()}
 
 
 def drafting(router: str, gamma: int) -> Policy:

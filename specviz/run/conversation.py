@@ -9,7 +9,9 @@ from .response_format import nesting
 
 ROLES = ("system", "user", "assistant", "tool")
 LAST_ROLES = ("user", "tool")
-MOST_TOOLS, LONGEST_TOOLS, DEEPEST_TOOLS = 64, 65_536, 32  # tools, characters and levels of tools, and of a message's tool calls
+MOST_TOOLS = 64  # tools of a request
+LONGEST_TOOLS = 65_536  # characters of tools, and of a message's tool calls
+DEEPEST_TOOLS = 32  # levels of them
 
 
 def read_messages(prompt: Any) -> list[dict[str, Any]]:

@@ -14,13 +14,15 @@ from ..zoo.device import fit_threads, use_cores
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-PASSES, PATIENCE = 5, 0.2  # timed passes, and seconds after which timing stops
+PASSES = 5  # timed passes
+PATIENCE = 0.2  # seconds after which timing stops
 CONTEXT = 64  # tokens before the pass that is timed
 SLOW = 3.0  # times the usual duration of a pass
 ROW = 0.1  # allowed cost of each further token, as a share of a pass of one token
 LOST = 10.0  # passes' worth of lost time that is reported at once
 PART = 0.05  # share of a lane's time lost that is reported at its end
-STREAK, REST = 3, 2.0  # consecutive slow passes before threads are chosen again, and seconds between two choices
+STREAK = 3  # consecutive slow passes before threads are chosen again
+REST = 2.0  # seconds between two choices
 
 
 def pass_seconds(loaded: Loaded) -> float:
@@ -58,11 +60,11 @@ class Machine:
         """Return fields for the header's ``env``."""
         return {"threads": self.threads, "pass_seconds": self.now, "usual_pass_seconds": self.usual}
 
-    def begun(self) -> list[Checked]:
+    def start_events(self) -> list[Checked]:
         """Return the events for the beginning of a lane."""
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
 
-    def see(self, lane: int, event: Event) -> list[Checked]:
+    def observe(self, lane: int, event: Event) -> list[Checked]:
         """Return events to report after an event of a lane. Called between rounds, while the engine's clock is paused."""
         mine = self._lanes.setdefault(lane, _Lane())
         if isinstance(event, Drafted):

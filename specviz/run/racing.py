@@ -14,7 +14,8 @@ from .request import SessionError, read_whole
 from .session import Session
 from .single_run import Run
 
-MOST_REPEATS, WARM_TOKENS = 20, 12
+MOST_REPEATS = 20  # repeats of a race
+WARM_TOKENS = 12  # tokens of the warm-up
 
 
 def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = None,

@@ -23,12 +23,19 @@ from .tool_calls import read_tool_choice, required
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-MOST_STOPS, LONGEST_STOP = 16, 200
+MOST_STOPS = 16  # stop strings
+LONGEST_STOP = 200  # characters of one
 
 
-MOST_TOKENS, MOST_COPIES, MOST_LOGPROBS, MOST_BIASES, MOST_BAD_WORDS, MOST_STOP_IDS = 2**20, 32, 20, 1024, 256, 256
+MOST_TOKENS = 2**20  # tokens of an answer
+MOST_COPIES = 32  # answers (n)
+MOST_LOGPROBS = 20  # top log-probabilities per token
+MOST_BIASES = 1024  # entries of logit_bias
+MOST_BAD_WORDS = 256  # bad words
+MOST_STOP_IDS = 256  # stop token ids
 BIAS = 100.0  # logit biases are clamped to [-100, 100]
-SWITCH, SWITCHED_ON = "generation_config", "SPECVIZ_GENERATION_CONFIG"  # the field of ``for_model``, and the owner's default for it
+SWITCH = "generation_config"  # the field of ``for_model``
+SWITCHED_ON = "SPECVIZ_GENERATION_CONFIG"  # the owner's default for it
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from .errors import SessionError
 
 FORMATS = ("text", "json_object", "json_schema", "regex", "choice", "lark")
 SCHEMA_FIELDS = {"schema", "name", "description", "strict"}  # of "json_schema"; all but the schema are OpenAI's, and change nothing
-LONGEST_FORMAT, DEEPEST_FORMAT, MOST_CHOICES = 65_536, 64, 1000  # characters, levels, choices of a response format
+LONGEST_FORMAT = 65_536  # characters of a response format
+DEEPEST_FORMAT = 64  # levels of a schema
+MOST_CHOICES = 1000  # choices
 
 
 def read_format(given: Any) -> dict[str, Any] | None:

@@ -14,7 +14,8 @@ from typing import Any
 from .errors import SessionError
 
 CHOICES = ("none", "auto", "required")
-BEGIN, END = "<tool_call>", "</tool_call>"
+BEGIN = "<tool_call>"
+END = "</tool_call>"
 CALL = re.compile(re.escape(BEGIN) + r"(.*?)" + re.escape(END), re.DOTALL)
 SPACED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # JSON as templates write it
 Call = dict[str, str]  # {"name", "arguments": JSON}

@@ -14,7 +14,8 @@ from .messages import Doubt
 FAMILY = "Servers"
 KEY = "server:"  # before a server's name, where methods are named
 MOST = 10**9  # of any count that a server reports
-MOST_IDS, HIGHEST_ID = 4096, 2**31 - 1
+MOST_IDS = 4096  # token ids of a message
+HIGHEST_ID = 2**31 - 1
 
 
 @dataclass(frozen=True)

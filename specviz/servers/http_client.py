@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from .messages import ServerError, one_line
 
-SMALL, PAUSE = 64, 0.002  # after a piece of fewer bytes, seconds to wait for more: a server that drips cannot keep a core busy
+SMALL = 64  # a piece of fewer bytes is followed by a pause, so that a dripping server cannot keep a core busy
+PAUSE = 0.002  # seconds of it
 INFORMATIONAL = 8  # answers such as 100 Continue before the real one
 
 

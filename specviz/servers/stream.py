@@ -1,6 +1,7 @@
 """One request to a server as the events of a lane: each message is a round, timed by the client."""
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -17,6 +18,8 @@ from .events import messages
 from .figures import ServerFigures, read_metrics
 from .http_client import Bounds, Call, read_url
 from .messages import DOUBTS, ServerError, one_line
+
+log = logging.getLogger(__name__)
 
 PIECE = 3000  # bytes of a piece of text in a trace
 TEXT = 2 * 2**20 - PIECE  # bytes that a lane may write
@@ -167,7 +170,8 @@ class Stream:
             with self._lock:
                 left = PAGE_SECONDS if self._ends_at is None else min(PAGE_SECONDS, self._ends_at - time.monotonic())
             page = Call(self.server.name, self.url.removesuffix("/v1"), self.bounds, self.server.secret(), max(0.0, left)).page("/metrics")
-        except ServerError:
+        except ServerError as error:
+            log.info("the metrics of %s are not read: %s", self.server.name, error)
             return {}
         return read_metrics(self.engine, page)
 

@@ -18,7 +18,7 @@ from .rows import AppendableRows, Rows
 
 
 @dataclass
-class Work:
+class ExitStates:
     """Result of an early exit: states [1 + nodes, hidden] that enter layer ``exit``, for the root and a tree."""
 
     exit: int
@@ -35,7 +35,7 @@ class ExitTarget(Protocol):
 
     layers: int
     cached_tokens: list[int]
-    work: Work | None
+    work: ExitStates | None
 
     @property
     def model(self) -> Llama: ...
@@ -81,7 +81,7 @@ class EarlyExit:
             states = target.lower(rows, self._exit)
             if work is not None and lo:
                 states = work.states.add(lo, states)
-            target.work = Work(self._exit, tree, work.states if work is not None and lo else AppendableRows(states))
+            target.work = ExitStates(self._exit, tree, work.states if work is not None and lo else AppendableRows(states))
         return self._target.model.to_checkpoint(states[start + 1:] if start else states)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core import DraftTree, Scores
 from ..models.llama import Llama
 from .cache_selection import CacheSelection
-from .early_exit import EarlyExit, Work
+from .early_exit import EarlyExit, ExitStates
 from .layer_views import GroupedLayers, SkippedLayers
 from .learning import LlamaLearner
 from .llama import LlamaTarget
@@ -51,7 +51,7 @@ class FastTarget(LlamaTarget):
 
     capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain"}
     model: FastModel
-    work: Work | None = None  # result of an early exit
+    work: ExitStates | None = None  # result of an early exit
 
     # --- capabilities ---------------------------------------------------------------------------------------
     def early(self, exit: int) -> EarlyExit:
@@ -125,11 +125,11 @@ class FastTarget(LlamaTarget):
             return self._from(rows, work), work.exit
         return super()._start(rows)
 
-    def _continues(self, rows: Rows, work: Work) -> bool:
+    def _continues(self, rows: Rows, work: ExitStates) -> bool:
         """Return whether no entry or captured state concerns the layers that an early exit has already run."""
         return all(e.layer >= work.exit for e in rows.tree.inputs) and not any(f"layer:{i}" in self._want for i in range(work.exit))
 
-    def _from(self, rows: Rows, work: Work) -> Tensor:
+    def _from(self, rows: Rows, work: ExitStates) -> Tensor:
         """Return states that enter layer ``work.exit``: those of the early exit, and new ones for the rows it did not run."""
         done = 1 + work.shared(rows.tree)
         x = work.states.first(done)

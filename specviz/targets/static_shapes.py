@@ -23,6 +23,8 @@ from .fast import FastModel, FastTarget
 from .rows import Rows
 from .slot_map import SlotMap
 
+TOO_MANY = f"more than {BUCKETS[-1]} rows"  # why a pass ran eagerly
+
 STEP = 256  # slots of the smallest buffer; larger ones double
 SPARE = 4  # buffers kept for the next runs
 
@@ -143,7 +145,7 @@ class StaticTarget(FastTarget):
         if self.work is not None and not rows.lo and self._continues(rows, self.work):
             return "early exit"
         if len(rows.ids) > BUCKETS[-1] or len(rows.tree) + 1 > WIDTH - BUCKETS[-1]:
-            return f"more than {BUCKETS[-1]} rows"
+            return TOO_MANY
         return ""
 
     def _static(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:

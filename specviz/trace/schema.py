@@ -14,7 +14,9 @@ from ..core.errors import CodedError
 
 Check = Callable[[Any, str], None]
 BIG = 2**53  # what a JavaScript number holds exactly
-LONGEST_TEXT, LONGEST_LIST, DEEPEST = 1_000_000, 200_000, 12
+LONGEST_TEXT = 1_000_000  # characters
+LONGEST_LIST = 200_000  # items
+DEEPEST = 12  # levels of nested data
 PROMPT = 100_000  # characters of a prompt and its earlier turns
 PIECE = 4096  # characters of a token's bytes in base64
 
@@ -144,7 +146,9 @@ def vocabulary(value: Any, where: str) -> None:
         encoded(one, where)
 
 
-COUNT, SECONDS, TOKEN = whole(), number(0, 1e9), whole(-1, 2**31)
+COUNT = whole()  # a count
+SECONDS = number(0, 1e9)  # a time
+TOKEN = whole(-1, 2**31)  # a token id, -1 if unknown
 PROBABILITY = number(-1e-6, 1e6)  # a ratio too, and rounding
 LABEL = text(2000)
 DISTRIBUTION = many(row(TOKEN, PROBABILITY), 1000)
@@ -160,6 +164,7 @@ HEADER = fields(
     sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole(-2**63, 2**63)), max_new_tokens=COUNT,
     target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine", "client"),
     top_k_saved=COUNT, baseline_run_id=maybe(LABEL), answer_=fields(index=COUNT, of=COUNT),
+    output_=fields(kind=LABEL, rows_=whole(1, 64), columns_=whole(1, 64), patch_=whole(1, 64)),
 )
 TOTALS = fields(
     **{f"{name}_": COUNT for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes", "remembered")},

@@ -7,7 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-FIRST, LAST = ("tokenizer", "target", "generate", "draft"), ("other_draft", "datastore", "pictures", "report")
+FIRST = ("tokenizer", "target", "generate", "draft")  # recipes before the trained parts
+LAST = ("other_draft", "datastore", "pictures", "report")  # recipes after them
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -62,7 +62,7 @@ def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
 
 
 def figures(rows: list[list[bool]], gamma: int) -> dict:
-    """Replay rounds of `gamma` draft tokens over the accepted marks of every answer, and return the figures."""
+    """Replay rounds of `gamma` draft tokens and return the figures. rows: per answer, whether each token would be accepted."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in rows:

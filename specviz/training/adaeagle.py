@@ -72,8 +72,8 @@ def run(job: Job) -> Path:
 
 
 def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
-    """Return (predictions, lengths), both [n], at positions with a token before them; the inputs belong to that token, not to the
-    last."""
+    """Return (predicted, true) lengths, both [n]. The prediction at a position is computed from the token before it; the first
+    position of a row has none."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
     return model(embeds.float(), batch.states[before].float()), features.lengths(batch, numbers["most"])[kept]

@@ -14,7 +14,8 @@ from .job import Job
 
 EXAMPLES = ASSETS / "prompts" / "examples.yaml"
 OTHERS = ("writing", "extraction")  # categories of MT-bench (Zheng et al., 2306.05685), where a data folder has its questions
-GRAM, TIMES = 12, 3
+GRAM = 12  # an answer loops if some n-gram of this size
+TIMES = 3  # occurs this often
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ def run(job: Job) -> Path:
                      chain=lambda model: product((1,) * len(model)))
 
 
-def guesses(model: blockwise.Blockwise, features: Features) -> ranks.Guess:
-    """Return a function that gives the states of each head along a batch."""
+def guesses(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
+    """Return the function (batch, head) -> (kept, states) that computes a head's hidden states at the positions of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)

@@ -77,7 +77,7 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
 
 
 def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
-    """Replay rounds of ``gamma`` draft tokens over the accepted marks of every answer, and return the figures."""
+    """Replay rounds of ``gamma`` draft tokens and return the figures. answers: per step ahead, whether each token would be accepted."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in answers:

@@ -23,13 +23,13 @@ def run(job: Job) -> Path:
                      lambda model, numbers: CARD.format(**numbers), look=encoded, most=1.4e7)  # three states wide before they are one
 
 
-def encoded(model: chimera.Chimera, guess: ranks.Guess, batch: Batch) -> None:
+def encoded(model: chimera.Chimera, guess: ranks.HeadStates, batch: Batch) -> None:
     """Return the layer's output over the text alone, without the trigrams after it."""
     model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
 class Reader:
-    """The heads' states along a batch; all steps are computed once per batch."""
+    """The heads' hidden states at the positions of a batch; all steps are computed once per batch."""
 
     def __init__(self, model: chimera.Chimera, features: Features):
         self.model, self.features = model, features

@@ -50,7 +50,7 @@ def run(job: Job) -> Path:
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         rng = random.Random(f"{job.seed} {step}")
-        return loss(model, batch, *wrong(features.before, batch, numbers, rng), numbers), len(batch.labels)
+        return loss(model, batch, *trajectory_batch(features.before, batch, numbers, rng), numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, numbers))
     logp = measure(model.eval(), features, numbers)
@@ -59,7 +59,7 @@ def run(job: Job) -> Path:
 
 
 @torch.no_grad()
-def wrong(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def trajectory_batch(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: position of its first
     wrong token, the width if there is none)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]

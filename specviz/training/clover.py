@@ -22,7 +22,7 @@ def run(job: Job) -> Path:
 
 
 class Reader:
-    """The heads' states along a batch; the augmenting block runs once per batch."""
+    """The heads' hidden states at the positions of a batch; the augmenting block runs once per batch."""
 
     def __init__(self, model: clover.Clover, features: Features):
         self.model = model

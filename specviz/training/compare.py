@@ -20,16 +20,15 @@ from .job import Job
 
 HEAD = """# The trained drafters side by side
 
-Made from the models' own cards by `python -m specviz.training compare --ship`; a test holds that this page is what the command
-says.
+Generated from the model cards by `python -m specviz.training compare --ship`; a test compares.
 
-Tokens a pass: committed a pass of the target, its own token included (block efficiency), means over six tasks of held-out prompts
-on the engine, each method with its own defaults; with {nodes} nodes where a method has a knob for it. Speed-up: plain decoding's
-seconds a token over the method's, interleaved in one run. Trained: minutes and answer tokens of the last run that the card tells.
-Methods on one model share its training.
+Tokens per pass: committed tokens per target pass, the target's own token included (block efficiency), on held-out prompts of six
+tasks, each method with its defaults; last column: with {nodes} nodes where a method has a knob for it. Speed-up: plain decoding's
+seconds per token divided by the method's, interleaved in one run. Trained: minutes and answer tokens of the last training run in the
+card. Methods that use the same model share its training.
 """
-COLUMNS = ("method", "model", "M parameters", "minutes trained", "M tokens", "tokens a pass, greedy", "accepted at depth 1, 2, ...",
-           "nodes a round", "speed-up", "tokens a pass, temperature 1", "speed-up", "greedy, equal nodes")
+COLUMNS = ("method", "model", "M parameters", "minutes trained", "M tokens", "tokens per pass, greedy", "accepted at depth 1, 2, ...",
+           "nodes per round", "speed-up", "tokens per pass, temperature 1", "speed-up", "greedy, equal nodes")
 SIZE = re.compile(r"([\d.]+) (?:million|M) parameters")
 TRAINED = re.compile(r"^Last training run: \d+ steps, ([\d.]+) M answer tokens, (\d+) minutes", re.M)
 NODES = re.compile(r"\| greedy, (\d+) nodes \|$", re.M)

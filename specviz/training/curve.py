@@ -2,7 +2,11 @@
 
 from html import escape
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 320, 56, 36, 28
+WIDTH = 720  # of the figure, in pixels
+HEIGHT = 320
+LEFT = 56  # margins
+BOTTOM = 36
+TOP = 28
 
 
 def draw(title: str, history: list) -> str:

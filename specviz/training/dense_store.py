@@ -15,7 +15,8 @@ from ..indexes.nearest import Dense, Frame, make_graph, mark_of
 from ..indexes.store import Store
 from ..indexes.suffix_array import PART
 
-DIM, SAMPLE = 64, 20_000  # dimensions of a key (the paper's), states its frame is fitted to
+DIM = 64  # dimensions of a key (the paper's)
+SAMPLE = 20_000  # states to which the projection is fitted
 GRAPH = 200_000  # tokens from which on a store gets an approximate index, where faiss is installed
 
 

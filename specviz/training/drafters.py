@@ -17,7 +17,7 @@ import yaml
 
 from .. import ROOT, zoo
 from ..core import Method, Sampling
-from ..evidence.benchmark import Cell, Ours, measure, quartiles
+from ..evidence.benchmark import CatalogueRunner, Cell, measure, quartiles
 from ..evidence.prompt_suites import Item
 from ..methods import catalogue, trained_parts
 from ..run.session import Session
@@ -81,11 +81,12 @@ def prompts(job: Job, numbers: dict) -> list[Item]:
 def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, probs: Sampling,
          repeats: int) -> Cells:
     """Return cells by (method, task). repeats: number of timed runs of each prompt next to plain decoding; 0: counts only."""
-    runners = {key: Ours(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
+    runners = {key: CatalogueRunner(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
     length = numbers["run_tokens"]
     if repeats:
         plain = next(iter(catalogue().values()))
-        cells, interrupted = measure({plain.key: Ours(Session(loaded, plain, None, probs))} | runners, items, repeats, length, probs)
+        baseline = {plain.key: CatalogueRunner(Session(loaded, plain, None, probs))}
+        cells, interrupted = measure(baseline | runners, items, repeats, length, probs)
         if interrupted:
             raise KeyboardInterrupt
         return cells

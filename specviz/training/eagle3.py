@@ -50,7 +50,7 @@ def run(job: Job) -> Path:
         return loss(model, features, batch, numbers), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    output = BORROWED if model.lm_head is None else OWN.format(spoken=model.lm_head.out_features, vocab=model.vocab)
+    output = BORROWED if model.lm_head is None else OWN.format(count=model.lm_head.out_features, vocab=model.vocab)
     about = CARD.format(**numbers | {"output": output, "read": list(model.read_layers)})
     return chains.export(job, job.named("eagle3"), model, features, runner, about)
 
@@ -105,7 +105,7 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, num
             found = -(probs[kept] * logq.gather(1, at[kept])).sum(-1).mean()
         weight = numbers["fading"] ** step
         total, weights = total + weight * found, weights + weight
-    if not weights:  # not one token of this batch is spoken
+    if not weights:  # the draft vocabulary has no token of this batch
         return cast(Tensor, 0.0 * sum(weight.sum() for weight in model.parameters()))
     return total / weights
 
@@ -118,13 +118,13 @@ def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
         return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)
     assert model.t2d is not None  # as there is ``tokens``
     t2d = model.t2d.to(p.device)
-    spoken, at = t2d[batch.top_ids], (t2d.long().cumsum(0) - 1).clamp(min=0)[batch.top_ids]
+    in_vocab, at = t2d[batch.top_ids], (t2d.long().cumsum(0) - 1).clamp(min=0)[batch.top_ids]
     fine = t2d[batch.top_ids.gather(1, p.argmax(-1, keepdim=True))[:, 0]]
-    p = p * spoken
+    p = p * in_vocab
     return p / p.sum(-1, keepdim=True).clamp(min=1e-9), at, fine
 
 
-OWN = "an output matrix of its own over {spoken} of {vocab} tokens; the target's embedding is shared by the target"
+OWN = "an output matrix of its own over {count} of {vocab} tokens; the target's embedding is shared"
 BORROWED = "embedding and output matrix are shared with the target: a matrix of its own over few of the tokens would leave out too many"
 CARD = """An EAGLE-3 head (one layer; {output}). It reads what enters the target's layers {read} (0 is the first) and continues
 states of its own, one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the

@@ -45,11 +45,11 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, about, most)
 
 
-def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, spoken: Tensor) -> Tensor:
+def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
     """Return both losses of predictions [n, hidden] at the positions ``kept`` (indices into ``batch.where``): on the hidden state
     and on the token."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
-    probs = losses.distil(spoken, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
+    probs = losses.distil(states, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
                           negatives=numbers.get("negatives", 0))
     return numbers["regress"] * near + numbers["classify"] * probs
 

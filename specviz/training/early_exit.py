@@ -2,7 +2,7 @@
 answers.
 
 The loss is the divergence of the distribution that the target's output matrix gives for the head's states from the target's. A
-recipe adds its network, its states along a batch, and its card.
+recipe adds its network, the hidden states of its heads for a batch, and its card.
 """
 from __future__ import annotations
 

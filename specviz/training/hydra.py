@@ -35,7 +35,7 @@ def about(model: heads_hydra.Hydra, numbers: dict) -> str:
 
 
 class Reader:
-    """The heads' states along a batch; the prefix layer runs once per batch."""
+    """The heads' hidden states at the positions of a batch; the prefix layer runs once per batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features

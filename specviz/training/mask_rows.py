@@ -1,5 +1,5 @@
-"""Rows of mask tokens after positions of a text, fewer the further ahead: the conditional drop-token of PARD (2504.18583), which
-P-EAGLE also uses.
+"""Place mask tokens after positions of a text, fewer at greater depth: conditional drop-token of PARD (2504.18583), also used by
+P-EAGLE.
 
 A mask ``depth`` positions after its anchor stands for an unknown token. It sees the text up to the anchor and the masks between,
 and predicts the token after its position. A mask is kept only if the one before it is. If a row reads pairs of a token and the

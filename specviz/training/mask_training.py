@@ -21,12 +21,13 @@ from .generate import Answer
 
 @dataclass(frozen=True)
 class MaskTrainer:
-    """A drafter in training. states(batch, masks): [rows * (width + masks), hidden], text rows and then masks of each row of
-    text; speak: states to logits; back: distance of a text row from the token it reads last."""
+    """A drafter that is trained with masks. states(batch, masks): hidden states [rows * (width + masks), hidden], for each row of
+    text its tokens, then its masks; logits: from hidden states to logits; back: a row predicts from the token ``back`` positions
+    before it."""
 
     features: Features
     states: Callable[[Batch, mask_rows.Masks], Tensor]
-    set_draft_vocab: Callable[[Tensor], Tensor]
+    logits: Callable[[Tensor], Tensor]
     back: int = 0
 
     def predict(self, batch: Batch, masks: mask_rows.Masks) -> list[tuple[Tensor, Tensor]]:
@@ -36,8 +37,8 @@ class MaskTrainer:
         kept, places = batch.back(self.back)
         first = places // width * (width + len(masks.depth)) + places % width
         deepest = int(masks.depth.max()) if len(masks.depth) else 0
-        behind = (masks.at(depth, width) for depth in range(1, deepest + 1))
-        return [(out[first], kept), *((out[at], index) for at, index in behind)]
+        later = (masks.at(depth, width) for depth in range(1, deepest + 1))
+        return [(out[first], kept), *((out[at], index) for at, index in later)]
 
     def loss(self, batch: Batch, numbers: dict, step: int, head: Tensor) -> Tensor:
         """Return the distillation loss at every row; head [vocab, hidden]: the output matrix."""
@@ -65,7 +66,7 @@ class MaskTrainer:
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(block)]
         for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.every(batch, block, self.back))):
-            right = self.set_draft_vocab(states).argmax(-1) == batch.labels[index]
+            right = self.logits(states).argmax(-1) == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good
         return marks

@@ -27,8 +27,8 @@ def begin(model: heads_medusa.Medusa, features: Features) -> None:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
-def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.Guess:
-    """Return a function that gives the states of each head along a batch."""
+def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.HeadStates:
+    """Return the function (batch, head) -> (kept, states) that computes a head's hidden states at the positions of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         block = cast(heads_medusa.Block, model.blocks[index])

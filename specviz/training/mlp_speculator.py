@@ -24,8 +24,8 @@ def about(model: mlp_speculator.MLPSpeculator, numbers: dict) -> str:
     return CARD.format(levels=len(model), inner=model.inner, **{key: numbers[key] for key in ("fading", "hard")})
 
 
-def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.Guess:
-    """Return a function that gives the states of each level along a batch."""
+def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.HeadStates:
+    """Return the function (batch, level) -> (kept, states) that computes a level's hidden states at the positions of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         states, ids = batch.states[places].float(), batch.ids.flatten()

@@ -1,5 +1,6 @@
 """Shared by the recipes of heads that each predict one token further ahead from the target's states along its own answers:
-features, loss, runner, measurements and stored files. A recipe adds its network, its states along a batch, and its card."""
+features, loss, runner, measurements and stored files. A recipe adds its network, the hidden states of its heads for a batch, and its
+card."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,9 +25,9 @@ OWN_MATRICES = 36e6  # bytes, with embeddings or output matrices of its own
 M = TypeVar("M", bound=nn.Module)
 
 
-def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[[M, Features], ranks.Guess],
+def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[[M, Features], ranks.HeadStates],
         about: Callable[[M, dict], str], *, chain: Callable[[M], Shape] | None = None,
-        look: Callable[[M, ranks.Guess, Batch], object] | None = None,
+        look: Callable[[M, ranks.HeadStates, Batch], object] | None = None,
         begin: Callable[[M, Features], None] | None = None, most: float = 9.5e6) -> Path:
     """Train a head of this kind and return its folder.
 

@@ -30,7 +30,7 @@ NEARLY = 0.93  # of the most tokens a second that a tree promises: as good
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63)  # trees that are tried
 
 # (batch, index) -> (which of batch.where are answered, states [m, hidden] of head ``index`` for its output matrix)
-Guess = Callable[[Batch, int], tuple[Tensor, Tensor]]
+HeadStates = Callable[[Batch, int], tuple[Tensor, Tensor]]
 
 
 class Heads(Protocol):
@@ -46,7 +46,7 @@ class Heads(Protocol):
         ...
 
 
-def loss(model: Heads, guess: Guess, features: Features, batch: Batch, numbers: dict) -> Tensor:
+def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, numbers: dict) -> Tensor:
     """Return the mean divergence of all heads from the target's distribution; later heads weigh less."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
@@ -62,7 +62,7 @@ def loss(model: Heads, guess: Guess, features: Features, batch: Batch, numbers: 
 
 
 @torch.inference_mode()
-def ranks(model: Heads, guess: Guess, features: Features, answers: list[Answer]) -> list[Tensor]:
+def ranks(model: Heads, guess: HeadStates, features: Features, answers: list[Answer]) -> list[Tensor]:
     """Return for every answer, [heads, tokens], the rank that each head gives to each token, 0 for the most probable."""
     found = []
     for answer in answers:
@@ -107,7 +107,7 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
     return {"block_efficiency": round(committed / max(1, rounds), 4), "by_position": [round(hit / max(1, all), 4) for hit, all in at]}
 
 
-def measure(model: Heads, guess: Guess, features: Features, shape: Shape) -> dict[str, float]:
+def measure(model: Heads, guess: HeadStates, features: Features, shape: Shape) -> dict[str, float]:
     """Return mean block efficiency over tasks on held-out answers, greedy and at temperature 1; ``measure_rows`` of the recipe
     limits the answers."""
     out, all_of_them = {}, features.heldout
@@ -119,16 +119,16 @@ def measure(model: Heads, guess: Guess, features: Features, shape: Shape) -> dic
     return out
 
 
-def calibrate(model: Heads, guess: Guess, features: Features, numbers: dict) -> Shape:
+def calibrate(model: Heads, guess: HeadStates, features: Features, numbers: dict) -> Shape:
     """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split, and return the tree they give."""
     answers = features.own.answers
     some = answers[:: max(1, len(answers) // numbers["calibrate"])]
     model.accuracy = accuracy(ranks(model, guess, features, some), numbers["ranks"])
-    model.nodes = numbers["nodes"] or pays(model.accuracy, costs(features.path))
+    model.nodes = numbers["nodes"] or best_node_count(model.accuracy, costs(features.path))
     return calibrated(model.accuracy, model.nodes)
 
 
-def pays(table: list[list[float]], seconds: dict[int, float]) -> int:
+def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
     """Return the nodes of the largest tree with nearly the most expected tokens per second, given the measured seconds of a pass
     per number of nodes. The larger of near equals is taken, because drafting and verification, not counted here, cost a round and
     not a node."""

@@ -22,8 +22,8 @@ def run(job: Job) -> Path:
                      chain=lambda model: product((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
 
 
-def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.Guess:
-    """Return a function that gives the states of each step along a batch."""
+def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.HeadStates:
+    """Return the function (batch, step) -> (kept, states) that computes a step's hidden states at the positions of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         last, ids = batch.states[places].float(), batch.ids.flatten()

@@ -17,7 +17,8 @@ from . import acceptance, answers, data, drafters, generate, target
 from .files import write_bytes, write_json, write_text
 from .job import Job, fingerprint
 
-BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
+BEGIN = "<!-- report: begin -->"  # marks the report in a card
+END = "<!-- report: end -->"
 LAST_RUN = re.compile(r"^Last training run: .*\n(\n!\[loss\]\(loss\.svg\)\n)?", re.M)
 
 
@@ -39,7 +40,7 @@ def run(job: Job) -> Path:
         curve = curve_of(job, name)
         if curve.is_file():
             write_bytes(place / "loss.svg", curve.read_bytes())
-        into_card(place / "README.md", name, text)
+        write_into_card(place / "README.md", name, text)
     if not job.only:
         job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
     return path
@@ -75,12 +76,12 @@ def of_target(job: Job, numbers: dict) -> dict:
         "held_out_loss": target.by_task(model, words, heldout, numbers),
         "induction": target.induction(model, words, numbers),
         "looping": answers.looping(job, model, words, heldout, numbers),
-        "looping_of": older(job, heldout, numbers),
+        "looping_of": parent_share(job, heldout, numbers),
         "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, answered)],
     }
 
 
-def older(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
+def parent_share(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
     """Return the same share for the target that this one was grown from, for comparison."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
@@ -154,7 +155,7 @@ def _quoted(text: str) -> str:
     return text.replace("\n", " / ")
 
 
-def into_card(path: Path, name: str, text: str) -> None:
+def write_into_card(path: Path, name: str, text: str) -> None:
     """Write text between the card's two marks; a card without marks gets them at its end."""
     card = path.read_text(encoding="utf-8") if path.is_file() else f"# {name}\n"
     if BEGIN not in card or END not in card:

@@ -4,8 +4,8 @@ from pathlib import Path
 from . import draft
 from .job import Job
 
-ABOUT = """It speaks after half, three quarters and all of its {layers} layers, through one norm and one output matrix. Each of
-the three learned the same (sorted fine-tuning), so one file is three draft models."""
+ABOUT = """It has exits after half, three quarters and all of its {layers} layers, with one norm and one output matrix. All three
+were trained together (sorted fine-tuning), so one file is three draft models."""
 
 
 def run(job: Job) -> Path:

@@ -6,9 +6,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .generation import Chunk, Generation, answers
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 MOST_TOGETHER = 8  # requests of a batch
 
@@ -26,7 +29,7 @@ class BatchedGeneration:
     """The requests for one loaded model. largest: most requests that have shared a forward pass so far; caches: KV caches of
     conversations."""
 
-    def __init__(self, loaded: Any, caches: Any = None):
+    def __init__(self, loaded: Loaded, caches: Any = None):
         self.loaded, self.caches, self.largest = loaded, caches, 0
         self._new: list[_Job] = []
         self._thread: threading.Thread | None = None

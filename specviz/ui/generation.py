@@ -5,7 +5,10 @@ import codecs
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 Chunk = dict[str, Any]
 TOP = 5  # best tokens of each distribution that are kept in the trace
@@ -24,7 +27,7 @@ class Generation:
     owner: str = ""  # whose conversation it is: KV caches are reused within it only
 
 
-def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None = None,
+def generate(loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None = None,
              caches: Any = None) -> Iterator[list[Chunk]]:
     """Run the request's ``n`` answers one after another. Yield lists of chunks: {index, text, logprobs} while an answer grows, and
     {index, finish, usage, speculative, records} at its end. Raises SessionError, RunFailed."""
@@ -32,7 +35,7 @@ def generate(loaded: Any, asked: Generation, seconds: float, cancel: threading.E
         yield from answer
 
 
-def answers(loaded: Any, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
+def answers(loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
             caches: Any) -> list[Generator[list[Chunk]]]:
     """Return the chunks of each of the request's ``n`` answers. Missing fields take the model's defaults from its
     generation_config.json. Raises SessionError before anything is run."""
@@ -95,7 +98,7 @@ def _decoder() -> Any:
     return codecs.getincrementaldecoder("utf-8")("replace").decode
 
 
-def _logprobs(loaded: Any, event: Any) -> list[dict[str, Any]]:
+def _logprobs(loaded: Loaded, event: Any) -> list[dict[str, Any]]:
     """Return the log-probability of each token of a round, and of its top alternatives."""
     def token(number: int, logprob: float) -> dict[str, Any]:
         name, data = loaded.token_bytes(number), loaded.token_bytes.output_bytes(number)  # a special token adds no bytes to the text

@@ -24,7 +24,8 @@ from .stream import LiveRun, empty_board, finished_board, pack
 from .visitor_run import VisitorRun
 
 VISITORS = 64  # whose past answers are remembered at one time
-FIRST, NEXT = text("chat.placeholder"), text("chat.next")
+FIRST = text("chat.placeholder")  # placeholder of an empty conversation
+NEXT = text("chat.next")  # placeholder after an answer
 
 
 class Handlers:
@@ -280,18 +281,19 @@ class Handlers:
     def knob_rules(self, key: str) -> Callable[..., tuple]:
         """Return a listener that shows where two of a method's knobs do not go together, and which choices are left."""
         def rule(*values: Any) -> tuple:
-            return _line(*self.clash(key, values)), *(gr.HTML(off=pack(why)) for why in self.off(key, values).values())
+            excluded = self.excluded_choices(key, values).values()
+            return _line(*self.incompatible_knobs(key, values)), *(gr.HTML(off=pack(why)) for why in excluded)
 
         return rule
 
-    def off(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
+    def excluded_choices(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
         """Return the choices that other knobs exclude at these values: knob -> choice -> why."""
         knobs = self.backend.cards[key].knobs
         return incompatible_choices(knobs, {knob.name: value for knob, value in zip(knobs, values)})
 
-    def clash(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
+    def incompatible_knobs(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
         """Return a state and a sentence if two of a method's knobs are incompatible; else both empty."""
-        off, names = self.off(key, values), [knob.name for knob in self.backend.cards[key].knobs]
+        off, names = self.excluded_choices(key, values), [knob.name for knob in self.backend.cards[key].knobs]
         refusal = next((off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), "")
         return ("error" if refusal else "", refusal)
 

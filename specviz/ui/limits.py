@@ -17,7 +17,8 @@ from .run_queue import OPEN_RUNS, RUN_SECONDS, WAITING, RunQueue, Visitor
 PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
 LANES = 5  # four methods, and plain decoding beside them
-ANSWERS, LANES_IN_ALL = 4, 10  # answers (n) of each lane, and lanes times answers
+ANSWERS = 4  # answers (n) of each lane
+LANES_IN_ALL = 10  # lanes times answers
 REPEATS = 5
 PROMPTS = 8  # decoded at once by a lane
 TURNS = 40

@@ -39,7 +39,8 @@ OTHER_FIELDS = ("chat_template_kwargs", "model", "stream", "stream_options", "ma
                 "metadata", "store")
 MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 DEFAULT_METHOD = "speculative"
-TRACES, TRACE_BYTES = 64, 32 * 2**20  # kept, until newer ones take their place
+TRACES = 64  # traces kept until newer ones replace them
+TRACE_BYTES = 32 * 2**20  # bytes of them
 FINISH = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "deadline": "length", "stopped": "stop"}
 STATUS = {"openai.key": 401, "openai.model": 404, "openai.route": 404, "openai.trace": 404, "run.crashed": 500, "run.memory": 503,
           "run.silent": 503, "models.failed": 500, "models.memory": 503}

@@ -201,12 +201,12 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                 with gr.Group(elem_classes="knobgroup"):
                     gr.HTML(f"<h3>{card.title}</h3>", apply_default_css=False, js_on_load=None)
                     values = [controls.widget_value(k, given.get(key) if isinstance(given, dict) else None) for k in card.knobs]
-                    off = hands.off(key, values)
+                    off = hands.excluded_choices(key, values)
                     most = hands.knob_limits(key, target, draft)
                     widgets: dict[str, Any] = {
                         k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})), most.get(k.name))
                         for k, value in zip(card.knobs, values)}
-                    note = board.line(f"knobs-{key}", *hands.clash(key, values))
+                    note = board.line(f"knobs-{key}", *hands.incompatible_knobs(key, values))
                 # .input and not .change: a change event also comes when a knob appears, maybe for a rendering that has been replaced
                 turned, inputs = [w.input for w in widgets.values()], list(widgets.values())
                 quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

@@ -81,5 +81,5 @@ def _place(family: str) -> tuple[int, str]:
 
 
 def family_sentences() -> dict[str, str]:
-    """Return the sentence of every family, by its title."""
+    """Return {title of a family: the sentence that describes it}."""
     return families() | {FAMILY: ABOUT}

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from .limits import ANSWERS
+from .limits import ANSWERS, GENERATION
 
 NUMBERS = (  # name, default, step, label, help
     ("n", 1, 1, "Answers (n)", f"1 to {ANSWERS}"),
@@ -22,6 +22,8 @@ NUMBERS = (  # name, default, step, label, help
     ("frequency_penalty", 0, 0.1, "Frequency penalty", "0: off"),
     ("min_tokens", 0, 1, "Min tokens", "before an end"),
 )
+OTHERS = tuple(name for name in GENERATION  # without a widget of their own
+               if name not in (*(number[0] for number in NUMBERS), "stop", "generation_config", "response_format"))
 PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0,
           "maximum": 120}, "city": {"type": "string", "maxLength": 24}}, "required": ["name", "age", "city"], "additionalProperties": False}
 EXAMPLES = (
@@ -46,13 +48,15 @@ def fields() -> list[Component]:
                                label="Structured output", info="An example to begin with.", elem_id="request-example")
         about = 'A JSON schema, or {"type": "regex", "regex": ...}, "choice", "lark". The answer must match it.'
         widgets.append(gr.Textbox(label="Schema or response_format", info=about, lines=2, max_lines=10, elem_id="request-format"))
+        widgets.append(gr.Textbox(label="Other fields, as JSON", info=f"{', '.join(OTHERS)}.", lines=1, max_lines=6, elem_id="request-others",
+                                  placeholder='{"bad_words": ["cat"], "logprobs": 3}'))
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    examples.input(None, examples, widgets[-1], js="(text) => text", **quiet)
+    examples.input(None, examples, widgets[-2], js="(text) => text", **quiet)
     return widgets
 
 
 def connect(widgets: list[Any], generation: gr.JSON) -> None:
     """Keep the hidden component equal to the widgets' values."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    changed = [widget.input for widget in widgets] + [widgets[-1].change]
+    changed = [widget.input for widget in widgets] + [widgets[-2].change]
     gr.on(changed, None, widgets, generation, js="(...values) => SpecVizPage.generation(...values)", **quiet)

@@ -1,6 +1,7 @@
 """Servers as methods of the page: a card for each server that the owner configured, and their lanes in a run with local ones."""
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Generator
 from typing import Any
@@ -12,6 +13,8 @@ from ..servers.messages import ServerError
 from ..zoo.registry import ZooError
 from .limits import RunRequest
 from .messages import Refused, text
+
+log = logging.getLogger(__name__)
 
 ABOUT = "Engines of other servers, seen from outside: reported figures are observed, what follows from them inferred, the rest unknown."
 
@@ -33,7 +36,8 @@ def served_cards() -> dict[str, Method]:
     the program."""
     try:
         named = servers()
-    except ZooError:
+    except ZooError as error:
+        log.warning("no server is offered: %s", error)
         return {}
     except ServerError as why:
         raise SystemExit(f"specviz: {why}") from None

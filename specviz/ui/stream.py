@@ -24,10 +24,12 @@ from .limits import RUN_SECONDS, RunQueue, RunRequest, Visitor
 from .loading import Loader
 from .messages import Refused, text
 
-SLOW, SLOWER = 20, 40  # frames that a reader may be behind before the beat becomes half, a quarter
+SLOW = 20  # unread frames beyond which frames are sent half as often
+SLOWER = 40  # and a quarter as often
 LONGEST_BEAT = 0.5  # seconds between two frames at most, however rarely a reader paints
 CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 6  # beats
-WINDOW_FRAMES, WINDOW_CHARACTERS = 8, 60_000
+WINDOW_FRAMES = 8  # last frames kept as text for the board
+WINDOW_CHARACTERS = 60_000  # characters of them
 
 Frame = dict[str, Any]
 

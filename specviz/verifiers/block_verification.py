@@ -18,6 +18,6 @@ class BlockVerification(Traversal):
         super().check(tree)
         if any(len(tree.children(node)) > 1 for node in range(-1, len(tree))):
             labels = {tree.label(i) for i in range(len(tree))}
-            raise IncompatibleVerifier("block verification judges chains; the drafter proposed a tree: compatible is "
+            raise IncompatibleVerifier("block verification verifies chains; the drafter proposed a tree: compatible is "
                                        + ", ".join(title for title in compatible_verifiers(labels) if title != self.title),
                                        "verifier.chains_only")

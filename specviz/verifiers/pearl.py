@@ -19,7 +19,7 @@ class PearlVerification(TokenRejection):
     def check(self, tree: DraftTree) -> None:
         super().check(tree)
         if tree.parents != tuple(range(-1, len(tree) - 1)):
-            raise IncompatibleVerifier("PEARL's verification judges chains; the drafter proposed a tree: use TokenRejection",
+            raise IncompatibleVerifier("PEARL's verification verifies chains; the drafter proposed a tree: use TokenRejection",
                                        "verifier.chains_only")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:

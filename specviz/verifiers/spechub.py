@@ -24,7 +24,7 @@ class SpecHub(TokenRejection):
         for node in range(-1, len(tree)):
             drawn = [tree.label(child) for child in tree.children(node) if tree.draw[child] >= 0]
             if HUB in drawn and drawn not in ([HUB], [HUB, HUB]):
-                raise IncompatibleVerifier("SpecHub judges at most one pair of hub siblings under a node",
+                raise IncompatibleVerifier("SpecHub verifies at most one pair of hub siblings under a node",
                                            "verifier.hub_pairs")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:

@@ -6,11 +6,14 @@ holds ``{"specviz": {"kind": "glide", "target": "Llama-specviz-52M"}}``; the met
 from __future__ import annotations
 
 import json
+import logging
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..methods import trained_parts
+
+log = logging.getLogger(__name__)
 
 MARK = "specviz"
 OTHER_DRAFT = "other_draft"  # a draft model with a tokenizer of its own: no method's, so declared here
@@ -58,5 +61,8 @@ def _read_mark(path: Path, changed: int, size: int) -> tuple[str, str]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))[MARK]
         return str(found["kind"]), str(found.get("target", ""))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return "", ""
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("%s is skipped: %s", path, error)
+    except (TypeError, KeyError, AttributeError):  # a config.json without the mark
+        pass
+    return "", ""

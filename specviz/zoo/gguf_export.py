@@ -19,7 +19,8 @@ LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
          "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 TOP = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
-PLAIN, CONTROL = 1, 3  # kinds of tokens in a GGUF file
+PLAIN = 1  # kinds of tokens in a GGUF file
+CONTROL = 3
 # llama.cpp knows how text is split before the merges by name: single digits and then GPT-2's pattern is what it calls smollm.
 SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 

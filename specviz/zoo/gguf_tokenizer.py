@@ -20,7 +20,10 @@ SPLITS = {"default": None, "gpt-2": None, "smollm": None, "llama-bpe": LLAMA3, "
 SINGLE_DIGITS = {"smollm"}
 OPENED = {"llama-bpe", "llama3", "llama-v3"}  # an opening token unless the file says otherwise; a whole word is taken before any merge
 COMPOSED = {"qwen2", "deepseek-r1-qwen"}  # text is brought to NFC first
-NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4  # kinds of tokens
+NORMAL = 1  # kinds of tokens in a GGUF file
+UNKNOWN = 2
+CONTROL = 3
+USER = 4
 ENDS = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "<eos>", "</s>"}
 
 

@@ -20,7 +20,7 @@ import yaml
 from .. import ROOT
 from ..core.errors import CodedError, code_of
 from ..methods import draft_kinds, head_kinds, trained_parts
-from ..models.errors import shown, one_line
+from ..models.errors import one_line, shown
 from ..models.split import has_weights
 from .found_weights import found_weights
 from .index_package import FetchError, cached, fetch

@@ -5,7 +5,10 @@ import random
 
 import numpy as np
 
-EVERY, CANDIDATES, KAPPA, SEEN = 25, 64, 2.5, 64  # trials between Bayesian steps, candidate sets, exploration weight, trials kept
+EVERY = 25  # trials between Bayesian steps
+CANDIDATES = 64  # sets of layers that a Bayesian step compares
+KAPPA = 2.5  # exploration weight
+SEEN = 64  # trials kept
 
 
 class LayerSearch:

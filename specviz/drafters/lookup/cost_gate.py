@@ -19,12 +19,18 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 AGREE = (0, 1, 2, 3, 4, 5, 7, 10, 14, 20)  # classes of the number of agreeing tokens
 RIGHT = (0.15, 0.22, 0.5, 0.6, 0.68, 0.72, 0.8, 0.9, 0.95, 0.98)  # prior acceptance probability of each class
 ELSEWHERE = 2  # tokens subtracted from a match in another text
-TRUST, FADE = 3.0, 0.98  # weight of the prior; decay per round
-FIRST, ROW = 0.2, 0.05  # prior extra cost of a draft and of each of its tokens, in passes
-DOUBT, STEEPEST = 0.02, 0.5  # drift back to the prior per round without a draft; maximum cost per token
-SHORT, TRIED = 8, 6  # tokens requested at first; size of the draft that first measures the cost
+TRUST = 3.0  # weight of the prior
+FADE = 0.98  # decay per round
+FIRST = 0.2  # prior extra cost of a draft, in passes
+ROW = 0.05  # prior extra cost of each of its tokens, in passes
+DOUBT = 0.02  # drift back to the prior per round without a draft
+STEEPEST = 0.5  # maximum cost per token, in passes
+SHORT = 8  # tokens requested at first
+TRIED = 6  # size of the draft that first measures the cost
 WAITING = 64  # drafts not yet compared with the generated text
-CHEAP, PATIENCE, LONGEST = 0.02, 4, 15  # share of a pass a lookup may take; failures before it is skipped; maximum rounds skipped
+CHEAP = 0.02  # share of a pass that a lookup may take
+PATIENCE = 4  # failures before it is skipped
+LONGEST = 15  # maximum rounds skipped
 
 
 class SuccessRate:

@@ -11,13 +11,16 @@ from ...indexes.hash_pool import HashPool
 from ...indexes.suffix_automaton import GramIndex
 from .copying import ContextIndexDrafter, copy_chain
 
-VALUES, LATEST, CLEAR = 4, 64, 2  # continuations per key, positions examined, required frequency ratio of the best to the next
+VALUES = 4  # continuations per key
+LATEST = 64  # positions examined
+CLEAR = 2  # required frequency ratio of the best to the next
 
 
 class NgramMap(ContextIndexDrafter):
     """Copy the continuation of the last ``key`` tokens once they have occurred ``least`` times.
 
-    counted: use the dominant one of up to four continuations, or none; otherwise the latest.
+    counted: use the most frequent of up to four continuations if it dominates the others, else draft nothing; False: use the
+    latest.
     """
 
     index: GramIndex

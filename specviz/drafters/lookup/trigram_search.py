@@ -13,7 +13,9 @@ from ...indexes.earlier_answers import Memory
 from ...indexes.ngram_counts import NgramCounts
 from ...indexes.trigrams import Trigrams
 
-KEPT, WINDOW, MOST = 12, 16, 3.0  # successors per pair, tokens updated per round, maximum score
+KEPT = 12  # successors per pair
+WINDOW = 16  # tokens updated per round
+MOST = 3.0  # maximum score
 PAIRS = 20_000  # maximum pairs; the least recently used is dropped
 
 

@@ -80,7 +80,7 @@ class StochasticBeam(ModelDrafter):
             if share > 0:
                 rest /= share
                 masses[i] += math.log(share)
-                u = 1.0 - float(state.rng.raw("draft", (1,)))  # in (0, 1]
+                u = 1.0 - float(state.rng.uniform_tensor("draft", (1,)))  # in (0, 1]
                 heapq.heapreplace(heap, (-next_gumbel(logprob + masses[i], value, u), i))
             else:
                 heapq.heappop(heap)

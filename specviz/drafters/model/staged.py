@@ -21,7 +21,7 @@ class StagedDrafter(Drafter):
         self.parts, self.model, self.shape = parts, model, shape
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        self.costs = state.costs.anew()
+        self.costs = state.costs.fresh()
         open_run(self.parts, self.model, state.fork(stream="draft"))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

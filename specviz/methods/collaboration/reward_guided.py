@@ -33,7 +33,7 @@ METHOD = Method(
              help="what a step is; the paper's are paragraphs, ended by an empty line"),
         Knob("longest", 32, 1, 512, "most tokens of a step"),
     ),
-    needs=frozenset({"draft", "head:reward", "tap:final"}),
+    needs=frozenset({"draft", "head:reward", "tap:final", "output:text"}),
     look="The reward of each step against its limit, and who wrote what stands in the text.",
     wins="Where the small model's steps are good in their own way: a step of twenty tokens costs the target one pass.",
     loses="A reward model is one more judge that may be wrong, and what it lets pass is the small model's, mistakes included.",

@@ -31,7 +31,7 @@ METHOD = Method(
         Knob("longest", 32, 1, 512, "most tokens of a step; the paper allows 512"),
         Knob("first", 0, 0, 64, "steps at the beginning that the target writes by itself"),
     ),
-    needs=frozenset({"middle"}),
+    needs=frozenset({"middle", "output:text"}),
     look="Whole sentences that are kept or thrown away at once; one bad token does not matter, a poor step does.",
     wins="When the small model is good at most steps: a step of twenty tokens costs the target one pass.",
     loses="A refused step is written twice, and a kept one is the small model's, mistakes included.",

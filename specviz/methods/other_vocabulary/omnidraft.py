@@ -35,10 +35,10 @@ METHOD = Method(
     look="The cache: how many of the target's own words it knows when they come, and how acceptance rises over the rounds.",
     wins="Long answers of one kind with a draft of another family, where the same words of the target come again and again.",
     loses="On short answers: the cache is empty at first, and the steps of learning cost time at once.",
-    differs="Cache and learned weights last for one run, and all weights are trained where the paper may use low-rank ones. Training "
-            "uses the written tokens, not the whole draft. After a few likely prefixes the distribution of the second token is computed "
-            "before the first is sampled; this makes the paper's corrected masses a valid distribution. The acceptance head starts "
-            "untrained, with SpecDec++'s loss weights. Threshold and learning rate are ours.",
+    differs="Cache and learned weights last for one run; all weights are trained, where the paper may use low-rank ones. Training uses "
+            "the written tokens, not the whole draft. After a few likely prefixes the second token's distribution is computed before the "
+            "first is sampled, so the paper's corrected masses form a distribution. The acceptance head starts untrained, with "
+            "SpecDec++'s weights. Threshold and rate are ours.",
     compared="notes",
     published={"weight": 0.2},
     aliases=("n-gram cache", "cross-vocabulary", "one drafter for all"),

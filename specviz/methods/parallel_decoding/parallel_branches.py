@@ -27,7 +27,7 @@ METHOD = Method(
         Knob("title", 12, 2, 32, "most tokens of a point's title"),
         Knob("length", 40, 4, 128, "most tokens of a point"),
     ),
-    needs=frozenset({"tree"}),
+    needs=frozenset({"tree", "output:text"}),
     look="After the outline, the points grow side by side; each pass adds a token to all of them.",
     wins="Lists, comparisons, step-by-step plans: points that do not depend on each other cost one pass a token for all.",
     loses="Stories and sums, where every sentence needs the one before it; and it makes an outline of everything.",

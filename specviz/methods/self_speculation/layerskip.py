@@ -17,7 +17,7 @@ METHOD = Method(
     key="layerskip",
     title="LayerSkip early exit",
     paper="Elhoushi et al. 2024, arXiv 2404.16710",
-    summary="Lets the first layers of the model speak early, and the rest of the layers check what they said.",
+    summary="The first layers of the model draft through an early exit, and the remaining layers verify.",
     knobs=(
         Knob("share", 0.5, 0.05, 0.95, "share of the layers that draft"),
         Knob("gamma", 2, 1, 12, "tokens drafted a round"),
@@ -25,7 +25,7 @@ METHOD = Method(
     needs=frozenset({"early", "head"}),
     look="The bar of layers: those that draft are run once for both draft and check; nothing else is kept in memory.",
     wins="Models trained with early exits, where a third of the layers drafts well.",
-    loses="An ordinary model is not fit to speak before its last layers: most of what it says early is refused.",
+    loses="A model trained without early exits predicts badly before its last layers: most drafts are rejected.",
     differs="As published, on a model that was not trained with early exits.",
     compared="code",
     published={"gamma": 6},

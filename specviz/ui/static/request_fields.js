@@ -26,6 +26,7 @@
       "generation_config",
     ],
   ]; /* what a run takes beside the dock's fields */
+  const DRAWN = [...NUMBERS.map(([name]) => name), "stop", "generation_config", "response_format"]; /* by a widget each */
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* A response format from what was typed: an object with a "type" of ours is one, any other object is a JSON schema. What is no
@@ -41,6 +42,16 @@
       return text;
     }
   }
+  /* The fields without a widget of their own, as typed: an object, or the text where it is none. */
+  function othersOf(text) {
+    if (!String(text ?? "").trim()) return {};
+    try {
+      const value = JSON.parse(text);
+      return plain(value) ? value : text;
+    } catch {
+      return text;
+    }
+  }
   const textOf = (format) =>
     typeof format === "string"
       ? format
@@ -49,12 +60,9 @@
         : "";
 
   page.generation = (...values) => {
-    const drawn = [...NUMBERS.map(([name]) => name), "stop", "generation_config", "response_format"],
-      kept = Object.entries(page.generated || {}).filter(
-        ([name]) => !drawn.includes(name),
-      ) /* of a link, without a widget */,
-      now = Object.fromEntries(kept),
-      [stop, modelsOwn, format] = values.slice(NUMBERS.length);
+    const [stop, modelsOwn, format, more] = values.slice(NUMBERS.length),
+      now = othersOf(more);
+    if (!plain(now)) return (page.generated = now); /* the server says what it should be */
     NUMBERS.forEach(([name, usual], i) => {
       if (values[i] !== usual && values[i] !== null && values[i] !== undefined) now[name] = values[i];
     });
@@ -68,12 +76,14 @@
   };
   /* The widgets' values for the fields of a link, a reload or a recording. */
   page.spread = (given) => {
-    const now = plain(given) ? given : {};
+    const now = plain(given) ? given : {},
+      others = Object.fromEntries(Object.entries(now).filter(([name]) => !DRAWN.includes(name)));
     return [
       ...NUMBERS.map(([name, usual]) => (typeof now[name] === "number" ? now[name] : usual)),
       (Array.isArray(now.stop) ? now.stop : []).join("\n"),
       now.generation_config === true,
       textOf(now.response_format),
+      plain(given) ? (Object.keys(others).length ? JSON.stringify(others) : "") : String(given ?? ""),
     ];
   };
   /* Those fields of a recorded request that the dock does not hold. */

@@ -110,7 +110,7 @@ def load(folder: Path, body: Body) -> Chimera:
     if columns != 2 * body.hidden:
         raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
     if rows not in (body.vocab, body.hidden):
-        raise ModelError(f"{alien} speaks {rows} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
+        raise ModelError(f"the vocabulary of {alien} has {rows} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
     sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
     own = bool(config.get("own_output", rows == body.vocab))
     made = Chimera({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "chimera_num_heads": len(heads), "own_output": own},

@@ -117,15 +117,14 @@ class BlockwiseRows(EagleRows):
         self._tail = None
 
     def crop(self, count: int) -> None:
-        """Keep the first ``count`` rows of the text; the ones just before the cut are remembered, because the next block reads
-        them again."""
+        """Keep the first ``count`` rows of the text, and the inputs just before them, because the next block reads them again."""
         gone = self.count - min(self.count, count)
         if gone and self._tail is not None:
             self._tail = self._tail[:max(0, len(self._tail) - gone)]
         super().crop(count)
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Append pairs of the text; return predictions [k, hidden] of the next k features, nearest first, fewer if the text has
+        """Process tokens of the text; return predictions [k, hidden] of the next k features, nearest first, fewer if the text has
         fewer rows. The last k rows form a block, so some of them are computed again."""
         new = self._joined(embeds, features)
         held = [] if self._tail is None else [self._tail[max(0, len(self._tail) - self.size):]]
@@ -140,9 +139,9 @@ class BlockwiseRows(EagleRows):
         return out
 
     def below(self, embeds: Tensor, guesses: Tensor, parents: list[int], depths: list[int]) -> Tensor:
-        """Run blocks of a draft, k rows each that attend to each other: token embeddings and the predictions they extend, [blocks
-        * k, hidden]; parents: the last scratch row of the parent block, -1 = the text; depths of the rows, from 1. Dropped after
-        the round."""
+        """Process blocks of k draft nodes each; the nodes of a block attend to each other. embeds: of their tokens, guesses: the
+        predicted features before them, [blocks * k, hidden]; parents: last scratch row of each node's parent block, -1 for the
+        text; depths: of the nodes, from 1. The rows are dropped after the round."""
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 

@@ -105,9 +105,9 @@ class JakiroNet(Fused):
         x = super().run(x, rotation, slots, at, mask)
         y = self.blocks[0].norm_mlp(x)
         gates, ups = F.linear(y, self.into).view(len(x), 2, 2, -1).unbind(1)
-        spoken = torch.einsum("nei,edi->ned", F.silu(gates) * ups, self.out)  # [n, experts, hidden]
+        outputs = torch.einsum("nei,edi->ned", F.silu(gates) * ups, self.out)  # [n, experts, hidden]
         mixed, against = F.linear(y, self.gate).view(len(x), 2, 2).softmax(-1).unbind(1)
-        guesses = torch.einsum("gne,ned->ngd", torch.stack([mixed, signed(against)]), spoken) + x[:, None]
+        guesses = torch.einsum("gne,ned->ngd", torch.stack([mixed, signed(against)]), outputs) + x[:, None]
         return torch.cat([guesses.flatten(1), mixed[:, :1]], -1)
 
 

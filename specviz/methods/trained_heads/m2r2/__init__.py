@@ -18,7 +18,7 @@ METHOD = Method(
     key="m2r2",
     title="M2R2",
     paper="Bhendawade et al. 2025, arXiv 2502.02040",
-    summary="A fast residual beside the model's own lets its first layers speak early, while the rest of the layers check.",
+    summary="A fast residual beside the model's own lets the first layers draft through an early exit, and the remaining layers verify.",
     knobs=(
         Knob("gamma", 5, 1, 12, "most tokens drafted a round"),
         Knob("threshold", 0.5, 0.0, 1.0, "the draft ends after a token that is less likely than this to the early exit"),

@@ -20,7 +20,9 @@ from torch.nn import functional as F
 
 from ....models.heads import Body, HeadWeights, ModelError, calibration, config_of, fill
 
-OWN, SHARED, TARGETS = "own", "shared", "target"
+OWN = "own"  # output matrices: one per head
+SHARED = "shared"  # one for all heads
+TARGETS = "target"  # the target's
 
 
 class Block(nn.Module):
@@ -107,7 +109,7 @@ def load(folder: Path, body: Body) -> Medusa:
     matrices = len([name for name in tensors if name.startswith("lm_heads.")])
     width = tensors["lm_heads.0.weight"].shape[0] if matrices else body.vocab
     if width != len(tensors.get("token_map", range(body.vocab))):
-        raise ModelError(f"{folder.name} does not fit {body.name}: it speaks {width} tokens, and {body.name} has {body.vocab}",
+        raise ModelError(f"{folder.name} does not fit {body.name}: its vocabulary has {width} tokens, and {body.name} has {body.vocab}",
                          "head.vocabulary")
     made = Medusa(body.hidden, body.vocab, heads, layers, OWN if matrices > 1 else SHARED if matrices else TARGETS,
                   "blocks.0.layers.0.bias" in tensors, width if "token_map" in tensors else None)

@@ -45,7 +45,8 @@ _INPUT_PROJ = (r"((?:model\.)?mtp_layers\.0\.)input_proj\.weight",
                ("{}input_proj", "{}token_layernorm", "{}hidden_layernorm", "{}final_layernorm", "{}"))
 QWEN = Layout(r"((?:mtp\.)?)pre_fc_norm_embedding\.weight",
               ("{}fc", "{}pre_fc_norm_embedding", "{}pre_fc_norm_hidden", "{}norm", "{}layers.0."))
-SPECULATORS, MIMO = Layout(*_INPUT_PROJ), Layout(*_INPUT_PROJ, state_first=True, zero_first=True)
+SPECULATORS = Layout(*_INPUT_PROJ)
+MIMO = Layout(*_INPUT_PROJ, state_first=True, zero_first=True)
 DEEPSEEK = Layout(r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}enorm", "{}hnorm", "{}shared_head.norm", "{}"),
                   feeds_normed=False, zero_first=True)
 

@@ -91,7 +91,8 @@ def load(folder: Path, body: Body) -> ReDrafter:
     if read != 2 * body.hidden:
         raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
     if out in weights and weights.shape(out)[0] != body.vocab:
-        raise ModelError(f"{alien} speaks {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
+        raise ModelError(f"the vocabulary of {alien} has {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}",
+                         "head.vocabulary")
     if recurrent != bool(config.get("rnn", recurrent)):
         raise ModelError(f"config.json of {folder.name} says rnn {config['rnn']!r}, and its weights say otherwise",
                          "redrafter.rnn")
