@@ -109,7 +109,7 @@ def test_one_gzip_member_is_read_and_no_more(trace):
     assert Trace.load(gzip.compress(lines)).records == trace.records
     whole = gzip.compress(lines)
     for bad in (gzip.compress(lines[:half]) + gzip.compress(lines[half:]), whole + b"x", whole + whole, whole + b"\0" * 9):
-        with pytest.raises(TraceError, match="gzip"):
+        with refuses(TraceError, "trace.after_gzip"):
             Trace.load(bad)
     for bad in (whole[:-1], whole[:20], b"\x1f\x8b", whole[:-8] + b"\0" * 8):
         with refuses(TraceError, "trace.damaged"):

@@ -24,15 +24,15 @@ def test_values_that_fit(knob, value, want):
 
 
 @pytest.mark.parametrize("knob, value, sentence", [
-    (DEPTH, 0, "between 1 and 16"), (DEPTH, 17, "between 1 and 16"), (DEPTH, -1, "between"), (DEPTH, 1e9, "between"),
-    (DEPTH, 2.5, "whole number"), (DEPTH, "abc", "whole number"), (DEPTH, float("nan"), "whole number"),
-    (DEPTH, float("inf"), "whole number"), (DEPTH, True, "whole number"), (DEPTH, [1], "whole number"),
-    (DEPTH, {}, "whole number"),
-    pytest.param(DEPTH, 10**400, "whole number", id="huge"), (SHARE, "1e400", "a number"), (SHAPE, "wild", "one of fixed, best"),
-    (SHAPE, 3, "one of"), (SWITCH, "maybe", "true or false"), (SWITCH, [], "true or false"),
+    (DEPTH, 0, "knob.range 1 16"), (DEPTH, 17, "knob.range 1 16"), (DEPTH, -1, "knob.range"), (DEPTH, 1e9, "knob.range"),
+    (DEPTH, 2.5, "knob.kind"), (DEPTH, "abc", "knob.kind"), (DEPTH, float("nan"), "knob.kind"),
+    (DEPTH, float("inf"), "knob.kind"), (DEPTH, True, "knob.kind"), (DEPTH, [1], "knob.kind"),
+    (DEPTH, {}, "knob.kind"),
+    pytest.param(DEPTH, 10**400, "knob.kind", id="huge"), (SHARE, "1e400", "knob.kind"), (SHAPE, "wild", "knob.choice"),
+    (SHAPE, 3, "knob.choice"), (SWITCH, "maybe", "knob.flag"), (SWITCH, [], "knob.flag"),
 ])
 def test_values_that_do_not_fit_get_a_sentence(knob, value, sentence):
-    with pytest.raises(ValueError, match=sentence) as caught:
+    with refuses(ValueError, *sentence.split()) as caught:
         knob.read(value)
     assert str(caught.value).startswith(knob.name)
 

@@ -116,7 +116,7 @@ def test_cuts_that_would_lie_are_refused():
     tree = tree.add(0, -1, k).add(1, -1, k).add(2, 0)
     with refuses(ValueError, "tree.cut_prefix"):
         tree.keep([1], looked=False)
-    with pytest.raises(ValueError, match="parents"):
+    with refuses(ValueError, "tree.cut_parents"):
         tree.keep([2], looked=True)
     assert tree.keep([1], looked=True).label(0) == CHOSEN
 
@@ -125,7 +125,7 @@ def test_rows_that_enter_as_states_stay_together():
     tree = DraftTree((1, -1, -1), (-1, 0, 1), (-1, -1, -1), probes=frozenset({1, 2}), inputs=(Entry(0, (1, 2), lambda x: x[:2]),))
     assert tree.keep([0], looked=True).inputs == ()
     assert tree.keep([0, 1, 2], looked=True).inputs[0].nodes == (1, 2)
-    with pytest.raises(ValueError, match="Entry"):
+    with refuses(ValueError, "tree.cut_entry"):
         tree.keep([0, 1], looked=True)
     shifted = DraftTree((3, 1, -1), (-1, -1, 1), (-1,) * 3, probes=frozenset({2}), inputs=(Entry(0, (2,), lambda x: x[:1]),))
     assert shifted.keep([1, 2], looked=True).inputs[0].nodes == (1,)

@@ -28,6 +28,6 @@ def test_a_model_that_drafts_for_itself_is_always_right(tmp_path):
     """What the share of a round is measured on: full rounds."""
     place = gpu.write(tmp_path / "tiny", gpu.SHAPES["tiny"], 128, gpu.torch.device("cpu"))
     model = gpu.StaticModel(place)
-    plain, *_ = gpu.write_on(model, "autoregressive", 16, 8)
-    ours, _, inside = gpu.write_on(model, gpu.KEY, 16, 8)
+    plain, *_ = gpu.greedy_run(model, "autoregressive", 16, 8)
+    ours, _, inside = gpu.greedy_run(model, gpu.KEY, 16, 8)
     assert ours == plain and inside > 0

@@ -9,7 +9,7 @@ from specviz import ROOT
 from specviz.cli import commands
 from specviz.evidence.bench_page import plain
 from specviz.evidence.load_page import BEGIN, END, NONE, TEXTS, figures, read, written
-from specviz.evidence.simulated_server import Answer, Served, parts
+from specviz.evidence.simulated_server import Answer, LoadResult, parts
 from specviz.run.request import SessionError
 
 from ..message_codes import refuses
@@ -77,7 +77,7 @@ def test_tetris_is_judged_by_its_rows_and_by_the_clock():
 def test_a_part_is_as_long_as_its_answers_take():
     done = [Answer("a", 0.0, 0.5, float(end), 10) for end in (1, 2, 4, 4, 5, 6, 7, 9)]
     assert parts(done) == [20 / 2, 20 / 2, 20 / 2, 20 / 3] and parts(done[:7]) == []
-    assert Served(done, [8], rows=80).row()["parts"] == parts(done)
+    assert LoadResult(done, [8], rows=80).row()["parts"] == parts(done)
 
 
 def test_a_page_keeps_its_words_and_one_without_marks_is_reported():

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 from specviz.core import Budget, State
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
-from specviz.evidence.lookup_cost import STRUCTURES, Scan, made_up, main
+from specviz.evidence.lookup_cost import STRUCTURES, ScanLookup, main, synthetic_tokens
 
 
 def test_every_structure_is_measured(tmp_path, capsys):
@@ -19,8 +19,8 @@ def test_every_structure_is_measured(tmp_path, capsys):
 
 
 def test_scan_and_tables_draft_the_same():
-    text = made_up(400, seed=3)
-    scan, tables = Scan(3), PromptLookup(3)
+    text = synthetic_tokens(400, seed=3)
+    scan, tables = ScanLookup(3), PromptLookup(3)
     found = 0
     for end in range(40, 400):
         state = State(text[:end])

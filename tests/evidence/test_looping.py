@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from specviz.evidence.bench_ledger import Run
-from specviz.evidence.benchmark import Cell, possible, rows
+from specviz.evidence.benchmark import Cell, add_share_of_oracle, rows
 from specviz.evidence.looping import GRAM, loops
 from specviz.trace.metrics import Totals
 
@@ -49,7 +49,7 @@ def test_old_ledger_lines_have_no_loops():
 def test_the_oracle_bounds_each_task():
     table = [{"method": m, "task": "t", "walltime_speedup": s} for m, s in (("plain", 1.0), ("a", 1.5), ("oracle", 3.0))]
     table.append({"method": "a", "task": "u", "walltime_speedup": 2.0})
-    possible(table, {"oracle"})
+    add_share_of_oracle(table, {"oracle"})
     assert [row["of_possible"] for row in table] == [1 / 3, 0.5, 1.0, None]
 
 

@@ -44,7 +44,7 @@ class Script:
         self.last = []
         return self._take([(ok, p) for ok, p in ((True, accept), (False, 1 - accept)) if p > NOTHING]), None
 
-    def raw(self, stream: str, shape: tuple[int, ...], device="cpu"):
+    def uniform_tensor(self, stream: str, shape: tuple[int, ...], device="cpu"):
         """Bulk uniforms are not enumerated: the same numbers in every plan, for methods whose distribution is exact whatever they are."""
         self.drawn = getattr(self, "drawn", 0) + 1
         return torch.rand(shape, generator=torch.Generator().manual_seed(self.drawn), dtype=torch.float64)

@@ -60,7 +60,7 @@ def test_refused_with_a_sentence(folder, tmp_path):
     order = np.load(folder / "order.npy")
     order[3] = 10**6
     np.save(folder / "order.npy", order)
-    with pytest.raises(StoreError, match="outside"):
+    with refuses(StoreError, "datastore.damaged"):
         Store.open(folder, "m")
 
 

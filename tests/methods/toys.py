@@ -20,7 +20,7 @@ class Script:
     def __init__(self, plan, seed=0):
         self.plan, self.used, self.prob, self.sizes, self.source = plan, 0, 1.0, [], random.Random(seed)
 
-    def raw(self, stream, shape, device="cpu"):
+    def uniform_tensor(self, stream, shape, device="cpu"):
         count = torch.Size(shape).numel()
         return torch.tensor([self.source.random() for _ in range(count)], dtype=torch.float64).reshape(shape)
 

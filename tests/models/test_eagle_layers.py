@@ -66,16 +66,16 @@ def test_a_published_kangaroo_adapter_is_read_and_computes_what_transformers_com
 
 
 @pytest.mark.parametrize("spoil, sentence", [
-    (dict(hidden_size=32), "reads states of 32 numbers"),
-    (dict(vocab_size=99), "speaks 99 tokens"),
-    (dict(intermediate_size=21), "mlp.gate_proj.weight of .* its config says"),
-    (dict(num_attention_heads=3), "sizes that do not fit together"),
-    (dict(num_hidden_layers=2), "lacks the weight layers.1"),
-    (dict(rope_scaling={"type": "yarn"}), "no rotary scaling 'yarn'"),
+    (dict(hidden_size=32), "head.states 32"),
+    (dict(vocab_size=99), "head.vocabulary 99"),
+    (dict(intermediate_size=21), "checkpoint.shape mlp.gate_proj.weight"),
+    (dict(num_attention_heads=3), "head.sizes"),
+    (dict(num_hidden_layers=2), "checkpoint.lacks_weight layers.1"),
+    (dict(rope_scaling={"type": "yarn"}), "head.rotary yarn"),
 ])
 def test_an_eagle_head_that_does_not_fit_is_refused_with_a_sentence(tmp_path, spoil, sentence):
     folder, _ = published_eagle(tmp_path / "eagle", **spoil)
-    with pytest.raises(ModelError, match=sentence) as told:
+    with refuses(ModelError, *sentence.split()) as told:
         eagle.load(folder, BODY)
     assert "\n" not in str(told.value)
 

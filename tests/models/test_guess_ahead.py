@@ -101,17 +101,17 @@ def test_redrafters_published_layout_drafts_the_published_beams(tmp_path, exit, 
 
 
 @pytest.mark.parametrize("how, says", [
-    ({"drop": ["lm_head.2.weight"]}, "lacks the weight lm_head.2.weight"),
-    ({"drop": ["rnn_w.weight"]}, "lacks the weight rnn_w.weight"),
-    ({"drop": ["lm_head.0.linear.weight"]}, "no ReDrafter head"),
-    ({"exit": 12, "drop": ["input_proj.weight"]}, "reads states of 6 numbers, and toy has 8"),
-    ({"config": {"rnn": False}}, "says rnn False"),
-    ({"lm_head.2.weight": torch.ones(9, 16)}, "speaks 9 tokens, and toy has 70"),
-    ({"gate.weight": torch.ones(2)}, "gate.weight.*another kind of head"),
+    ({"drop": ["lm_head.2.weight"]}, "head.lacks_weight lm_head.2.weight"),
+    ({"drop": ["rnn_w.weight"]}, "checkpoint.lacks_weight rnn_w.weight"),
+    ({"drop": ["lm_head.0.linear.weight"]}, "head.other_kind"),
+    ({"exit": 12, "drop": ["input_proj.weight"]}, "head.states 6 8"),
+    ({"config": {"rnn": False}}, "redrafter.rnn"),
+    ({"lm_head.2.weight": torch.ones(9, 16)}, "head.vocabulary 9 70"),
+    ({"gate.weight": torch.ones(2)}, "head.unknown_weights gate.weight"),
 ])
 def test_a_redrafter_that_does_not_fit_is_refused(tmp_path, how, says):
     published(tmp_path, **how)
-    with pytest.raises(ModelError, match=says):
+    with refuses(ModelError, *says.split()):
         redrafter.load(tmp_path, BODY)
 
 
@@ -185,7 +185,7 @@ def test_chimeras_published_layout_drafts_what_the_authors_forward_says(tmp_path
 
 
 @pytest.mark.parametrize("reader, kind, says", [
-    (clover, "clover", "no Clover heads"), (chimera, "chimera", "no Chimera heads"), (blockwise, "blockwise", "no heads for blockwise"),
+    (clover, "clover", "head.other_kind"), (chimera, "chimera", "head.other_kind"), (blockwise, "blockwise", "head.other_kind"),
 ])
 def test_ours_come_back_and_others_are_refused(tmp_path, reader, kind, says):
     made = tiny.head(kind, BODY)
@@ -196,7 +196,7 @@ def test_ours_come_back_and_others_are_refused(tmp_path, reader, kind, says):
     with refuses(ModelError, "head.states", 8, 16, "other"):
         reader.load(tmp_path, Body("other", 16, VOCAB, 2))
     save_file({"x": torch.ones(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(ModelError, match=says):
+    with refuses(ModelError, *says.split()):
         reader.load(tmp_path, BODY)
     save_file({"clover_norm.weight": torch.ones(8)}, tmp_path / "model.safetensors")
     if reader is clover:

@@ -322,7 +322,9 @@ def test_hydra_that_is_not_grounded_reads_the_state_alone(tmp_path):
         assert torch.allclose(want, x @ weights[f"hydra_lm_head.{i}.1.weight"].T + weights[f"hydra_lm_head.{i}.1.bias"])
 
 
-@pytest.mark.parametrize("config", [{"accuracy": 3}, {"accuracy": [["x"]]}, {"accuracy": [[1.5]]}, {"nodes": "many"}, {"nodes": -1}])
-def test_a_calibration_that_is_none(config):
-    with pytest.raises(ModelError, match="calibration"):
+@pytest.mark.parametrize("config, code", [
+    ({"accuracy": 3}, "head.calibration"), ({"accuracy": [["x"]]}, "head.calibration"), ({"accuracy": [[1.5]]}, "head.calibration_shares"),
+    ({"nodes": "many"}, "head.calibration"), ({"nodes": -1}, "head.calibration_shares")])
+def test_a_calibration_that_is_none(config, code):
+    with refuses(ModelError, code):
         calibration(config, "it")

@@ -15,6 +15,8 @@ from specviz.methods.trained_heads.mlp_speculator import network as mlp_speculat
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
 
+from ..message_codes import refuses
+
 D, VOCAB, INNER, LEVELS, TOP = 8, 20, 6, 3, (3, 2, 2)
 BODY = Body("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64)
 
@@ -97,17 +99,17 @@ def test_copies_of_tied_weights_may_be_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("how, says", [
-    ({"drop": ["head.2.weight"]}, "lacks the weight speculator.head.2.weight"),
-    ({"drop": ["ln.0.bias"], "tied": True}, "lacks the weight speculator.ln.0.bias"),
-    ({"gate.weight": torch.ones(2)}, "gate.weight.*another kind of head"),
-    ({"emb.3.weight": torch.ones(2)}, "emb.3.weight.*another kind of head"),
-    ({"config": {"n_predict": None}}, "must say n_predict"),
-    ({"config": {"top_k_tokens_per_head": [0, 2]}}, "top_k_tokens_per_head"),
-    ({"config": {"emb_dim": 16}}, "reads states of 16 numbers, and toy has 8"),
-    ({"config": {"inner_dim": 5}}, "speculator.emb.0.weight"),
+    ({"drop": ["head.2.weight"]}, "checkpoint.lacks_weight speculator.head.2.weight"),
+    ({"drop": ["ln.0.bias"], "tied": True}, "checkpoint.lacks_weight speculator.ln.0.bias"),
+    ({"gate.weight": torch.ones(2)}, "head.unknown_weights gate.weight"),
+    ({"emb.3.weight": torch.ones(2)}, "head.unknown_weights emb.3.weight"),
+    ({"config": {"n_predict": None}}, "mlp_speculator.config n_predict"),
+    ({"config": {"top_k_tokens_per_head": [0, 2]}}, "mlp_speculator.config top_k_tokens_per_head"),
+    ({"config": {"emb_dim": 16}}, "head.states 16 8"),
+    ({"config": {"inner_dim": 5}}, "checkpoint.shape speculator.emb.0.weight"),
 ])
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, how, says):
     published(tmp_path, **how)
-    with pytest.raises(ModelError, match=says) as error:
+    with refuses(ModelError, *says.split()) as error:
         mlp_speculator.load(tmp_path, BODY)
     assert "\n" not in str(error.value)

@@ -14,6 +14,7 @@ from specviz.methods.trained_heads.peagle import network as peagle
 from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
 from specviz.models.weights import ModelError
 
+from ..message_codes import refuses
 from . import test_eagle3 as third
 from .test_eagle3 import BODY, CONFIG, HD, HEADS, KV, VOCAB, D, norm, turned
 
@@ -115,12 +116,12 @@ def test_a_published_head_drafts_in_one_pass_what_the_published_forward_drafts(t
 
 
 @pytest.mark.parametrize("how, why", [
-    (dict(drop=("mask_hidden",)), "its kind is eagle3"), (dict(mask_token_id=None), "mask_token_id is None"),
-    (dict(mask_token_id=VOCAB), "none of 40 tokens"), (dict(drop=("layers.1.mlp.up_proj.weight",)), "lacks the weight layers.1.mlp.up_proj"),
+    (dict(drop=("mask_hidden",)), "peagle.mask_hidden eagle3"), (dict(mask_token_id=None), "peagle.mask_token_id mask_token_id"),
+    (dict(mask_token_id=VOCAB), "peagle.mask_token_id 40"), (dict(drop=("layers.1.mlp.up_proj.weight",)), "checkpoint.lacks_weight layers.1.mlp.up_proj"),
 ])
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, how, why):
     published(tmp_path / "head", **how)
-    with pytest.raises(ModelError, match=why):
+    with refuses(ModelError, *why.split()):
         peagle.load(tmp_path / "head", BODY)
 
 
@@ -131,8 +132,8 @@ def test_other_publishers_call_the_mask_token_otherwise(tmp_path, name):
 
 
 def test_a_state_of_another_size_or_an_unknown_norm_is_refused(tmp_path):
-    for extra, why in (({"mask_hidden": torch.zeros(1, D)}, "has 16 numbers; .* have 48"), ({"input_norm.weight": torch.zeros(3 * D)}, "input_norm")):
+    for extra, why in (({"mask_hidden": torch.zeros(1, D)}, "peagle.mask_hidden_size 16 48"), ({"input_norm.weight": torch.zeros(3 * D)}, "head.unknown_weights input_norm")):
         found = published(tmp_path / "head") | extra
         save_file(found, tmp_path / "head" / "model.safetensors")
-        with pytest.raises(ModelError, match=why):
+        with refuses(ModelError, *why.split()):
             peagle.load(tmp_path / "head", BODY)

@@ -11,6 +11,7 @@ import torch
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
 from specviz.policies import BatchDraftLength, BatchTokenBudget, Goodput, RaggedDraftLengths
 from specviz.policies.batch_budget import WHY, shares, token_probs
+from specviz.policies.batch_lengths import FULL, STOPPED
 from specviz.policies.linear_cost import LinearCost
 
 
@@ -148,7 +149,7 @@ def test_each_request_of_a_ragged_batch_stops_by_its_own_doubt():
     assert [stop(sure(prob)) for prob in (0.9, 0.51, 0.49)] == [False, False, True]
     policy.share(crowd, [DraftTree.chain([1] * 5), DraftTree.chain([1])])
     why = [dict(state.notes)["rows"]["why"] for state in crowd]
-    assert why == ["its draft stayed above the threshold", "its draft fell below the threshold after 1"]
+    assert why == [FULL, STOPPED.format(tokens=1)]
     assert dict(crowd[0].notes)["rows"]["padded"] == 12
 
 

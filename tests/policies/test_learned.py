@@ -9,6 +9,8 @@ from specviz.drafters.model.chain import StateChain
 from specviz.policies import Classified, PredictedAcceptance, PredictedLength
 from specviz.targets.tiny import TinyNet, TinyTarget
 
+from ..message_codes import refuses
+
 PROBS = torch.tensor([0.7, 0.3])
 
 
@@ -79,5 +81,5 @@ def test_the_policy_sees_the_draft_models_state_that_each_token_was_drawn_from()
             fresh.sync([*start, *tree.tokens[:depth]])
             state = fresh.score(DraftTree()).hidden_states["final"][0]
             assert torch.allclose(step.hidden, state, atol=1e-10)
-    with pytest.raises(ValueError, match="9.* 8"):
+    with refuses(ValueError, "draft_length.hidden_size", "9", "8"):
         StateChain(model, 9)

@@ -39,7 +39,7 @@ def passes(seconds, rows=1):
 
 
 def kinds(watched, events, lane=0):
-    return [check.kind for event in events for check in watched.see(lane, event)]
+    return [check.kind for event in events for check in watched.observe(lane, event)]
 
 
 def test_passes_at_their_usual_cost_are_not_told(steady):
@@ -65,8 +65,8 @@ def test_a_machine_that_is_slow_from_the_start_is_told_with_the_header(monkeypat
     cost = iter([0.01, 0.05])
     monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, next(cost)))
     loaded = FakeLoaded()
-    assert Machine(loaded).begun() == []
-    assert [check.kind for check in Machine(loaded).begun()] == ["busy"] and loaded.pass_seconds == 0.01
+    assert Machine(loaded).start_events() == []
+    assert [check.kind for check in Machine(loaded).start_events()] == ["busy"] and loaded.pass_seconds == 0.01
 
 
 def test_threads_are_chosen_anew_when_passes_turn_slow(monkeypatch):

@@ -19,6 +19,7 @@ from specviz.trace.files import Trace
 from specviz.trace.recorder import Recorder
 from specviz.zoo.text import TokenBytes, Transcript
 
+from ..message_codes import refuses
 from .fakes import FakeLoaded, byte_level
 
 PROMPT = "the cat sat"
@@ -88,7 +89,7 @@ def test_a_deeply_nested_format_is_refused_before_it_is_read():
     nested: list = []
     for _ in range(5000):
         nested = [nested]
-    with pytest.raises(SessionError, match="levels"):
+    with refuses(SessionError, "format.depth"):
         GenerationRequest.from_dict({"response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": nested}}}})
 
 

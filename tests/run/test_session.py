@@ -217,8 +217,9 @@ def test_weights_that_are_not_numbers_fail_with_a_sentence():
 @pytest.mark.parametrize("prompt", ["", "  \n\t", None, 3, [], [{"role": "user"}], [{"role": "robot", "content": "x"}], ["hi"],
                                     [{"role": "user", "content": " "}], [{"role": "assistant", "content": "hi"}]])
 def test_no_prompt_is_refused_before_anything_starts(prompt):
-    with pytest.raises(SessionError, match="prompt|conversation"):
+    with pytest.raises(SessionError) as refused:
         Session(FakeLoaded(), "autoregressive").run(prompt)
+    assert refused.value.code in ("prompt.empty", "prompt.form", "prompt.last_role")
 
 
 def test_prompts_longer_than_the_context_are_refused_unread_when_absurd():
@@ -242,12 +243,12 @@ def test_lengths_that_are(length):
 
 
 @pytest.mark.parametrize("options, says", [
-    ({"stop": [""]}, "Stop strings"), ({"stop": [3]}, "Stop strings"), ({"stop": ["a"] * 17}, "Stop strings"),
-    ({"deadline": -1}, "deadline"), ({"deadline": "soon"}, "deadline"), ({"top_k_saved": -1}, "top_k_saved"),
-    ({"top_k_saved": 10**6}, "top_k_saved"),
+    ({"stop": [""]}, "request.stop_length"), ({"stop": [3]}, "request.stop_length"), ({"stop": ["a"] * 17}, "request.stop_length"),
+    ({"deadline": -1}, "request.deadline"), ({"deadline": "soon"}, "request.number deadline"),
+    ({"top_k_saved": -1}, "request.whole top_k_saved"), ({"top_k_saved": 10**6}, "request.whole top_k_saved"),
 ])
 def test_options_out_of_range(options, says):
-    with pytest.raises(SessionError, match=says):
+    with refuses(SessionError, *says.split()):
         run(**options)
 
 
@@ -256,15 +257,15 @@ def test_one_stop_string_may_be_given_bare(plain):
 
 
 @pytest.mark.parametrize("key, knobs, sampling, says", [
-    ("speculativ", {}, Sampling(), "There is no method 'speculativ'; did you mean speculative\\?"),
-    ("../../x", {}, Sampling(), "There is no method '../../x'; there are autoregressive,"),
-    ("speculative", {"gama": 3}, Sampling(), "has no knob 'gama'"),
-    ("speculative", {"gamma": 0}, Sampling(), "gamma must lie between"),
-    ("speculative", {"gamma": "x"}, Sampling(), "whole number"),
-    (replace(catalogue()["jacobi"], exactness="greedy only"), {}, Sampling(0.5), "temperature 0 only"),
+    ("speculativ", {}, Sampling(), "method.unknown speculativ"),
+    ("../../x", {}, Sampling(), "method.unknown ../../x"),
+    ("speculative", {"gama": 3}, Sampling(), "knob.unknown gama"),
+    ("speculative", {"gamma": 0}, Sampling(), "knob.range"),
+    ("speculative", {"gamma": "x"}, Sampling(), "knob.kind"),
+    (replace(catalogue()["jacobi"], exactness="greedy only"), {}, Sampling(0.5), "method.greedy_only 0"),
 ])
 def test_methods_and_knobs_that_do_not_fit(key, knobs, sampling, says):
-    with pytest.raises(SessionError, match="(?i)" + says):
+    with refuses(SessionError, *says.split()):
         Session(FakeLoaded(), key, knobs, sampling)
 
 
@@ -406,7 +407,7 @@ def test_a_predicted_text_reaches_the_method_and_changes_no_token(monkeypatch):
     assert loaded.kits[-1].predicted == (), "a run without one has none"
 
 
-@pytest.mark.parametrize("predicted, words", [(7, "must be text"), ("x" * 64 * 128 + "x", "8193 characters")])
+@pytest.mark.parametrize("predicted, words", [(7, "request.predicted"), ("x" * 64 * 128 + "x", "request.predicted_long 8193")])
 def test_a_predicted_text_is_refused_with_a_sentence(predicted, words):
-    with pytest.raises(SessionError, match=words):
+    with refuses(SessionError, *words.split()):
         Session(FakeLoaded(), "predicted_output", predicted=predicted)

@@ -68,7 +68,7 @@ def test_a_grammar_goes_with_penalties():
     {"type": "json_schema", "json_schema": {"schema": {"type": "foo"}}},
 ])
 def test_a_format_that_is_no_grammar_is_refused_before_the_run(response_format):
-    with pytest.raises(SessionError, match="response_format"):
+    with refuses(SessionError, "format.grammar", "response_format"):
         Session(FakeLoaded(ends=True), "speculative", request=GenerationRequest(response_format=response_format))
 
 

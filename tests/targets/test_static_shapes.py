@@ -13,7 +13,7 @@ from specviz.core import DraftTree, Verdict
 from specviz.models.cuda_graph_capture import BUCKETS
 from specviz.targets.fast import FastModel
 from specviz.targets.slot_map import SlotMap
-from specviz.targets.static_shapes import StaticModel
+from specviz.targets.static_shapes import TOO_MANY, StaticModel
 
 from .rounds import Reference, play_rounds, random_tree
 from .tiny import CONTEXT, FAST, VOCAB, checkpoint
@@ -77,7 +77,7 @@ def test_rows_of_any_number_equal_the_eager_ones(folder):
         eager.sync(tokens)
         tree = random_tree(source, VOCAB, nodes, 6)
         assert (target.score(tree).logits - eager.score(tree).logits).abs().max() < 2e-5
-        assert target.bucket == min(b for b in BUCKETS if b > nodes) if nodes < 64 else target.eager["more than 64 rows"] == 1
+        assert target.bucket == min(b for b in BUCKETS if b > nodes) if nodes < 64 else target.eager[TOO_MANY] == 1
         path_taken = tree.path(nodes - 1) if nodes else ()
         for one in (target, eager):
             one.commit(Verdict(tuple(path_taken), 5, "plain"))

@@ -49,6 +49,6 @@ def test_the_share_of_circles_is_that_of_as_many_prompts_a_task(monkeypatch):
 def test_a_grown_target_stands_beside_the_one_it_grew_from(monkeypatch):
     monkeypatch.setattr(report, "loaded", lambda job, name: (name, name))
     monkeypatch.setattr(answers, "looping", lambda job, model, words, heldout, numbers: 0.125 if model == TARGET else 1.0)
-    found = report.older(Job(target="Llama-specviz-52M"), [], {})
-    assert found == {TARGET: 0.125} and report.older(Job(), [], {}) == {}
+    found = report.parent_share(Job(target="Llama-specviz-52M"), [], {})
+    assert found == {TARGET: 0.125} and report.parent_share(Job(), [], {}) == {}
     assert report.circles({"looping": 0.05, "looping_of": found}).endswith(f"3 times (12% of {TARGET}'s).")

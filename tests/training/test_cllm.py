@@ -50,7 +50,7 @@ def test_a_block_is_a_point_of_its_trajectory(features):
     batch = features.states(collate(features.own.answers[:3], 64, features.device))
     met = 0
     for seed in range(6):
-        ids, first = cllm.wrong(features.before, batch, NUMBERS | {"passes": 0}, random.Random(seed))
+        ids, first = cllm.trajectory_batch(features.before, batch, NUMBERS | {"passes": 0}, random.Random(seed))
         for row in range(3):
             changed = (ids[row] != batch.ids[row]).nonzero()[:, 0].tolist()
             assert int(first[row]) == (changed[0] if changed else batch.ids.shape[1])
@@ -62,7 +62,7 @@ def test_a_block_is_a_point_of_its_trajectory(features):
         def randrange(self, stop):
             return stop - 1 if stop == 9 else super().randrange(stop)
 
-    ids, first = cllm.wrong(features.before, batch, NUMBERS | {"passes": 8}, Most(1))
+    ids, first = cllm.trajectory_batch(features.before, batch, NUMBERS | {"passes": 8}, Most(1))
     assert torch.equal(ids, batch.ids) and first.tolist() == [batch.ids.shape[1]] * 3
 
 

@@ -34,7 +34,7 @@ def job(tmp_path):
         (place / "model.safetensors").write_bytes(b"x")
         (place / "README.md").write_text(f"# {name}\n\n**Built with Llama.** 0.39 million parameters that draft.\n")
         text = drafters.summary(found) if name == TARGET else drafters.table(found, name) + report.training(work, name)
-        report.into_card(place / "README.md", name, text)
+        report.write_into_card(place / "README.md", name, text)
     return work
 
 

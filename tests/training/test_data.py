@@ -40,16 +40,17 @@ def test_truncated_file(tmp_path):
         data.load(tmp_path, "train")
 
 
-@pytest.mark.parametrize("bad", [{"task": "chat"}, ["list"], ROW | {"prompt": None}, ROW | {"response": 3}])
-def test_bad_rows_are_named_by_line(tmp_path, bad):
+@pytest.mark.parametrize("bad, code", [({"task": "chat"}, "data.row"), (["list"], "data.row"), (ROW | {"prompt": None}, "data.not_text"),
+                                       (ROW | {"response": 3}, "data.not_text")])
+def test_bad_rows_are_named_by_line(tmp_path, bad, code):
     write(tmp_path / "train.jsonl.gz", [ROW, bad])
-    with pytest.raises(data.DataError, match="line 2"):
+    with refuses(data.DataError, code, 2):
         data.load(tmp_path, "train")
 
 
 def test_not_gzip_and_empty(tmp_path):
     (tmp_path / "train.jsonl.gz").write_text("{}")
-    with pytest.raises(data.DataError, match="damaged"):
+    with refuses(data.DataError, "data.damaged"):
         data.load(tmp_path, "train")
     write(tmp_path / "train.jsonl.gz", [])
     with refuses(data.DataError, "data.empty"):

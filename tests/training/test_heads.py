@@ -244,10 +244,10 @@ def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_p
     card = (chains.export(told, told.named("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
     more = "" if target == TARGET else f" --target {target}"
     assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
-    assert "It began" not in card
+    assert told.named("eagle") not in card
     told, runner.numbers = replace(told, size="grown"), {"begin": "eagle"}
     card = (chains.export(told, told.named("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
-    assert f"medusa --data DIR{more} --size grown\n" in card and f"It began with the weights of {told.named('eagle')} as it was then" in card
+    assert f"medusa --data DIR{more} --size grown\n" in card and told.named("eagle") in card
 
 
 def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):

@@ -92,5 +92,5 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
         pairs = zip(trainer.predict(batch, masks), trainer.predict(other, masks))
         for depth, ((one, index), (two, _)) in enumerate(pairs):
             at = index == 8 + depth
-            change = (trainer.set_draft_vocab(one[at]).softmax(-1) - trainer.set_draft_vocab(two[at]).softmax(-1)).abs().sum() / 2
+            change = (trainer.logits(one[at]).softmax(-1) - trainer.logits(two[at]).softmax(-1)).abs().sum() / 2
             assert int(at.sum()) == 1 and float(change) > 1e-4, depth

@@ -18,7 +18,7 @@ from specviz.ui.messages import text as text_of
 from specviz.ui.picker_rows import measured
 from specviz.ui.start_content import EXAMPLES, start_content
 
-from ..message_codes import begins
+from ..message_codes import begins, viewer_texts
 from .conftest import Server
 from .fake import CARDS, FakeBackend
 
@@ -769,8 +769,9 @@ def test_the_first_screen_says_what_the_run_comes_to(visit, size):
     """Speed-up, passes and the proof that the text is the same stand above the fold, with speeds beside the strips."""
     page = visit(width=size[0], height=size[1])
     page.wait_for_function("document.querySelector('.headline').textContent.includes('instead of')")
-    assert re.match(r"The same \d+ tokens in \d+ passes of the large model instead of \d+: .*same text", page.inner_text(".headline"))
-    assert page.inner_text(".same").startswith("same text: checked")
+    said = viewer_texts()
+    assert re.match(said["headline.same"].format(tokens=r"\d+ tokens", passes=r"\d+ passes", n=r"\d+", end=".+"), page.inner_text(".headline"))
+    assert page.inner_text(".same").startswith(said["headline.same.checked"])
     assert page.locator(".prow .speed").count() == 2 and all(t.endswith("tok/s") for t in page.locator(".prow .speed").all_inner_texts())
     low = max(page.locator(s).bounding_box()["y"] + page.locator(s).bounding_box()["height"] for s in (".headline", ".passes", ".p-stage .rail"))
     assert low <= page.locator("#dock").bounding_box()["y"] and page.locator("#dock").bounding_box()["y"] < size[1] - 60

@@ -15,6 +15,7 @@ from specviz.ui.limits import BASELINE, RunQueue, RunRequest
 from specviz.ui.start_content import recorded_board, start_content
 from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, pack
 
+from ..message_codes import refuses
 from .fake import FakeBackend
 
 ASK = RunRequest("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
@@ -230,9 +231,9 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
         raise engine.lab.LabError("Not on this model.")
         yield
 
-    for broken, says in ((refuse, "Not on this model"), (lambda *given: _quota(), "quota exceeded. The recorded runs stay playable")):
+    for broken, code in ((refuse, "run.engine"), (lambda *given: _quota(), "models.accelerator")):
         monkeypatch.setattr(engine, "play", broken)
-        with pytest.raises(engine.Refused, match=says):
+        with refuses(engine.Refused, code):
             list(mine.run(ASK, threading.Event(), 60.0))
 
 

@@ -11,6 +11,7 @@ from specviz.trees import HUB, drawn_children, grow_shape, hub_children, indepen
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
 
+from ..message_codes import refuses
 from ..methods.toys import Rows, distance, probs_of, round_probs, table, target_probs
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
@@ -156,11 +157,11 @@ def test_hub_pairs_have_the_papers_chances():
 
 def test_what_the_rules_cannot_judge_is_refused():
     two = Q.repeat(2, 1)
-    with pytest.raises(IncompatibleVerifier, match="hub"):
+    with refuses(IncompatibleVerifier, "verifier.incompatible"):
         TokenRejection().check(DraftTree((2, 1), (-1, -1), (0, 0), Q[None], (HUB,)))
-    with pytest.raises(IncompatibleVerifier, match="pair"):
+    with refuses(IncompatibleVerifier, "verifier.hub_pairs"):
         SpecHub().check(DraftTree((2, 1, 0), (-1,) * 3, (0, 0, 1), two, (HUB, IID)))
-    with pytest.raises(IncompatibleVerifier, match="without_replacement"):
+    with refuses(IncompatibleVerifier, "verifier.incompatible", "without_replacement"):
         KSeq().check(DraftTree((2,), (-1,), (0,), Q[None], ("without_replacement",)))
 
 
@@ -231,7 +232,7 @@ def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
             assert value[parent] == max(value), "the greatest value goes first"
             left[parent, build.tokens[node]] = 0
             uniforms.pick("draft", rows[0].exp())
-            u, mass = 1 - float(uniforms.raw("draft", (1,))) if left[parent].sum() > 0 else 1.0, float(left[parent].sum())
+            u, mass = 1 - float(uniforms.uniform_tensor("draft", (1,))) if left[parent].sum() > 0 else 1.0, float(left[parent].sum())
             value[parent] = next_gumbel(beam[parent][1] + math.log(mass), value[parent], u) if mass > 0 else -math.inf
         assert [g for _, _, g in out] == pytest.approx(want)
         assert [logprob for _, logprob, _ in out] == pytest.approx(

@@ -17,6 +17,7 @@ from specviz.core import (
 from specviz.trees import draw_some
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
+from ..message_codes import refuses
 from ..methods.toys import distance, probs_of, round_probs, table, target_probs
 
 P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
@@ -128,9 +129,9 @@ def test_block_accepts_with_the_papers_chances(seed):
 
 def test_block_refuses_trees_and_draws_without_replacement():
     two = DraftTree((1, 2), (-1, -1), (-1, -1))
-    with pytest.raises(IncompatibleVerifier, match="tree"):
+    with refuses(IncompatibleVerifier, "verifier.chains_only"):
         BlockVerification().check(two)
-    with pytest.raises(IncompatibleVerifier, match="without_replacement"):
+    with refuses(IncompatibleVerifier, "verifier.incompatible", "without_replacement"):
         BlockVerification().check(DraftTree.chain([1], P[None], WITHOUT_REPLACEMENT))
     BlockVerification().check(DraftTree.chain([1, 2]))
 

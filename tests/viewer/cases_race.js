@@ -117,9 +117,9 @@
         other = lane(1, "x", [1], { tokens: text([1, 9]), ...done("stopped") });
       same(
         [stopped, late].map((x) => [
-          SV.verdict.parting(x, base).at,
-          SV.verdict.parting(x, base).cut,
-          SV.verdict.parting(x, base).same,
+          SV.verdict.firstDifference(x, base).at,
+          SV.verdict.firstDifference(x, base).cut,
+          SV.verdict.firstDifference(x, base).same,
         ]),
         [
           [null, true, 2],
@@ -128,7 +128,7 @@
         "cut",
       );
       same(
-        [SV.verdict.parting(longer, base).at, SV.verdict.parting(other, base).at],
+        [SV.verdict.firstDifference(longer, base).at, SV.verdict.firstDifference(other, base).at],
         [3, 1],
         "a real difference stays one",
       );
@@ -216,7 +216,7 @@
     },
     "two texts part at the first token that differs, or where one ends"(SV) {
       const base = lane(0, "plain", [1], { tokens: text([1, 2, 3]) }),
-        at = (toks, more) => SV.verdict.parting(lane(1, "x", [1], { tokens: text(toks), ...more }), base).at;
+        at = (toks, more) => SV.verdict.firstDifference(lane(1, "x", [1], { tokens: text(toks), ...more }), base).at;
       same([at([1, 2, 3]), at([1, 9, 3]), at([1, 2]), at([1, 2, 3, 4])], [null, 1, 2, 3], "ended");
       same(at([1, 2], { done: null }), null, "a lane that still runs agrees so far");
       const tie = lane(1, "x", [1], { checks: [{ kind: "near_tie", detail: { margin: 0.0123 } }] });

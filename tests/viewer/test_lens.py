@@ -127,12 +127,12 @@ def test_the_ledger_counts_passes_and_the_texts_are_aligned_by_place(drive, sett
             mine = [r for r in RACE if r["lane"] == lane and r["type"] == "verify"]
             n = sum(r["n_new"] for r in RACE if r["lane"] == lane and r["type"] == "commit")
             assert rows[title] == [str(len(mine)), f"{sum(r['n_in'] for r in mine) / len(mine):.1f}", str(n), str(n - len(mine))]
-        assert page.text_content(".parts").count("the same text as plain decoding, token for token") == 3
+        assert page.text_content(".parts").count(TEXTS["race.same"].partition("{")[0]) == 3
         page.evaluate(LOAD, json.dumps(away))
         page.evaluate("board.setLayout('race')")
         at_end(page, settled)
-        page.wait_for_function("document.querySelector('.parts').textContent.includes('differs from')")
+        page.wait_for_function("(t) => document.querySelector('.parts').textContent.includes(t)", arg=TEXTS["race.differs"].format(at=place + 1))
         text = page.text_content(".parts")
-        assert f"differs from plain decoding at token {place + 1}" in text and "0.0021" in text
+        assert TEXTS["race.differs"].format(at=place + 1) in text and "0.0021" in text
 
     drive(use)

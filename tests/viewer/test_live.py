@@ -41,7 +41,7 @@ def test_a_new_run_clears_what_stands_on_the_board_at_its_first_frame(drive, set
         settled(page)
         now = page.evaluate(STAND)
         assert not [x for x in now["rate"] if x and x in before["rate"] and any(c in "123456789" for c in x)], now["rate"]
-        assert not re.search("[1-9]", now["strips"]) and now["head"].startswith("The prompt is being read")
+        assert not re.search("[1-9]", now["strips"]) and now["head"] == TEXTS["headline.reading"]
         assert now["chart"] == [] and (layout == "watch" or now["won"] != before["won"])
         assert not any(x.endswith("ms") and x != "0.0 ms" for x in now["ledger"]) and "ound " not in now["title"].replace("Round inspector", "")
 

@@ -13,6 +13,7 @@ from specviz import ROOT
 from specviz.trace.page import VIEWER as ASSETS
 from specviz.trace.page import gradio_parts, records_of, scripts, show, to_html, viewer_assets
 
+from ..message_codes import refuses
 from . import sample
 
 RECORDS = sample.trace("chain")
@@ -56,11 +57,11 @@ def test_a_page_from_a_path_an_object_and_a_list_is_the_same(tmp_path) -> None:
     assert to_html(path) == to_html(str(path)) == to_html(trace) == to_html(RECORDS)
 
 
-@pytest.mark.parametrize("content", ["", "not json\n", "[]\n", "7\n"])
-def test_a_broken_file_is_refused_with_a_sentence(tmp_path, content) -> None:
+@pytest.mark.parametrize("content, code", [("", "trace.empty"), ("not json\n", "trace.json"), ("[]\n", "trace.record"), ("7\n", "trace.record")])
+def test_a_broken_file_is_refused_with_its_name(tmp_path, content, code) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"bad\.jsonl .*\.$|Line 1 of bad\.jsonl .*\."):
+    with refuses(ValueError, code, "bad.jsonl"):
         records_of(path)
 
 

@@ -51,11 +51,12 @@ def test_each_badge_says_what_is_known(drive, settled) -> None:
         page.evaluate("board.goto({ layout: 'watch', lane: 2, round: 2, tab: 'token' })")
         settled(page)
         assert texts(page, ".lane .badges .badge") == ["observed 6", "inferred 2", "unknown 2"]
-        rows = {r[1]: (r[0], r[2]) for r in page.evaluate("[...document.querySelectorAll('.short .facts tr')].map((r) => [...r.cells].map((c) => c.textContent))")}
-        assert rows["tokens a pass"] == ("inferred", "2.00") and rows["passes of the large model"] == ("inferred", "3")
-        assert rows["which drafted tokens were refused"] == ("unknown", "") and rows["tokens drafted"] == ("unknown", "")
-        assert rows["tokens written"] == ("observed", "6") and rows["accepted by place, of those looked at"] == ("observed", "67 %, 50 %")
-        assert rows["tokens a pass, whole server"] == ("observed", "2.50") and TEXTS["server.doubts"].format(doubts="its <b>histogram</b> is none") in page.text_content(".short")
+        rows = {name: (badge, value) for name, badge, _, value in page.evaluate(
+            "[...document.querySelectorAll('.short .facts tr')].map((r) => [r.dataset.fact, ...[...r.cells].map((c) => c.textContent)])")}
+        assert rows["accepted_length"] == ("inferred", "2.00") and rows["passes"] == ("inferred", "3")
+        assert rows["refused_ids"] == ("unknown", "") and rows["drafted"] == ("unknown", "")
+        assert rows["tokens"] == ("observed", "6") and rows["by_position"] == ("observed", "67 %, 50 %")
+        assert rows["server_accepted_length"] == ("observed", "2.50") and TEXTS["server.doubts"].format(doubts="its <b>histogram</b> is none") in page.text_content(".short")
         assert page.text_content(".headline") == TEXTS["headline.server"].format(
             tokens="6 tokens", passes=TEXTS["headline.server.passes"].format(each="2.00", badge="inferred"))
         assert not page.query_selector(".stage .t.rej, .rail .t, .treebox .t, .short b b")  # nobody told of a refused token
@@ -77,7 +78,7 @@ def test_it_is_not_ranked_and_compared_by_its_letters(drive, settled) -> None:
         at_end(page, settled)
         page.wait_for_function("document.querySelector('.won:not(.wait)')")
         won = page.text_content(".won")
-        assert "house" not in won and won.endswith("Servers keep a clock of their own and are not ranked.")
+        assert "house" not in won and won.endswith(TEXTS["verdict.servers"])
         page.wait_for_function("document.querySelector('.parts').textContent.includes('house')")
         assert "house" + TEXTS["race.server.differs"].format(at=3) in page.text_content(".parts")
         assert TEXTS["notice.server.clock"] in page.text_content(".notice")

@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from ..message_codes import viewer_texts
 from . import sample
 from .test_board import LOAD, at_end
+
+TEXTS = viewer_texts()
 
 RUN = sample.race(("plain", "chain"), mode="recorded")
 # Pairs of what stands in the player's row that lie on each other.
@@ -59,7 +62,7 @@ def test_while_a_run_is_loaded_the_last_one_is_named_as_what_it_is(drive, settle
         for number, state in enumerate(("loading", "queued"), 1):
             page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": number, "e": [], "status": {"state": state, "text": "Soon."}})
             settled(page)
-            assert said() == ["Recorded", "Soon. Until it writes, what stands here is a recording."]
+            assert said() == ["Recorded", "Soon." + TEXTS["notice.waits"].format(what=TEXTS["notice.recording"])]
             assert float(page.evaluate("getComputedStyle(document.querySelector('.headline')).opacity")) < 0.6
         page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": 9, "new": True, "run": "b", "e": sample.race(("chain",), mode="live")[:-1], "status": {"state": "live", "text": ""}})
         settled(page)
@@ -77,16 +80,16 @@ def test_a_run_stopped_before_its_first_token_leaves_the_last_one_under_its_own_
         page.evaluate(LOAD, json.dumps(RUN))
         tell({"s": 1, "e": [], "status": {"state": "loading", "text": "Soon."}})
         tell({"s": 2, "e": [], "status": stopped})
-        assert said() == ["Recorded", "Stopped before the first token. What stands here is still a recording."]
+        assert said() == ["Recorded", stopped["text"] + TEXTS["notice.stays"].format(what=TEXTS["notice.recording"])]
         assert float(page.evaluate("getComputedStyle(document.querySelector('.headline')).opacity")) == 1
         live = sample.race(("chain",), mode="live")
         tell({"s": 9, "new": True, "run": "b", "e": live[:-1], "status": {"state": "live", "text": ""}})
         tell({"s": 10, "e": live, "snap": True, "status": {"state": "done", "text": ""}})
         tell({"s": 11, "e": [], "status": {"state": "queued", "text": "One before."}})
         tell({"s": 12, "e": [], "status": stopped})
-        assert said() == ["Finished", "Stopped before the first token. What stands here is still the run before."]
+        assert said() == ["Finished", stopped["text"] + TEXTS["notice.stays"].format(what=TEXTS["notice.before"])]
         tell({"s": 13, "e": [], "status": {"state": "error", "text": "It failed."}})
-        assert said() == ["Error", "It failed. What stands here is still the run before."]
+        assert said() == ["Error", "It failed." + TEXTS["notice.stays"].format(what=TEXTS["notice.before"])]
         tell({"s": 20, "new": True, "run": "c", "e": live[:-1], "status": {"state": "live", "text": ""}})
         tell({"s": 21, "e": live[:-1], "snap": True, "status": {"state": "stopped", "text": "Stopped; what was decoded is kept."}})
         assert said() == ["Stopped", "Stopped; what was decoded is kept."]

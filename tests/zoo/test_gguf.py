@@ -269,7 +269,7 @@ def test_parts_are_the_same_file_and_a_changed_part_is_found(tmp_path):
     GGUFFile(folder / "m.gguf")
     part = sorted(folder.glob("*.part-*"))[3]
     part.write_bytes(part.read_bytes()[:-1] + b"\0")
-    with pytest.raises(ModelError, match="sha256"):
+    with refuses(ModelError, "gguf.digest", "sha256"):
         GGUFFile(folder / "m.gguf")
     part.unlink()
     with refuses(ModelError, "checkpoint.lacks_part", "m.gguf"):

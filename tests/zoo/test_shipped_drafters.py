@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from specviz import Sampling, Session, load
-from specviz.evidence.benchmark import Ours
+from specviz.evidence.benchmark import CatalogueRunner
 from specviz.methods import catalogue
 from specviz.zoo import forget
 from specviz.zoo.registry import register
@@ -32,7 +32,7 @@ def test_what_ships_drafts(target):
     """In at least one of twenty passes something is accepted."""
     loaded, poor = load(target), {}
     for key in drafting(target):
-        drafts = Ours(Session(loaded, key, None, Sampling(0.0)))
+        drafts = CatalogueRunner(Session(loaded, key, None, Sampling(0.0)))
         totals = [drafts(prompt, Sampling(0.0), 48).totals for prompt in PROMPTS]
         written, passes = (sum(getattr(one, count) for one in totals) for count in ("tokens", "rounds"))
         if written < 1.05 * passes:
@@ -49,7 +49,7 @@ def test_whatever_is_offered_runs(target):
     offered = [key for key, method in catalogue().items() if not loaded.why_not(method)]
     for key in offered:
         try:
-            assert Ours(Session(loaded, key, None, Sampling(0.0)))(PROMPTS[0], Sampling(0.0), 8).token_ids
+            assert CatalogueRunner(Session(loaded, key, None, Sampling(0.0)))(PROMPTS[0], Sampling(0.0), 8).token_ids
         except Exception as error:  # every one that does not run is named, whatever the reason
             stopped[key] = str(error)
     assert len(offered) > (80 if drafting(target) else 40) and not stopped

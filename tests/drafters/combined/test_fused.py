@@ -26,6 +26,7 @@ from specviz.drafters.model.chain import DraftChain
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 
+from ...message_codes import refuses
 from ..lookup.toys import FREE, check_distribution, distance, joint, kit, play_all, probs_of
 
 
@@ -73,7 +74,7 @@ def test_union(seeds):
 
 def test_places_and_refusals():
     probe = DraftTree().add(1, -1, probe=True)
-    with pytest.raises(ValueError, match="probes"):
+    with refuses(ValueError, "fusion.probes"):
         fuse([probe])
     assert len(fuse([])) == 0 and len(fuse([DraftTree(), DraftTree.chain([1, 2])])) == 2
 

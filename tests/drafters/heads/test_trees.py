@@ -58,7 +58,7 @@ def test_the_size_that_pays_grows_as_rows_get_cheaper():
     def line(row):
         return {nodes: 1 + row * nodes for nodes in (1, 2, 4, 8, 16, 32)}
 
-    sizes = [ranks.pays(ACCURACY, line(row)) for row in (0.0, 0.01, 0.1, 1.0)]
+    sizes = [ranks.best_node_count(ACCURACY, line(row)) for row in (0.0, 0.01, 0.1, 1.0)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == 32 and sizes[-1] == 1
 
 
