@@ -73,7 +73,7 @@
     });
   };
   /* Whether the round's last token needs a box of its own: an accepted one that ended the run has its node already. */
-  function tailed(v) {
+  function drawsTail(v) {
     const r = v.round,
       last = r.path.length ? r.path[r.path.length - 1] : -1;
     return r.commit && !(r.why === "accepted" && r.nodes.some((n) => n.parent === last && n.tok === r.commit.tail.tok));
@@ -124,7 +124,7 @@
     clip,
     text,
     nodeBox,
-    tailed,
+    drawsTail,
     tailBox,
     root,
     size,
