@@ -8,7 +8,7 @@
   const DASHES = ["", "dash", "long"];
 
   /* A server's answer, whatever came: numbers that are numbers, words that are short. */
-  function given(got) {
+  function parse(got) {
     const list = (x) => (Array.isArray(x) ? x.slice(0, 64) : []),
       positive = (x) => K.finite(x) && x > 0;
     const lengths = list(got && got.lengths).filter(positive),
@@ -53,12 +53,12 @@
           tell,
           busy: "Measuring passes over longer and longer texts, then three methods at the longest\u2026",
           part: (p) => {
-            answer = given(p) || answer;
+            answer = parse(p) || answer;
             paint();
           },
         },
       );
-      if (got) answer = given(got);
+      if (got) answer = parse(got);
       if (got && !answer) tell.set("The server's answer held no passes.", "error");
       paint();
     }

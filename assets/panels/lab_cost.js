@@ -7,7 +7,7 @@
     M = P.maths;
 
   /* A server's curve, whatever came: pairs of finite numbers, in order. */
-  function given(got) {
+  function parse(got) {
     const rows = Array.isArray(got && got.rows) ? got.rows : [],
       secs = Array.isArray(got && got.seconds) ? got.seconds : [];
     const points = rows
@@ -70,12 +70,12 @@
           tell,
           busy: "Measuring passes of 1 to 64 rows\u2026",
           part: (p) => {
-            here = given(p) || here;
+            here = parse(p) || here;
             paint();
           },
         },
       );
-      if (got) here = given(got);
+      if (got) here = parse(got);
       if (got && !here) tell.set("The server's answer held no curve.", "error");
       paint();
     }
@@ -179,7 +179,7 @@
         if (l !== lane) {
           lane = l;
           own = M.curveOf(env.lanes().filter((x) => l && x.targetName === l.targetName));
-          if (lane && lane.curve && !here) own = given(lane.curve) || own;
+          if (lane && lane.curve && !here) own = parse(lane.curve) || own;
         }
         paint();
       },

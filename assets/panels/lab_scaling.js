@@ -30,7 +30,7 @@
     Array.from({ length: 24 }, (_, i) => from * (to / from) ** (i / 23)).map((x) => [x, at(l, x)]);
 
   /* A target's report, whatever came: drafts with finite points, and their fits. */
-  function given(one, figure) {
+  function parse(one, figure) {
     const found = (one.figures && one.figures[figure]) || {},
       each = found.each || {};
     const drafts = (Array.isArray(one.drafts) ? one.drafts : [])
@@ -139,7 +139,7 @@
       }
       figure = figure || figures[0][0];
       const one = targets[Math.min(target, targets.length - 1)],
-        mine = given(one, figure);
+        mine = parse(one, figure);
       const chart = (title, over) => {
         const made = P.plot.frame(
           title,

@@ -141,7 +141,7 @@
           },
         ]),
       );
-      out.say.replaceChildren(...honest(r).map((s) => el("p", null, s)));
+      out.say.replaceChildren(...limitations(r).map((s) => el("p", null, s)));
       const as = model({ gamma: shape.depth, width: shape.width, price: 1 });
       setText(
         out.check,
@@ -153,7 +153,7 @@
       plot.paint();
     }
 
-    function honest(r) {
+    function limitations(r) {
       const greedy = !(lane.temperature > 0),
         copied = lane.rounds.some((x) => x.nodes.some((n) => n.src)),
         list = [];

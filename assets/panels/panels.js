@@ -30,7 +30,7 @@
       this.ctx = ctx;
       this.root = el("div", { class: "sv svp", "data-panel": kind });
       this.rail = K.rail(panel.items, panel.label, (key) => this.show(key));
-      SpecViz.colours.wear(this.root);
+      SpecViz.colours.applyPalette(this.root);
       this.root.append(el("div", { class: "pn-panel" }, this.rail.root, this.rail.body));
       host.replaceChildren(this.root);
       this.host = host;

@@ -182,7 +182,7 @@
       needs: (s) => Boolean(s.chain && s.plain),
       at: (s) => on(s.chain, s.chain.rounds[s.chain.rounds.length - 1]),
       say: (s) => {
-        const d = SpecViz.verdict.parting(s.chain.folded, s.plain.folded);
+        const d = SpecViz.verdict.firstDifference(s.chain.folded, s.plain.folded);
         return d.at === null
           ? [
               `${d.same} of ${d.same} tokens are those that plain decoding wrote. This is no accident: every token was either ` +

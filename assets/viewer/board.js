@@ -42,7 +42,7 @@
       this.calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)");
       this.reset();
       this.box = SV.frames.intake();
-      SV.colours.wear(root);
+      SV.colours.applyPalette(root);
       this.build();
       this.listen();
       SV.boardLayout.measure(this);

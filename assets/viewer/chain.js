@@ -3,12 +3,12 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { svg, f2, f3 } = SV.dom;
-  const { SMALL, LONG, WORD, TAILS, wide, labelWidth, clip, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
+  const { SMALL, LONG, WORD, TAILS, wide, labelWidth, clip, text, nodeBox, drawsTail, tailBox, root, size } = SV.nodes;
 
   function drawChain(v, W) {
     const nodes = v.round.nodes.filter((n) => !n.probe).slice(0, 24),
       after = v.phase >= 3,
-      done = v.phase >= 4 && tailed(v);
+      done = v.phase >= 4 && drawsTail(v);
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft of round " + (v.round.i + 1) });
     const tail = done ? tailBox(v, 0, 0, 32) : null,
       rootW = 68;

@@ -31,10 +31,10 @@
     } catch {
       /* not kept */
     }
-    for (const root of document.querySelectorAll(".sv")) wear(root);
+    for (const root of document.querySelectorAll(".sv")) applyPalette(root);
   }
   /* Any part of a page that uses the board's colours: its root is of class "sv". */
-  function wear(root) {
+  function applyPalette(root) {
     setAttr(root, "data-colours", now());
   }
 
@@ -62,5 +62,5 @@
   /* The board's list follows what was chosen elsewhere. */
   const show = (board) => (board.colourPick.list.value = now());
 
-  SV.colours = { SETS, Choice, now, choose, wear, show };
+  SV.colours = { SETS, Choice, now, choose, applyPalette, show };
 })();

@@ -7,7 +7,7 @@
 
   /* [what, how far it looked]: the engine's own check, else the greedy tokens of this lane against plain decoding's. */
   function certificate(lane, base) {
-    if (SV.serverFacts.is(lane)) return elsewhere(lane, base);
+    if (SV.serverFacts.is(lane)) return serverCheck(lane, base);
     const c = lane.checks.filter((x) => ["greedy_equal", "near_tie", "diverged"].includes(x.kind)).pop();
     if (!c) return compared(lane, base);
     const d = c.detail || {};
@@ -18,15 +18,15 @@
     return c.kind === "near_tie" ? ["near-tie", at + gap] : ["diverged", (at || "not the same text") + gap];
   }
 
-  function elsewhere(lane, base) {
+  function serverCheck(lane, base) {
     if (!base || !SV.verdict.over(base) || (lane.header?.sampling?.temperature ?? 1) > 0) return null;
-    return SV.serverFacts.parting(lane, base).at === null
+    return SV.serverFacts.firstDifference(lane, base).at === null
       ? ["same text", "letter for letter, by another engine"]
       : ["another text", "another engine, maybe another model"];
   }
   function compared(lane, base) {
     if (!base || base === lane || !SV.verdict.over(base) || (lane.header?.sampling?.temperature ?? 1) > 0) return null;
-    const d = SV.verdict.parting(lane, base);
+    const d = SV.verdict.firstDifference(lane, base);
     if (d.at !== null) return ["differs", "at token " + (d.at + 1)];
     return d.cut
       ? [SV.messages.say("figures.same_so_far"), count(d.same, "token") + " compared, then stopped"]

@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, setText, count } = SV.dom;
-  const { parting, over, busy } = SV.verdict;
+  const { firstDifference, over, busy } = SV.verdict;
   const M = SV.metrics,
     AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
     MOST_TOKENS = 512 /* that one run may write */,
@@ -51,7 +51,7 @@
         ...out,
         text: `${count(n, "token")} in ${passes(m.passes)} of the large model; plain decoding needs ${n}.`,
       };
-    const d = parting(lane, base),
+    const d = firstDifference(lane, base),
       stopped = cut(lane) || cut(base),
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
     const k = busy([lane, base]) || m.implausible ? null : m.walltime_speedup,
@@ -125,7 +125,7 @@
       m.block_efficiency === null
         ? "how many passes that took it does not tell"
         : SV.messages.say("headline.server.passes", { each: m.block_efficiency.toFixed(2), badge: m.badges.passes });
-    const same = base && over(base) && !sampled(lane) && SV.serverFacts.parting(lane, base).at === null;
+    const same = base && over(base) && !sampled(lane) && SV.serverFacts.firstDifference(lane, base).at === null;
     return {
       text: SV.messages.say("headline.server", { tokens: n, passes: per }),
       same: same ? "same text as plain decoding here" : "",

@@ -95,7 +95,7 @@
           Boolean(header) && stale && state === "stopped" /* who stopped a run before its first token is back at it */,
         over = mode === "live" && (waits || last || state === "done"),
         busy = (!waits && !last && STATE[state]) || (!header && "Ready") || (over && "Finished");
-      const what = mode === "recorded" ? "a recording" : "the run before";
+      const what = SV.messages.say(mode === "recorded" ? "notice.recording" : "notice.before");
       setText(this.word, busy || BADGE[mode] || "Trace");
       setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
@@ -103,9 +103,9 @@
         this.say,
         (text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace.")) +
           (waits
-            ? ` Until it writes, what stands here is ${what}.`
+            ? SV.messages.say("notice.waits", { what })
             : header && stale
-              ? ` What stands here is still ${what}.`
+              ? SV.messages.say("notice.stays", { what })
               : "") +
           (slow ? " " + slow : "") +
           (remembered ? " " + remembered : "") +

@@ -183,7 +183,7 @@
   const railWidth = (b, { race }) => inside(b, race ? b.width : half(b)) - (race && !b.narrow ? 184 + 132 + 48 : 0);
 
   /* At rest after k rounds: the last one that drafted anything. A run often ends on a round with nothing to see. */
-  function telling(lane, k) {
+  function lastRoundWithDraft(lane, k) {
     for (let i = k - 1; i > 0; i--) if (lane.rounds[i].nodes.some((n) => !n.probe)) return i;
     return Math.max(0, k - 1);
   }
@@ -202,7 +202,8 @@
         round = focus.rounds[b.cur.round];
         phase = b.cur.phase;
       } else {
-        round = focus.rounds[ctx.playing || b.state === "live" ? Math.max(0, at.k - 1) : telling(focus, at.k)];
+        round =
+          focus.rounds[ctx.playing || b.state === "live" ? Math.max(0, at.k - 1) : lastRoundWithDraft(focus, at.k)];
         phase = at.k ? 4 : at.phase;
       }
       if (round && !round.draft && !round.commit) round = null;

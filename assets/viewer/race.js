@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, span, tip, count, who } = SV.dom;
-  const { verdict, parting, why, over } = SV.verdict;
+  const { verdict, firstDifference, why, over } = SV.verdict;
   const M = SV.metrics;
   const title = (lane) => SV.stage.titleOf(lane);
   class Race {
@@ -68,7 +68,7 @@
       this.say.classList.toggle("wait", !end);
       this.say.hidden = false;
       if (v.open) this.ledger(v);
-      this.partings(v);
+      this.paintDifferences(v);
     }
 
     ledger(v) {
@@ -88,7 +88,7 @@
           cell(String(m.tokens)),
           cell(m.passes === null ? "\u2013" : String(Math.max(0, m.tokens - m.passes))),
           cell(span(SV.serverFacts.is(lane) ? null : m.spread ? m.seconds : m.parts.reduce((a, b) => a + b, 0))),
-          el("td", { class: "batch", hidden: !order.length }, together(lane, many)),
+          el("td", { class: "batch", hidden: !order.length }, totalsCell(lane, many)),
           el(
             "td",
             { class: "parts1" },
@@ -150,15 +150,15 @@
       this.table.replaceChildren(...rows);
     }
 
-    partings(v) {
+    paintDifferences(v) {
       const out = [];
       for (const { lane } of v.views) {
         if (!v.base || lane === v.base || !lane.tokens.length) continue;
         if (SV.serverFacts.is(lane)) {
-          out.push(el("li", null, el("b", null, title(lane)), elsewhere(lane, v.base)));
+          out.push(el("li", null, el("b", null, title(lane)), serverComparison(lane, v.base)));
           continue;
         }
-        const d = parting(lane, v.base),
+        const d = firstDifference(lane, v.base),
           word = (t) => el("bdi", { class: "mono" }, t ? SV.fold.label(lane, t.tok, 18) : "the end");
         const theirs = el("bdi", { class: "mono" }, d.theirs ? SV.fold.label(v.base, d.theirs.tok, 18) : "the end"),
           because = d.at === null ? "" : why(lane);
@@ -189,7 +189,7 @@
     }
   }
   /* What a lane wrote for all of several prompts, with its place among the lanes where times count. */
-  function together(lane, ranking) {
+  function totalsCell(lane, ranking) {
     const all = SV.batch.totals(lane),
       place = ranking.findIndex((x) => x.lane === lane) + 1;
     if (!all) return "\u2013";
@@ -199,8 +199,8 @@
       : tokens;
   }
   /* Another engine, and whose model it has is its owner's to say: texts are compared by their letters. */
-  function elsewhere(lane, base) {
-    const d = SV.serverFacts.parting(lane, base);
+  function serverComparison(lane, base) {
+    const d = SV.serverFacts.firstDifference(lane, base);
     return d.at === null
       ? (over(lane) && over(base) ? " wrote" : " writes so far") +
           " the same text as plain decoding here: " +

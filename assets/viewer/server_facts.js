@@ -33,7 +33,7 @@
   }
 
   /* While it streams some servers count their drafts in every message. */
-  function sofar(lane, k) {
+  function latestMessage(lane, k) {
     for (let i = Math.min(k, lane.rounds.length) - 1; i >= 0; i--) {
       const data = lane.rounds[i].lens.find((x) => x.kind === "message")?.data;
       if (data && num(data.drafted) !== null && num(data.accepted) !== null)
@@ -48,7 +48,7 @@
       all = over ? facts(lane) : [],
       get = (name) => all.find((f) => f.name === name && (f.value !== null || f.badge !== "unknown")) || UNKNOWN,
       value = (name) => (typeof get(name).value === "number" ? get(name).value : null),
-      live = over ? null : sofar(lane, k);
+      live = over ? null : latestMessage(lane, k);
     const tokens = value("tokens") ?? m.tokens,
       first = lane.rounds[0]?.commit?.n_new ?? 0,
       from = lane.prefill ? lane.prefill.t1 : 0,
@@ -100,7 +100,7 @@
 
   const words = (lane) => lane.tokens.map((t) => SV.text.joined(t.parts));
   /* Where its text first differs from another lane's, letter by letter: {at: its token or null, same: letters compared}. */
-  function parting(lane, base) {
+  function firstDifference(lane, base) {
     const mine = words(lane),
       all = mine.join(""),
       theirs = words(base).join("");
@@ -114,5 +114,5 @@
     return { at: i, same: n };
   }
 
-  SV.serverFacts = { is, facts, doubts, figures, parting, ended, BADGES };
+  SV.serverFacts = { is, facts, doubts, figures, firstDifference, ended, BADGES };
 })();

@@ -69,7 +69,13 @@
       ? [...FIRST, ...facts(lane)]
       : [...FIRST, { name: "refused_ids", badge: "unknown", value: null }];
     const rows = BADGES.flatMap((name) => all.filter((f) => f.badge === name)).map((f) =>
-      el("tr", null, el("td", null, badge(f.badge)), el("th", { scope: "row" }, named(f)), el("td", null, written(f))),
+      el(
+        "tr",
+        { "data-fact": f.name },
+        el("td", null, badge(f.badge)),
+        el("th", { scope: "row" }, named(f)),
+        el("td", null, written(f)),
+      ),
     );
     const odd = doubts(lane);
     return [

@@ -4,7 +4,7 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, f2, count } = SV.dom;
-  const { WORD, TAILS, tailClass, wide, labelWidth, text, nodeBox, tailed, tailBox, root, size } = SV.nodes;
+  const { WORD, TAILS, tailClass, wide, labelWidth, text, nodeBox, drawsTail, tailBox, root, size } = SV.nodes;
   const NODES = 56;
   const EVERY = 256;
 
@@ -41,7 +41,7 @@
       under.get(n.parent).push(n);
     }
     const kids = (id) => under.get(id) || [];
-    const end = tailed(v) ? (v.round.path.length ? v.round.path[v.round.path.length - 1] : -1) : null;
+    const end = drawsTail(v) ? (v.round.path.length ? v.round.path[v.round.path.length - 1] : -1) : null;
     const row = new Map();
     let next = 0,
       tailRow = null;
@@ -92,7 +92,7 @@
       : chosen(v, Math.floor((H - 40 - FOOT) / 19));
     const also = leftOut(v, nodes),
       L = place(v, nodes, H - (also ? FOOT : 0)),
-      done = v.phase >= 4 && tailed(v);
+      done = v.phase >= 4 && drawsTail(v);
     const S = svg("svg", { class: "tree", role: "group", "aria-label": "Draft tree of round " + (v.round.i + 1) });
     const D = Math.max(...nodes.map((n) => n.depth)),
       widths = [],
@@ -206,7 +206,7 @@
         list.append(item(n.id, SV.fold.label(v.lane, n.tok, 16), cls, n.depth, n.q, WORD[cls]));
       else hidden++;
     }
-    if (v.phase >= 4 && tailed(v))
+    if (v.phase >= 4 && drawsTail(v))
       list.append(
         item(
           "tail",

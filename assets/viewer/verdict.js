@@ -112,7 +112,7 @@
 
   /* Where a lane's tokens first differ from plain decoding's: {at, mine, theirs, same, cut}; at is null while they agree, same
      counts the tokens compared. A lane that was stopped agrees when what both wrote does: cut says that this is not all. */
-  function parting(lane, base) {
+  function firstDifference(lane, base) {
     const n = Math.min(lane.tokens.length, base.tokens.length);
     for (let i = 0; i < n; i++)
       if (lane.tokens[i].tok !== base.tokens[i].tok)
@@ -134,5 +134,5 @@
       : "";
   }
 
-  SV.verdict = { verdict, parting, why, over, busy };
+  SV.verdict = { verdict, firstDifference, why, over, busy };
 })();
