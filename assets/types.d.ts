@@ -54,6 +54,7 @@ interface Header {
   target: { name: string; parameters: number | null; nature: string | null } | null;
   draft: { name: string } | null;
   max_new_tokens: number;
+  output: { kind: "text" } | { kind: "patches"; columns: number; rows: number; side: number };
   sampling: Record<string, unknown>;
   answer?: { index: number; of: number }; // one of several answers to one prompt (n)
   [field: string]: unknown;
@@ -144,7 +145,7 @@ type Cursor = "end" | { round: number; phase: number } | { t: number };
 type Place = { k: number; phase: number };
 
 /* ---- text (text.js) ---- */
-type Part = string | { c: string }; // {c}: a chip, for what must not be shown as it is
+type Part = string | { c: string; px?: number[]; side?: number }; // {c}: a chip, for what must not be shown as it is; px: of a patch (output.js)
 
 /* ---- the modules that the others build on ---- */
 type Child = Node | string | number | false | null | undefined | Child[];

@@ -31,7 +31,26 @@
     if (e.getAttribute(k) !== String(v)) e.setAttribute(k, String(v));
   }
   function parts(list) {
-    return list.map((p) => (typeof p === "string" ? p : el("span", { class: "chip" }, p.c)));
+    return list.map((p) => (typeof p === "string" ? p : p.px ? pixels([p], 1, 1) : el("span", { class: "chip" }, p.c)));
+  }
+
+  /* Patches of a picture as a canvas of their own size: what is missing of it is left blank. */
+  function pixels(patches, columns, rows, canvas = el("canvas", { class: "px", "aria-hidden": "true" })) {
+    const side = patches.length ? patches[0].side : 1;
+    if (canvas.width !== columns * side || canvas.height !== rows * side)
+      Object.assign(canvas, { width: columns * side, height: rows * side });
+    const c = canvas.getContext("2d"),
+      data = c.createImageData(canvas.width, canvas.height);
+    patches.forEach((p, i) => {
+      for (let k = 0; k < side * side; k++) {
+        const x = (i % columns) * side + (k % side),
+          y = Math.floor(i / columns) * side + Math.floor(k / side),
+          at = 4 * (y * canvas.width + x);
+        data.data.set([p.px[3 * k], p.px[3 * k + 1], p.px[3 * k + 2], 255], at);
+      }
+    });
+    c.putImageData(data, 0, 0);
+    return canvas;
   }
 
   const f3 = (x) => (x === null || x === undefined ? "\u2013" : x > 0 && x < 0.001 ? "under 0.001" : x.toFixed(3));
@@ -138,6 +157,7 @@
     setText,
     setAttr,
     parts,
+    pixels,
     f2,
     f3,
     pct,

@@ -182,7 +182,7 @@
   function write(lane, r) {
     r.first = lane.tokens.length;
     r.pieces.forEach((piece, j) => {
-      const { parts, carry } = T.decode(lane.carry.concat(T.bytesOf(piece.b)));
+      const { parts, carry } = SV.output.of(lane).decode(lane.carry.concat(T.bytesOf(piece.b)));
       const onPath = j < r.path.length;
       lane.carry = carry;
       lane.tokens.push({
@@ -291,7 +291,7 @@
     const key = tok + "/" + (max || "");
     if (lane.labels.has(key)) return lane.labels.get(key);
     const known = lane.vocab.has(tok);
-    const s = known ? T.label(T.alone(T.bytesOf(lane.vocab.get(tok))), max) : tok === -1 ? "\u25a1" : "#" + tok;
+    const s = known ? SV.output.of(lane).label(T.bytesOf(lane.vocab.get(tok)), tok, max) : tok === -1 ? "\u25a1" : "#" + tok;
     if (known || tok === -1) lane.labels.set(key, s);
     return s;
   }

@@ -103,6 +103,7 @@
       } /* nothing in this lane has changed */
       this.drawn = key;
       this.lane = lane;
+      this.root.classList.toggle("painting", SV.output.of(lane).columns > 0);
       const n = SV.fold.upto(lane, view.k),
         r = lane.rounds[view.k - 1],
         next = lane.rounds[view.k];

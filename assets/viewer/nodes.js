@@ -53,12 +53,28 @@
       svg("rect", { class: "ring", x: x - 3, y: y - 3, width: w + 6, height: h + 6, rx: 7 }),
       svg("rect", { class: "box", x, y, width: w, height: h, rx: 4 }),
       text(x + 8, y + h / 2 + 4, opt.label, "w"),
+      ...swatch(opt.patch, x + 5, y + h / 2 - 6, 13),
     );
     if (opt.q !== null) {
       const q = text(x + w - 7, y + h / 2 + 3.5, " " + f2(opt.q), "q", "end");
       g.append(q);
     }
     return g;
+  }
+  /* A patch's pixels over the glyph that stands for it. */
+  function swatch(parts, x, y, w) {
+    const p = (parts || []).find((part) => typeof part !== "string" && part.px);
+    if (!p) return [];
+    const d = w / p.side;
+    return Array.from({ length: p.side * p.side }, (_, k) =>
+      svg("rect", {
+        x: x + (k % p.side) * d,
+        y: y + Math.floor(k / p.side) * d,
+        width: d + 0.2,
+        height: d + 0.2,
+        fill: `rgb(${p.px.slice(3 * k, 3 * k + 3).join()})`,
+      }),
+    );
   }
   const LONG = 14;
   const nodeBox = (v, n, x, y, w, h, q) => {
@@ -68,6 +84,7 @@
       id: n.id,
       say: WORD[cls],
       label: SV.fold.label(v.lane, n.tok, v.long || LONG),
+      patch: SV.output.alone(v.lane, n.tok),
       q,
       sel: v.sel === n.id,
     });
@@ -91,6 +108,7 @@
         id: "tail",
         say: TAILS[v.round.why] || v.round.why,
         label,
+        patch: SV.output.alone(v.lane, t.tok),
         q: null,
         sel: v.sel === "tail",
       }),

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
-  const { el, who } = SV.dom;
+  const { el, parts, who } = SV.dom;
   const CELLS = 14;
 
   /* What a round lost, and how wide that is; kept between paintings, because older rounds do not change. */
@@ -15,7 +15,8 @@
     let w = 16; /* an estimate is enough to know whether the row is full, and asks for no layout */
     for (const n of list) {
       const v = SV.fold.verdictOf(r, n.id),
-        label = SV.fold.label(lane, n.tok);
+        label = SV.fold.label(lane, n.tok),
+        patch = SV.output.alone(lane, n.tok).filter((p) => typeof p !== "string" && p.px);
       w += 8 + Array.from(label).length * 7.9;
       cell.append(
         el(
@@ -29,7 +30,7 @@
               "data-node": n.id,
               "data-forced": SV.grammarView.forced(r, n.id),
             },
-            label,
+            patch.length ? parts(patch) : label,
           ),
         ),
       );

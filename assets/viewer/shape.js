@@ -60,6 +60,14 @@
     return out;
   }
 
+  /* What the tokens are: text, or patches of a picture in raster order. */
+  function outputOf(x) {
+    const small = (n) => (Number.isInteger(n) && n > 0 && n <= 64 ? n : 0),
+      o = obj(x),
+      [columns, rows, side] = [o.columns, o.rows, o.patch].map(small);
+    return o.kind === "patches" && columns && rows && side ? { kind: "patches", columns, rows, side } : { kind: "text" };
+  }
+
   const SHAPE = {
     header: (r) => ({
       run_id: str(r.run_id, 200),
@@ -98,6 +106,7 @@
         threads: int(obj(r.env).threads, 0),
         pass_seconds: num(obj(r.env).pass_seconds),
       },
+      output: outputOf(r.output),
       sampling: obj(r.sampling),
       answer: r.answer
         ? { index: Math.max(0, int(obj(r.answer).index, 0)), of: Math.max(1, int(obj(r.answer).of, 1)) }

@@ -38,7 +38,8 @@
       this.caret = el("span", { class: "caret" });
       this.rest = el("span", { class: "rest", "aria-hidden": "true" });
       this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret, this.rest);
-      this.page = el("div", { class: "page" }, this.turns, this.ask, this.text);
+      this.whole = el("canvas", { class: "whole", hidden: true, role: "img", "aria-label": "The picture so far" });
+      this.page = el("div", { class: "page" }, this.turns, this.ask, this.text, this.whole);
       this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.page);
       this.up = false;
       this.box.addEventListener(
@@ -68,6 +69,12 @@
       if (this.epoch === lane) return;
       this.clear();
       this.epoch = lane;
+      this.grid = SV.output.of(lane);
+      this.text.classList.toggle("patches", this.grid.columns > 0);
+      this.text.style.gridTemplateColumns = this.grid.columns ? `repeat(${this.grid.columns}, var(--sv-patch))` : "";
+      this.text.style.gridTemplateRows = this.grid.columns ? `repeat(${this.grid.rows}, var(--sv-patch))` : "";
+      this.whole.hidden = !this.grid.columns;
+      this.wholeKey = -1;
       const p = (lane.header && lane.header.prompt) || {};
       const turns = Array.isArray(p.turns) ? p.turns.slice(-20) : [];
       this.turns.replaceChildren(
@@ -93,7 +100,7 @@
       }
       this.header(lane);
       this.lane = lane;
-      const want = Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
+      const want = this.grid.columns ? 0 : Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
       if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
       this.fold(lane, want);
@@ -102,13 +109,20 @@
       this.light(from, upto);
       this.select(opts.sel);
       this.pending(lane, upto, opts);
+      this.picture(lane, upto);
       this.caret.hidden = opts.ended;
       this.coming(lane, upto, opts);
+    }
+    /* A picture stands beside its patches a second time, without their verdicts. */
+    picture(lane, upto) {
+      if (!this.grid.columns || this.wholeKey === upto) return;
+      this.wholeKey = upto;
+      SV.dom.pixels(SV.output.painted(lane, upto), this.grid.columns, this.grid.rows, this.whole);
     }
     /* What a finished run goes on to write stands there already, pale: nothing moves when it comes. */
     coming(lane, upto, opts) {
       const from = upto + this.next.querySelectorAll(".t").length /* what is guessed stands in its place */,
-        show = opts.coming && from < lane.tokens.length,
+        show = opts.coming && !this.grid.columns && from < lane.tokens.length,
         key = show ? from : -1;
       if (key === this.restKey) return;
       this.restKey = key;
@@ -202,7 +216,7 @@
           ? [el("span", { class: "chip" }, SV.text.joined(open.map(SV.text.byteChip)))]
           : [];
       path.forEach((n, i) => {
-        const raw = SV.text.alone(SV.text.bytesOf(lane.vocab.get(n.tok)));
+        const raw = SV.output.alone(lane, n.tok);
         const v = SV.fold.verdictOf(round, n.id, phase);
         const set = tokenNodes({ parts: raw, i: "", special: lane.special.has(n.tok) }, v, this.marks);
         const s = set[set.length - 1];

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import (
     bench,
@@ -36,6 +36,9 @@ from .open_page import open_page
 from .option_lists import method_keys
 from .output_files import check_output, write_output
 from .run_output import read_text_argument
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
 
 class Parser(argparse.ArgumentParser):
@@ -107,6 +110,7 @@ def parser() -> Parser:
     request_options.add(sub)
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
+    sub.add_argument("--save", metavar="FILE", help="write the answer to a file: text, or a picture as PNG; with --n the last one")
     sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each distribution kept in the trace (8)")
     _sampling(sub)
     _models(sub)
@@ -169,6 +173,7 @@ def list_methods(args: argparse.Namespace) -> int:
         write_output(path, note_kinds.with_table(path.read_text(encoding="utf-8")))
         print(path)
         return 0
+    from ..core.needs import outputs
     from ..methods import catalogue
     from ..zoo import survey
     from .terminal import table
@@ -182,14 +187,14 @@ def list_methods(args: argparse.Namespace) -> int:
     for method in catalogue().values():
         reason = why_not(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "differs": method.differs, "compared": method.compared,
+                     "exactness": method.exactness, "writes": outputs(method.needs), "differs": method.differs, "compared": method.compared,
                      "published": method.published, "aliases": list(method.aliases),
                      "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method),
                      "by_time": method.decides_by_time})
     if args.json:
         _print(rows)
     else:
-        print(table(rows, ["key", "title", "family", "exactness", "available", "reason"]))
+        print(table(rows, ["key", "title", "family", "exactness", "writes", "available", "reason"]))
         for row in rows:
             for name, most in row["knob_limits"].items():
                 print(f"{row['key']}: {name} up to {most:g} here, since {why_not.name} has no further draft models.")
@@ -212,6 +217,8 @@ def run_method(args: argparse.Namespace) -> int:
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded
     if args.trace:
         place_of(args.trace)  # before the run, not after it
+    if args.save:
+        check_output(args.save)
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
@@ -231,9 +238,10 @@ def run_method(args: argparse.Namespace) -> int:
     return stop.status
 
 
-def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Any) -> Any:
+def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded) -> Any:
     """Return the Result of an answer, whose figures are printed. Raises RunFailed."""
     from ..run.result import Result, RunFailed
+    from ..trace.output import is_text
     from .run_output import summary
 
     result = Result()
@@ -241,7 +249,11 @@ def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Any) ->
         result.take(event)
     if result.why:
         raise RunFailed(result.why)
+    if args.save:
+        write_output(args.save, loaded.codec.file(result.data))
     if not args.json:
+        if not is_text(result.output):
+            print(result.text)
         print(summary(result), file=sys.stderr)
         if result.head_unused:
             print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)

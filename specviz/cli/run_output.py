@@ -7,20 +7,25 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .messages import TEXTS
 
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
 
-def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Any, request: Any, lane: int,
+
+def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, request: Any, lane: int,
                records: list[dict[str, Any]]) -> Iterator[Any]:
     """Print and record the events of an answer while yielding them; the trace, which begins with earlier answers' ``records``, is saved
     even if the run fails."""
     from ..trace.files import Trace
+    from ..trace.output import is_text
     from ..trace.recorder import Recorder
     from .terminal import Writer, colours, legend
 
-    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens)
+    silent = args.json or not is_text(loaded.codec.output)
+    writer = None if silent else Writer(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens)
     recorder = Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
     try:
         for event in events:

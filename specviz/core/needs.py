@@ -49,6 +49,11 @@ def words_of(needs: frozenset[str]) -> list[str]:
     return [NEEDS[kind].words for kind in kinds if kind in NEEDS and NEEDS[kind].words]
 
 
+def outputs(needs: frozenset[str]) -> str:
+    """Return what a method with these needs can write: "text", "pictures" or "any"."""
+    return "pictures" if "codebook" in needs else "text" if "output:text" in needs else "any"
+
+
 def missing(need: str, name: str) -> str:
     """Return why a target of this name does not meet a need: the end of a sentence."""
     return NEEDS.get(need, NEEDS.get(need.split(":")[0], Need())).missing.format(need=need, name=name)

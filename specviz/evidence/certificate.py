@@ -73,7 +73,7 @@ def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]]
         return _greedy_result("unavailable", detail=missing)
     agreed, worst = 0, None
     with torch.inference_mode():
-        for prompt in prompts or PROMPTS:
+        for prompt in prompts or loaded.codec.prompts[:len(PROMPTS)] or PROMPTS:
             ids = encode(loaded, prompt)
             limit = min(max_new_tokens, loaded.context - len(ids))
             plain, gaps = plain_decoding(loaded.open_target(), ids, limit, loaded.end_tokens)
@@ -89,7 +89,7 @@ def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]]
     return {**worst, "tokens": agreed}
 
 
-def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] = PROMPTS[0], samples: int = 300,
+def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | None = None, samples: int = 300,
                  sampling: Sampling = Sampling(1.0), knobs: dict[str, Any] | None = None) -> dict[str, Any]:
     """Compare the distribution of a method's first tokens with the target's at a temperature above 0; seeded by ``sampling``.
 
@@ -104,7 +104,7 @@ def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] = PR
         return _distribution_result("not applicable",
                                     detail=TEXTS["not_promised"].format(title=method.title, exactness=method.exactness))
     with torch.inference_mode():
-        ids = encode(loaded, prompt)
+        ids = encode(loaded, prompt or (*loaded.codec.prompts, *PROMPTS)[0])
         probs = NextTokenDistribution(loaded.open_target(), ids, sampling)
         cells = Cells.of(probs, samples, DEPTH, loaded.end_tokens)
         if len(cells.expected) < 2:

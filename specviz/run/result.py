@@ -7,6 +7,7 @@ from typing import Any
 
 from ..trace.events import Committed, Event, Failed, Finished, Started, TextEmitted
 from ..trace.metrics import Totals
+from ..trace.output import describe
 
 
 class RunFailed(RuntimeError):
@@ -27,6 +28,7 @@ class Result:
     head_unused: dict[str, Any] = field(default_factory=dict)  # {kinds, tried} of heads of which nothing was accepted
     logprobs: list[float] | None = None
     top_logprobs: list[list[list[float]]] | None = None
+    output: dict[str, Any] | None = None  # what ``data`` is, as the header says
     reused: int | None = None  # tokens of the prompt whose keys and values the turn before left; None without its cache
     _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
@@ -34,7 +36,7 @@ class Result:
     def take(self, event: Event) -> None:
         self.totals.fold(event)
         if isinstance(event, Started):
-            self.prompt_ids = list(event.header["prompt"]["ids"])
+            self.prompt_ids, self.output = list(event.header["prompt"]["ids"]), event.header.get("output")
         elif isinstance(event, Committed):
             if event.logprobs is not None:
                 self.logprobs = (self.logprobs or []) + list(event.logprobs)
@@ -51,8 +53,14 @@ class Result:
             self.finish_reason, self.why = "error", event.why
 
     @property
+    def data(self) -> bytes:
+        """The output's bytes: text in UTF-8, or the pixels of patches."""
+        return bytes(self._text[:self._length])
+
+    @property
     def text(self) -> str:
-        return bytes(self._text[:self._length]).decode("utf-8", "replace")
+        """The text, or a line about the picture."""
+        return describe(self.output, self.data)
 
     @property
     def overhead_share(self) -> float | None:

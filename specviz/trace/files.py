@@ -12,9 +12,13 @@ from typing import Any
 
 from ..core.errors import code_of
 from .file_writer import WriteError, check_place, write_file
+from .output import describe
 from .schema import NODES, SCHEMA, TraceError
 
-BIGGEST, LANES, RECORDS, TEXT = 20 * 2**20, 64, 100_000, 2 * 2**20  # bytes, lanes, records a lane, bytes that a lane writes
+BIGGEST = 20 * 2**20  # bytes of a file
+LANES = 64  # lanes of a file
+RECORDS = 100_000  # records of a lane
+TEXT = 2 * 2**20  # bytes of text of a lane
 Record = dict[str, Any]
 
 
@@ -48,7 +52,8 @@ class Trace:
         """Return the text of the run, without the stop string that ended it."""
         pieces = (piece for record in self.of("text", lane) for piece in record["pieces"])
         data = b"".join(base64.b64decode(piece["b"]) for piece in pieces)
-        return data[:self.totals(lane).get("text_bytes", len(data))].decode("utf-8", "replace")
+        header = next(iter(self.of("header", lane)), {})
+        return describe(header.get("output"), data[:self.totals(lane).get("text_bytes", len(data))])
 
     def totals(self, lane: int = 0) -> dict[str, Any]:
         """Return the raw counts of the last record; empty if the run has not ended."""

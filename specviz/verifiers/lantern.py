@@ -80,15 +80,29 @@ class Lantern(TokenRejection):
 
     def followed(self, p: Tensor, q: Tensor | None, x: int) -> Tensor:
         """Return the distribution [vocab] that this rule follows at one place: over the draws from q, or for the chosen token x."""
-        out = torch.zeros_like(p, dtype=torch.float64)
-        for y in [x] if q is None else q.nonzero()[:, 0].tolist():
-            near = self.relaxed(y, p)
-            drawn = 1.0 if q is None else float(q[y])
-            accept = min(1.0, (float(p[y]) + near.mass) / drawn)
-            out[y] += drawn * accept
-            if accept < 1:
-                out += drawn * (1 - accept) * self.left(p, q, y, near)
-        return out
+        drawn = torch.tensor([x], device=p.device) if q is None else q.nonzero()[:, 0]
+        p, share = p.double(), p.new_ones(1).double() if q is None else q[drawn].double()
+        borrowed, added = self._relaxed_many(drawn, p)
+        accept = ((p[drawn] + borrowed) / share).clamp(max=1)
+        rest = (p if q is None else (p - q).clamp(min=0)).repeat(len(drawn), 1)
+        rest.scatter_(1, drawn[:, None], 0)
+        rest = torch.where(added, 0, rest)
+        mass = rest.sum(1, keepdim=True)
+        rest = torch.where(mass > 0, rest / mass.clamp(min=torch.finfo(mass.dtype).tiny), p)
+        out = (share * (1 - accept)) @ rest
+        return out.index_add_(0, drawn, share * accept)
+
+    def _relaxed_many(self, tokens: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the borrowed probability [tokens] of each token, and which tokens each adds, [tokens, vocab]."""
+        rows = tokens - self.first
+        known = (rows >= 0) & (rows < len(self.neighbours))
+        near = self.neighbours.to(p.device)[rows.clamp(0, len(self.neighbours) - 1)]
+        total = p[near].cumsum(1)
+        bound = self.delta * p[tokens] if self.relative else torch.full_like(p[tokens], self.delta)
+        counted = (total <= bound[:, None]) & known[:, None]
+        mass = torch.where(counted, total, 0).amax(1)
+        added = torch.zeros(len(tokens), len(p), dtype=torch.bool, device=p.device).scatter_(1, near, counted)
+        return mass, added & (mass > 0)[:, None]
 
     def _note(self, tree: DraftTree, child: int, p: Tensor, q: Tensor | None, near: Relaxed) -> None:
         tv = float((self.followed(p, q, tree.tokens[child]) - p).abs().sum()) / 2

@@ -16,28 +16,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..trace.output import describe
 from .registry import ZooError
-from .text import TokenBytes, as_text, encode_chat, encode_plain
+from .text import TokenBytes, TokenTable, encode_chat, encode_plain
 from .tokenizer import read
 
 FILE = "codec.json"
 MOST_PATCHES, LARGEST_PATCH, MOST_CODES = 4096, 64, 65536
 
 
-class Table(Protocol):
-    """What tokens add to the output: see ``text.TokenBytes``."""
-
-    special: frozenset[int]
-
-    def __call__(self, token: int) -> bytes: ...
-
-    def output_bytes(self, token: int, first: bool = False) -> bytes: ...
-
-
 class Codec(Protocol):
     """Between a person and a target's tokens. capabilities: what methods may need of it; output: field of the trace's header;
     most_tokens: of an answer, None without a limit; columns: of the output's grid, 0 without one; tokens: those an output may hold;
-    neighbours [len(tokens), k]: nearest tokens of each token, nearest first."""
+    prompts: samples of what the target understands, empty where anything is; neighbours [len(tokens), k]: nearest tokens of each token,
+    nearest first."""
 
     capabilities: frozenset[str]
     output: dict[str, Any]
@@ -45,9 +37,10 @@ class Codec(Protocol):
     media_type: str
     columns: int
     tokens: range
+    prompts: tuple[str, ...]
 
     @property
-    def table(self) -> Table: ...
+    def table(self) -> TokenTable: ...
 
     def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
         """Return the prompt's token ids. Raises ZooError with one sentence where it holds nothing that the target knows."""
@@ -73,6 +66,7 @@ class TextCodec:
     most_tokens = None
     media_type = "text/plain"
     columns = 0
+    prompts: tuple[str, ...] = ()
 
     def __init__(self, open_tokenizer: Callable[[], Any]):
         self._open = open_tokenizer
@@ -94,10 +88,10 @@ class TextCodec:
                 else encode_chat(self.tokenizer, messages, **options))
 
     def describe(self, data: bytes) -> str:
-        return as_text(data)
+        return describe(self.output, data)
 
     def file(self, data: bytes) -> bytes:
-        return as_text(data).encode()
+        return self.describe(data).encode()
 
     @property
     def neighbours(self) -> np.ndarray:
@@ -133,6 +127,7 @@ class PatchCodec:
 
     def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, rows: int, columns: int, things: Sequence[str]):
         self.tokenizer, self.codes, self.first, self.rows, self.columns = tokenizer, codes, first, rows, columns
+        self.prompts = tuple(f"a {thing}" for thing in things)
         self.things, self.tokens = tuple(things), range(first, first + len(codes))
         self.output = {"kind": "patches", "rows": rows, "columns": columns, "patch": codes.shape[1]}
         self.most_tokens = rows * columns
@@ -151,8 +146,7 @@ class PatchCodec:
         return ids
 
     def describe(self, data: bytes) -> str:
-        patches = len(data) // self.codes[0].nbytes
-        return f"[a picture, {patches} of {self.most_tokens} patches]"
+        return describe(self.output, data)
 
     def pixels(self, data: bytes) -> np.ndarray:
         """Return the picture, uint8 [height, width, 3]; patches that are missing are grey."""

@@ -9,6 +9,7 @@ import torch
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, Drafter, Sampling, TreeBuilder, Verdict
 from specviz.drafters.combined.fusion import MultiDrafter, join
 from specviz.drafters.model.chain import DraftChain
+from specviz.drafters.parallel.blocks import SampledJacobi
 from specviz.targets.tiny import TinyTarget
 from specviz.trees import Scorer
 from specviz.verifiers import BlockVerification, TokenRejection
@@ -167,6 +168,23 @@ class WarmDistribution(Children):
         draw = build.begin(logits.softmax(-1), IID)
         for token in self.tokens(logits, probs, state):
             build.add(token, -1, draw)
+
+
+class StaleGuesses(SampledJacobi):
+    """Speculative Jacobi whose guesses stay as they were drawn, with the newest pass's distribution as theirs."""
+
+    def start(self, state, target, prefill):
+        super().start(state, target, prefill)
+        self.kept = ()
+
+    def propose(self, state, budget):
+        tree = super().propose(state, budget)
+        drawn = min(len(self.kept), 0 if self.rows is None else len(self.rows), len(tree))
+        return replace(tree, tokens=(*self.kept[:drawn], *tree.tokens[drawn:]))
+
+    def observe(self, state, outcome):
+        super().observe(state, outcome)
+        self.kept = outcome.tree.tokens[len(outcome.verdict.path) + 1:]
 
 
 class Told(Drafter):

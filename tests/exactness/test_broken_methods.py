@@ -8,6 +8,7 @@ import pytest
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, open_run, play
 from specviz.drafters.model.chain import DraftChain, DraftShape
+from specviz.drafters.parallel.blocks import SampledJacobi
 from specviz.policies import Fixed
 from specviz.trees import product
 from specviz.verifiers import BlockVerification, TokenRejection
@@ -68,6 +69,8 @@ CASES = {
         parts(lambda kit: w.CutByTokens(kit.open("draft"))), parts(lambda kit: w.CutAndDemoted(kit.open("draft")))),
     "block verification stopped at the first failure": Case(parts(chain, w.FirstFailure), parts(chain, BlockVerification)),
     "drawn anew after a mismatch, as REST does": Case(parts(reported, w.DrawsAnew), parts(reported)),
+    "Jacobi guesses held against the newest pass": Case(
+        parts(lambda kit: w.StaleGuesses("left", 2)), parts(lambda kit: SampledJacobi("left", 2))),
     "always accept": Case(parts(chain, w.AlwaysAccept), parts(chain), blind=False),
 }
 

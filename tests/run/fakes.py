@@ -94,7 +94,7 @@ class FakeKit:
 class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""
 
-    name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities
+    name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities | TextCodec.capabilities
     generation_defaults: dict = {}
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
@@ -117,4 +117,4 @@ class FakeLoaded:
         return self.kits[-1]
 
     def why_not(self, method):
-        return why_not(method, self.name, TinyTarget.capabilities, has_draft=True)
+        return why_not(method, self.name, self.capabilities, has_draft=True)

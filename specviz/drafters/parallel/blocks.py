@@ -51,8 +51,8 @@ class SampledJacobi(Drafter):
 
     init: "context" (tokens of the text in order), "left" and "above" (the token before, or one row of the grid before, repeated),
     "sample" (drawn from the distribution of the position to the left), "random" (any of ``tokens``), "auto" ("left" on a grid, else
-    "context"). columns: of the output's grid, 0 where it has none; then "above" is "left". A drawn fill carries its distribution; the others
-    are deterministic nodes.
+    "context"). columns: of the output's grid, 0 where it has none; then "above" is "left". A drawn fill carries its distribution; the
+    others are deterministic nodes.
     """
 
     restartable = False  # guesses belong to the target's last pass

@@ -1,0 +1,93 @@
+"""A picture in the viewer: patches as a grid in the order they were written, their verdicts, the picture beside them, and traces whose
+header claims nonsense."""
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from specviz.trace.schema import SCHEMA
+
+SIDE, COLUMNS, ROWS = 2, 3, 2
+FIRST = 10
+COLOURS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (10, 20, 30)]
+
+
+def pixels(code: int) -> bytes:
+    return bytes(COLOURS[code]) * SIDE * SIDE
+
+
+def records(output, codes=(0, 1, 2, 3)) -> list[dict]:
+    """Plain decoding of one patch, then a round that drafts two patches: one is kept, one refused and corrected."""
+    rows: list[dict] = []
+
+    def put(type, **fields):
+        rows.append({"type": type, "seq": len(rows), "lane": 0, **fields})
+
+    put("header", schema="specviz-trace/1", run_id="r", created="2026-11-01T00:00:00Z", mode="recorded", clock="engine",
+        method=dict(key="speculative_jacobi", title="Jacobi", family="Parallel", exactness="exact", paper="", summary=""), knobs={},
+        prompt=dict(text="a red heart", ids=[1], turns=[]), sampling=dict(temperature=1.0, top_k=0, top_p=1.0, seed=0),
+        max_new_tokens=6, target=dict(name="pictures"), draft=None, tokenizer="pictures", env={}, top_k_saved=0, baseline_run_id=None,
+        output=output)
+    put("vocab", tokens={str(FIRST + i): base64.b64encode(pixels(i)).decode() for i in range(4)}, special=[])
+    put("prefill", t0=0.0, t1=0.1, n=1)
+
+    def texts(round, tokens):
+        put("text", round=round, pieces=[dict(tok=FIRST + t, b=base64.b64encode(pixels(t)).decode(), span=[0, 12]) for t in tokens])
+        put("timing", round=round, draft_ns=0, verify_ns=1, judge_ns=0, cache_ns=0, other_ns=0)
+
+    put("draft", round=0, t0=0.1, t1=0.1, kind="none", nodes=[])
+    put("verify", round=0, t0=0.1, t1=0.2, n_in=1)
+    put("commit", round=0, t=0.2, path=[], tail=dict(tok=FIRST + codes[0], why="plain"), n_new=1)
+    texts(0, codes[:1])
+    nodes = [dict(id=i, parent=i - 1, depth=i + 1, tok=FIRST + codes[i + 1], q=0.5, how="iid") for i in range(2)]
+    put("draft", round=1, t0=0.2, t1=0.2, kind="chain", nodes=nodes)
+    put("verify", round=1, t0=0.2, t1=0.3, n_in=3)
+    put("judge", round=1, node=0, rule="ratio", p=0.5, q=0.5, a=1.0, u=0.2, verdict="accepted")
+    put("judge", round=1, node=1, rule="ratio", p=0.1, q=0.5, a=0.2, u=0.9, verdict="rejected")
+    put("commit", round=1, t=0.3, path=[0], tail=dict(tok=FIRST + codes[3], why="correction"), n_new=2)
+    texts(1, [codes[1], codes[3]])
+    put("done", finish="length", totals=dict(tokens=3, rounds=2), peak_mem=None)
+    for row in rows:
+        SCHEMA[row["type"]](row, row["type"])
+    return rows
+
+
+PATCHES = {"kind": "patches", "rows": ROWS, "columns": COLUMNS, "patch": SIDE}
+READ = """() => { const at = (c, x, y) => [...c.getContext("2d").getImageData(x, y, 1, 1).data];
+  const cells = [...document.querySelectorAll(".stage .patches .live > .t")], whole = document.querySelector(".stage canvas.whole");
+  return {verdicts: cells.map((t) => t.dataset.v), colours: cells.map((t) => at(t.querySelector("canvas"), 1, 1)),
+    size: [whole.width, whole.height], third: at(whole, 4, 1), fourth: at(whole, 1, 3), shown: !whole.hidden,
+    grid: getComputedStyle(document.querySelector(".stage .text")).gridTemplateColumns.split(" ").length,
+    labels: [...document.querySelectorAll("svg.tree [data-node] text.w")].map((t) => t.textContent),
+    swatches: document.querySelectorAll("svg.tree [data-node] rect[fill^=rgb]").length}; }"""
+
+
+def show(page, rows):
+    page.evaluate("(rows) => { globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'), {trace: rows}); }", rows)
+    page.evaluate("board.goto({ round: 1, phase: 4 })")
+
+
+def test_patches_stand_in_a_grid_with_their_verdicts(drive, settled):
+    def use(page):
+        show(page, records(PATCHES))
+        settled(page)
+        seen = page.evaluate(READ)
+        assert seen["verdicts"] == ["plain", "accepted", "correction"] and seen["grid"] == COLUMNS and seen["shown"]
+        assert [tuple(c[:3]) for c in seen["colours"]] == [COLOURS[0], COLOURS[1], COLOURS[3]]
+        assert seen["size"] == [COLUMNS * SIDE, ROWS * SIDE]
+        assert tuple(seen["third"][:3]) == COLOURS[3] and seen["fourth"][3] == 0, "a patch that is not painted yet is blank"
+        assert seen["labels"][:2] == ["\u25a6 11", "\u25a6 12"] and seen["swatches"] >= 2 * SIDE * SIDE
+
+    drive(use)
+
+
+@pytest.mark.parametrize("output", [{"kind": "text"}, {"kind": "sound"}, {"kind": "patches", "rows": 2, "columns": 3}])
+def test_what_is_no_picture_is_text(drive, settled, output):
+    def use(page):
+        show(page, records(output))
+        settled(page)
+        assert page.evaluate("document.querySelectorAll('.stage .patches').length") == 0
+        assert page.evaluate("document.querySelector('.stage canvas.whole').hidden")
+
+    drive(use)
