@@ -105,7 +105,7 @@
         { class: "eq" },
         finite(n.q) ? "q = " + f3(n.q) : "chosen, not drawn: no q",
         el("br"),
-        "p is known after one target pass over " + v.round.nodes.length + " tokens",
+        "p is known after one target pass over " + SV.dom.count(v.round.nodes.length, "token"),
       ),
     );
     if (Array.isArray(n.top)) card.append(dist(v, rows(null, n.top, null, n.tok), n.tok, {}));

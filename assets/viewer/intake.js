@@ -136,7 +136,7 @@
             ? this.statusText
             : "The run has ended. " +
                 this.list()
-                  .map((l) => SV.stage.titleOf(l) + ": " + F.sumAt(l, l.committed).tokens + " tokens")
+                  .map((l) => SV.stage.titleOf(l) + ": " + SV.dom.count(F.sumAt(l, l.committed).tokens, "token"))
                   .join(", "),
         );
     },

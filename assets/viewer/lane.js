@@ -22,7 +22,7 @@
         "div",
         { class: "fin" },
         this.status,
-        el("span", null, this.a, " tokens"),
+        el("span", null, this.a, (this.aLabel = el("span"))),
         (this.sep = el("span", { class: "sep" })),
         el(
           "span",
@@ -149,6 +149,7 @@
       setText(this.per, m.block_efficiency === null ? "\u2013" : m.block_efficiency.toFixed(2) + " tokens a pass");
       setText(this.status, statusOf(lane, view));
       setText(this.a, String(m.tokens));
+      setText(this.aLabel, m.tokens === 1 ? " token" : " tokens");
       setText(
         this.b,
         view.race

@@ -275,6 +275,9 @@ def test_the_reason_of_the_chosen_token_is_in_sight_at_1440_by_900(drive, settle
         assert box["y"] + box["height"] < 900 - 130  # the dock's height
         ids = page.evaluate("[...document.querySelectorAll('.p-insp .reason [data-message]')].map((e) => e.dataset.message)")
         assert ids == ["numbers.p", "numbers.q", "numbers.accept", "numbers.draw"]
+        page.evaluate("board.goto({ lane: 0, round: 0, phase: 4 })")
+        settled(page)
+        assert page.locator(".fin").first.inner_text().replace("\n", " ").startswith("1 token,")
         page.evaluate("document.querySelector('.p-insp .reason bdi').textContent = 'a-token-of-many-letters '.repeat(5)")
         assert page.evaluate("(e => e.scrollWidth - e.clientWidth)(document.querySelector('.p-insp .reason'))") == 0  # nothing is cut off
 
