@@ -11,7 +11,7 @@ import re
 from typing import Any, TextIO
 
 from ..trace.events import Committed, Event, TextEmitted
-from ..zoo.text import TokenBytes, Transcript
+from ..zoo.text import TokenTable, Transcript
 
 RESET = "\033[0m"
 STYLES = {  # verdict: (colour and, for who sees no colour, a second channel; its name)
@@ -36,7 +36,7 @@ class Writer:
     """Print a run's text as it grows, each token in the style of its verdict. Only text that later tokens cannot change is
     printed."""
 
-    def __init__(self, stream: TextIO, table: TokenBytes, stops: tuple[str, ...] = (), min_tokens: int = 0):
+    def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0):
         self._stream, self._colour, self._tty = stream, colours(stream), stream.isatty()
         self._transcript = Transcript(table, stops, min_tokens)
         self._verdicts: list[str] = []

@@ -20,7 +20,7 @@ from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from . import trained_drafts
 from .backends import Forward, LoadedModel, choose, chosen_for
-from .codec import Codec, Table, codec_capabilities, open_codec
+from .codec import Codec, TokenTable, codec_capabilities, open_codec
 from .device import environment, read_device, use_cores
 from .free_memory import require_memory
 from .kit import Kit
@@ -116,7 +116,7 @@ class Loaded:
         return open_codec(self.folder, lambda: self.tokenizer)
 
     @property
-    def token_bytes(self) -> Table:
+    def token_bytes(self) -> TokenTable:
         return self.codec.table
 
     @cached_property

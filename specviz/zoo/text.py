@@ -10,7 +10,7 @@ import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 Message = dict[str, Any]  # {"role", "content"}
 
@@ -20,6 +20,16 @@ def _alphabet() -> dict[str, int]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = (b for b in range(256) if b not in printable)
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(spare)}
+
+
+class TokenTable(Protocol):
+    """What tokens add to the output: see ``TokenBytes``."""
+
+    special: frozenset[int]
+
+    def __call__(self, token: int) -> bytes: ...
+
+    def output_bytes(self, token: int, first: bool = False) -> bytes: ...
 
 
 class TokenBytes:
@@ -107,7 +117,7 @@ class Transcript:
     name matches a stop string. No stop string is completed by the first ``min_tokens`` tokens.
     """
 
-    def __init__(self, table: TokenBytes, stops: Iterable[str] = (), min_tokens: int = 0):
+    def __init__(self, table: TokenTable, stops: Iterable[str] = (), min_tokens: int = 0):
         self._table, self._stops = table, tuple(s.encode("utf-8", "replace") for s in stops)
         self.tokens: list[int] = []
         self.data = bytearray()
