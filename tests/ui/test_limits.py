@@ -73,7 +73,8 @@ def test_a_hundred_thousand_of_anything_is_refused_by_size_alone(field, shape):
         elif field == "body":
             check_size(field, LARGE[shape])
         else:
-            read_request(Untouched(), **({"prompt": "x"} | {field: LARGE[shape]}))
+            given = {"generation": {"n": LARGE[shape]}} if field == "n" else {field: LARGE[shape]}
+            read_request(Untouched(), **({"prompt": "x"} | given))
     assert refused.value.code.startswith("size.")
 
 
