@@ -56,8 +56,9 @@ def records(output, codes=(0, 1, 2, 3)) -> list[dict]:
 PATCHES = {"kind": "patches", "rows": ROWS, "columns": COLUMNS, "patch": SIDE}
 READ = """() => { const at = (c, x, y) => [...c.getContext("2d").getImageData(x, y, 1, 1).data];
   const cells = [...document.querySelectorAll(".stage .patches .live > .t")], whole = document.querySelector(".stage canvas.whole");
+  const all = whole.getContext("2d").getImageData(0, 0, whole.width, whole.height), pick = (x, y) => [...all.data.slice(4 * (y * whole.width + x))].slice(0, 4);
   return {verdicts: cells.map((t) => t.dataset.v), colours: cells.map((t) => at(t.querySelector("canvas"), 1, 1)),
-    size: [whole.width, whole.height], third: at(whole, 4, 1), fourth: at(whole, 1, 3), shown: !whole.hidden,
+    size: [whole.width, whole.height], third: pick(4, 1), fourth: pick(1, 3), shown: !whole.hidden,
     grid: getComputedStyle(document.querySelector(".stage .text")).gridTemplateColumns.split(" ").length,
     labels: [...document.querySelectorAll("svg.tree [data-node] text.w")].map((t) => t.textContent),
     swatches: document.querySelectorAll("svg.tree [data-node] rect[fill^=rgb]").length}; }"""

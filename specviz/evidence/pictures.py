@@ -1,0 +1,69 @@
+"""How many target passes a picture takes, by method: `python -m specviz.evidence.pictures` prints a table.
+
+Temperature 1, one picture per prompt and method, the same seeds. tv: mean total variation, over the tested patches, between the
+distribution followed and the target's.
+"""
+from __future__ import annotations
+
+import argparse
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from ..core import Sampling
+from ..run.result import Result
+from ..run.session import Session
+from ..trace.events import Noted
+from ..zoo import load
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
+TARGET = "specviz-pictures"
+WINDOW = 16
+CASES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("autoregressive", {}),
+    *(("speculative_jacobi", {"window": WINDOW, "init": init}) for init in ("random", "left", "above", "sample")),
+    *(("lantern", {"window": WINDOW, "delta": delta}) for delta in (0.0, 0.1, 0.2, 0.4)),
+)
+
+
+def measure(loaded: Loaded, key: str, knobs: dict[str, Any], prompts: list[str], temperature: float = 1.0) -> dict[str, Any]:
+    """Return passes per picture, tokens per pass, and for a relaxed rule its accepted share of the tests and mean tv."""
+    passes, tokens, accepted, tried, found = [], 0, 0, 0, []
+    for seed, prompt in enumerate(prompts):
+        result = Result()
+        for event in Session(loaded, key, knobs, sampling=Sampling(temperature, seed=seed)).run(prompt, 4096):
+            result.take(event)
+            if isinstance(event, Noted) and event.kind == "relaxed":
+                found += [test["tv"] for test in event.data["tests"]]
+        passes.append(result.totals.rounds)
+        tokens, accepted, tried = tokens + result.totals.tokens, accepted + result.totals.accepted, tried + result.totals.tried
+    return {"method": key, "knobs": knobs, "passes": mean(passes), "tokens_per_pass": tokens / sum(passes),
+            "accepted": accepted / tried if tried else None, "tv": mean(found) if found else None}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    def shown(value: float | None, digits: int = 2) -> str:
+        return "" if value is None else f"{value:.{digits}f}"
+
+    lines = ["| method | knobs | passes a picture | tokens per pass | accepted of tested | mean tv |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        knobs = ", ".join(f"{name} {value}" for name, value in row["knobs"].items())
+        lines.append(f"| `{row['method']}` | {knobs} | {row['passes']:.1f} | {shown(row['tokens_per_pass'])} | {shown(row['accepted'])} | "
+                     f"{shown(row['tv'], 4)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default=TARGET)
+    parser.add_argument("--pictures", type=int, default=20, help="pictures of each method")
+    args = parser.parse_args()
+    loaded = load(args.target, "none", "cpu")
+    samples = loaded.codec.prompts
+    prompts = [samples[i % len(samples)] for i in range(args.pictures)]
+    print(table([measure(loaded, key, knobs, prompts) for key, knobs in CASES]))
+
+
+if __name__ == "__main__":
+    main()

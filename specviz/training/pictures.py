@@ -1,0 +1,176 @@
+"""Train the picture target: a small Llama over a codebook of patches, conditioned on a few words.
+
+The pictures are drawn by a program (drawings.py), fresh in every step. The codebook is k-means over their patches (no VAE: an entry is
+a patch of pixels). A sequence is the words, then one token per patch in raster order, then an end token. A share of the pictures has its
+words replaced by one unknown word each, so that the same weights also give the unconditional distribution.
+"""
+import base64
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from ..zoo import codec
+from . import drawings, losses
+from .draft import at
+from .files import export, write_json, write_text
+from .job import Job
+from .runner import Runner
+
+SPECIAL = ("<pad>", "<words>", "<unknown>", "<picture>", "<end>")  # ids from 0 on
+THINGS = (*drawings.SHAPES, *drawings.LETTERS[1:], *drawings.DIGITS, *drawings.GROUPS)  # a prompt names one; "a" is an article, too
+CARD = """---
+license: apache-2.0
+language: [en]
+---
+# {name}
+
+A toy that paints 32 x 32 pictures from a few words, one {patch} x {patch} patch after another: {layers} layers of {hidden}, a
+codebook of {codes} patches by k-means, {parameters:,} parameters. Made to be watched while it decodes.
+
+| figure | value |
+|---|---|
+| steps, pictures seen | {steps}, {pictures:,} |
+| minutes of training | {minutes} |
+| loss per patch on {heldout} pictures it has not seen, nats | {loss:.3f} |
+| mean error of a colour value after encoding and decoding, of 255 | {error:.1f} |
+
+It knows {things} things ({shapes}; letters, capitals and digits), {colours} colours, "small", "big", "bold", "tilted" and "at night",
+and nothing else: no two things in one picture, no place, no number of things. Other words are ignored. Letters are Pillow's own font.
+
+Trained by `python -m specviz.training pictures`. All pictures were drawn by this project's own program; licences are in
+[LICENSES.md](../LICENSES.md).
+"""
+
+
+def run(job: Job) -> Path:
+    numbers = job.numbers("pictures")
+    torch.manual_seed(job.seed)
+    codes = codebook(numbers, job.seed)
+    words = tokenizer(len(codes))
+    model = LlamaForCausalLM(config(numbers, words))
+    runner = Runner(job, "pictures", model, numbers, job.folder("pictures", job.size))
+    batches = Batches(codes, words, numbers, job.seed, runner.device)
+    heldout = batches.make(-1, numbers["heldout"], drop=False)
+
+    def loss_of(batch):
+        ids, where, labels = batch
+        return losses.next_token(at(model, ids, where), model.lm_head.weight, labels), len(labels)
+
+    def measure() -> dict:
+        return {"heldout": round(float(loss_of(heldout)[0]), 4)}
+
+    figures = runner.train(lambda step: loss_of(batches.make(step, numbers["batch"])), measure)
+    place = export(job, numbers["name"], model, words)
+    for folder in job.places(numbers["name"]):
+        write_codec(folder, codes, words)
+        write_text(folder / "README.md", card(numbers, model, batches, figures))
+    return place
+
+
+def card(numbers: dict, model, batches: "Batches", figures: dict) -> str:
+    return CARD.format(
+        **{name: numbers[name] for name in ("name", "patch", "layers", "hidden", "codes", "heldout")},
+        parameters=sum(p.numel() for p in model.parameters()), steps=figures["steps"], minutes=figures["minutes"],
+        pictures=figures["steps"] * numbers["batch"], loss=figures.get("heldout", float("nan")), error=batches.error(),
+        colours=len(drawings.COLOURS), things=len(drawings.SHAPES) + 2 * len(drawings.LETTERS) + len(drawings.DIGITS),
+        shapes=", ".join(drawings.SHAPES))
+
+
+def config(numbers: dict, words) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=len(words), hidden_size=numbers["hidden"], intermediate_size=numbers["intermediate"],
+        num_hidden_layers=numbers["layers"], num_attention_heads=numbers["heads"], num_key_value_heads=numbers["kv_heads"],
+        head_dim=numbers["head_dim"], max_position_embeddings=numbers["positions"], tie_word_embeddings=True,
+        bos_token_id=words.bos_token_id, eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id)
+
+
+def tokenizer(codes: int) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of known words. A patch's name holds a space, so that nobody can type one."""
+    names = [*SPECIAL, *sorted(set(drawings.WORDS)), *(f"patch {i}" for i in range(codes))]
+    made = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unknown>"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("removed"), pre_tokenizers.WhitespaceSplit()])
+    made.post_processor = processors.TemplateProcessing(
+        single="<words> $A <picture>", special_tokens=[(name, SPECIAL.index(name)) for name in ("<words>", "<picture>")])
+    words = PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", bos_token="<words>", eos_token="<end>", unk_token="<unknown>")
+    return words
+
+
+def write_codec(folder: Path, codes: np.ndarray, words) -> None:
+    side = drawings.SIDE // codes.shape[1]
+    write_json(folder / codec.FILE, {
+        "kind": "patches", "rows": side, "columns": side, "patch": codes.shape[1], "first": words.convert_tokens_to_ids("patch 0"),
+        "things": list(THINGS), "codes": base64.b64encode(codes.tobytes()).decode()})
+
+
+def patches(pictures: np.ndarray, size: int) -> np.ndarray:
+    """Cut pictures [n, side, side, 3] into patches [n, patches, size * size * 3], in raster order."""
+    n, side, count = len(pictures), pictures.shape[1], pictures.shape[1] // size
+    cut = pictures.reshape(n, count, size, count, size, 3).swapaxes(2, 3)
+    return cut.reshape(n, count * count, -1) if side == count * size else cut
+
+
+def codebook(numbers: dict, seed: int) -> np.ndarray:
+    """Return k-means centres of the patches of random pictures, uint8 [codes, patch, patch, 3]. Equal patches count once, else plain
+    ground would be most of them."""
+    rng = random.Random(f"{seed} codebook")
+    pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(numbers["codebook_pictures"])])
+    flat = np.unique(patches(pictures, numbers["patch"]).reshape(-1, numbers["patch"] ** 2 * 3), axis=0)
+    points = torch.from_numpy(flat).float()
+    centres = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:numbers["codes"]]].clone()
+    for _ in range(numbers["kmeans_steps"]):
+        nearest = nearest_code(points, centres)
+        total = torch.zeros_like(centres).index_add_(0, nearest, points)
+        count = torch.bincount(nearest, minlength=len(centres))[:, None]
+        centres = torch.where(count > 0, total / count.clamp(min=1), centres)
+    ground = torch.tensor([drawings.DAY, drawings.NIGHT]).float().repeat(1, numbers["patch"] ** 2)
+    centres[nearest_code(ground, centres)] = ground  # plain ground is exact
+    return centres.round().to(torch.uint8).numpy().reshape(-1, numbers["patch"], numbers["patch"], 3)
+
+
+def nearest_code(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
+    """Return the index of the nearest centre of each point, [n]."""
+    half = (centres ** 2).sum(1) / 2
+    return torch.cat([(half - part @ centres.T).argmin(1) for part in points.split(8192)])
+
+
+class Batches:
+    """Batch number ``step``, a function of seed and step."""
+
+    def __init__(self, codes: np.ndarray, words, numbers: dict, seed: int, device):
+        self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
+        self.centres = torch.from_numpy(codes.reshape(len(codes), -1)).float()
+        self.first = words.convert_tokens_to_ids("patch 0")
+
+    def make(self, step: int, count: int, drop: bool = True):
+        """Return (ids [count, length], where, labels): flat predicting positions and the tokens after them."""
+        rng = random.Random(f"{self.seed} {step}")
+        wishes = [drawings.draw_wish(rng) for _ in range(count)]
+        cut = patches(np.stack([drawings.paint(wish, rng) for wish in wishes]), self.numbers["patch"])
+        tokens = self.first + nearest_code(torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float(), self.centres).reshape(count, -1)
+        prompts = [self.prompt(wish, rng, drop) for wish in wishes]
+        longest = max(map(len, prompts)) + cut.shape[1] + 1
+        ids, where, labels = [], [], []
+        for index, (prompt, painted) in enumerate(zip(prompts, tokens.tolist())):
+            row = [*prompt, *painted, self.words.eos_token_id]
+            where += range(index * longest + len(prompt) - 1, index * longest + len(row) - 1)
+            labels += row[len(prompt):]
+            ids.append(row + [self.words.pad_token_id] * (longest - len(row)))
+        return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
+
+    def prompt(self, wish: drawings.Wish, rng: random.Random, drop: bool) -> list[int]:
+        ids = self.words.encode(drawings.words_of(wish, rng))
+        dropped, unknown = drop and rng.random() < self.numbers["drop"], self.words.unk_token_id
+        noise = self.numbers["noise"] if drop else 0.0
+        return [i if i < len(SPECIAL) else unknown if dropped or (noise and rng.random() < noise) else i for i in ids]
+
+    def error(self) -> float:
+        """Return the mean absolute error of a colour value of 100 pictures through the codebook."""
+        rng = random.Random(f"{self.seed} error")
+        cut = patches(np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)]), self.numbers["patch"])
+        points = torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float()
+        return float((points - self.centres[nearest_code(points, self.centres)]).abs().mean())

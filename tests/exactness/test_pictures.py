@@ -1,0 +1,39 @@
+"""The embedded picture target, as it ships: methods paint what plain decoding paints, and speculative Jacobi takes far fewer passes."""
+from __future__ import annotations
+
+import pytest
+
+from specviz import load
+from specviz.evidence import certificate as certify
+from specviz.evidence.pictures import measure
+from specviz.zoo import survey
+
+from .toys import methods
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load("specviz-pictures", device="cpu")
+
+
+def test_what_needs_no_draft_runs_and_paints_the_same_picture(loaded):
+    runs = [method for method in methods("exact", "greedy only") if loaded.why_not(method) is None]
+    assert {"autoregressive", "prompt_lookup", "jacobi", "lookahead", "sam_decoding", "token_recycling", "speculative_jacobi",
+            "swift"} <= {method.key for method in runs}
+    for i, method in enumerate(runs[::4]):
+        answer = certify.greedy(loaded, method.key, [loaded.codec.prompts[i]], 24)
+        assert answer["status"] == "identical", f"{method.key}: {answer['detail']}"
+
+
+def test_methods_of_text_are_not_offered(loaded):
+    refused = {method.key for method in methods("exact", "approximate") if loaded.why_not(method)}
+    assert "parallel_branches" in refused and "lantern" not in refused
+    assert survey("Llama-specviz-16M")(next(m for m in methods("approximate") if m.key == "lantern"))
+
+
+def test_speculative_jacobi_takes_fewer_passes_and_lantern_fewer_still(loaded):
+    prompts = list(loaded.codec.prompts[:4])
+    plain, sjd, relaxed = (measure(loaded, key, knobs, prompts) for key, knobs in (
+        ("autoregressive", {}), ("speculative_jacobi", {"window": 16}), ("lantern", {"window": 16, "delta": 0.4})))
+    assert plain["passes"] == loaded.codec.most_tokens and sjd["passes"] < plain["passes"] / 1.6
+    assert relaxed["accepted"] > sjd["accepted"] and 0 < relaxed["tv"] < 0.4

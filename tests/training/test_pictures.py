@@ -1,0 +1,61 @@
+"""The picture recipe: drawings are a function of the seed, the codebook keeps plain ground, a tiny run ships a target that loads and paints."""
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from specviz.core import Sampling
+from specviz.run.result import collect
+from specviz.run.session import Session
+from specviz.training import drawings, pictures
+from specviz.training.job import Job
+from specviz.zoo import load
+
+
+def test_every_thing_can_be_drawn_and_asked_for_in_known_words():
+    words, rng = pictures.tokenizer(2), random.Random(0)
+    for thing in (*drawings.SHAPES, *drawings.LETTERS, *drawings.LETTERS.upper(), *drawings.DIGITS):
+        wish = drawings.Wish(thing, "red", night=thing in "az7")
+        picture = drawings.paint(wish, random.Random(1))
+        assert picture.shape == (32, 32, 3) and (picture == drawings.paint(wish, random.Random(1))).all()
+        assert (np.abs(picture.astype(int) - picture[0, 0]).sum(-1) > 60).mean() > 0.01, f"{thing} is not to be seen"
+        for _ in range(4):
+            ids = words.encode(drawings.words_of(wish, rng))
+            assert words.unk_token_id not in ids and words.convert_tokens_to_ids("patch 0") > max(ids)
+
+
+def test_patches_are_cut_in_raster_order():
+    picture = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(1, 4, 4, 3)
+    cut = pictures.patches(picture, 2)
+    assert (cut[0, 1].reshape(2, 2, 3) == picture[0, :2, 2:]).all() and (cut[0, 2].reshape(2, 2, 3) == picture[0, 2:, :2]).all()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    job = Job(work=tmp_path_factory.mktemp("work"), size="tiny", steps=2, quiet=True, device="cpu")
+    return pictures.run(job), job
+
+
+def test_a_tiny_run_ships_a_target_that_paints(trained):
+    place, job = trained
+    loaded = load(str(place), "none", "cpu")
+    assert loaded.codec.output == {"kind": "patches", "rows": 2, "columns": 2, "patch": 16}
+    ground = np.array([drawings.DAY, drawings.NIGHT], np.uint8)
+    assert all((loaded.codec.codes == colour).all((1, 2, 3)).any() for colour in ground)
+    result = collect(Session(loaded, "speculative_jacobi", sampling=Sampling(1.0)).run("a red heart", 100))
+    assert result.finish_reason == "stop" and len(result.token_ids) <= 4
+    assert loaded.codec.pixels(result.data).shape == (32, 32, 3)
+    assert job.last_log("pictures")["steps"] == 2 and json.loads((place / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_a_share_of_prompts_loses_its_words():
+    numbers = Job(size="tiny").numbers("pictures") | {"drop": 1.0}
+    codes = np.zeros((4, 16, 16, 3), np.uint8)
+    words = pictures.tokenizer(4)
+    batches = pictures.Batches(codes, words, numbers, 0, "cpu")
+    wish = drawings.Wish("heart", "red")
+    assert set(batches.prompt(wish, random.Random(0), True)) <= set(range(len(pictures.SPECIAL)))
+    assert words.convert_tokens_to_ids("heart") in batches.prompt(wish, random.Random(0), False)
