@@ -55,6 +55,7 @@
         ),
       );
     const kids = [
+      headline(list, title),
       ...said(got),
       P.plot.legend(methods.map((m) => ({ name: title(m), cls: STYLES[m] ?? "dot" }))),
       el(
@@ -72,6 +73,25 @@
 
   const rows = (got) => got.rows.filter((r) => r && K.finite(r.goodput) && typeof r.method === "string").slice(0, 64);
   const at = (r) => (K.finite(r.users) ? r.users : r.rate);
+  /* Who wrote most at the largest load, and how many prompts shared a pass there. */
+  function headline(list, title) {
+    const most = list.reduce((a, b) => (at(b) > at(a) ? b : a)),
+      here = list.filter((r) => r.load === most.load),
+      best = SpecViz.timing.clearBest(here.map((r) => ({ r, value: r.goodput })))?.r,
+      id = here.some(doubtful) ? "load.uncounted" : best && here.length > 1 ? "load.best" : "load.level",
+      of = id === "load.best" ? best : most;
+    const words = {
+      load: K.say(most.load, 30),
+      title: title(of.method),
+      goodput: rate(of.goodput),
+      prompts: K.finite(of.batch) ? of.batch.toFixed(1) : "\u2013",
+    };
+    return el(
+      "h3",
+      { "data-message": id, "data-best": id === "load.best" ? best.method : "" },
+      SpecViz.messages.say(id, words),
+    );
+  }
   function said(got) {
     const list = (Array.isArray(got.said) ? got.said : []).slice(0, 8).map((s) => el("p", null, K.say(s, 300)));
     return [
@@ -132,7 +152,7 @@
         { name: "rows/s", num: true },
         { name: "first token", num: true },
         { name: "a token", num: true },
-        { name: "in a round", num: true },
+        { name: "prompts at once", num: true },
         { name: "drafted", num: true },
         { name: "accepted", num: true },
       ],
@@ -149,7 +169,7 @@
         K.finite(r.drafted) ? r.drafted.toFixed(1) : "\u2013",
         K.finite(r.accepted) ? Math.round(100 * r.accepted) + "%" : "\u2013",
       ]),
-      "Times: median to 95th percentile. In a round: requests that shared a pass. Drafted: tokens a request and round.",
+      "Times: median to 95th percentile. Prompts at once: requests that shared a pass, on average. Drafted: tokens a request and round.",
     );
   function measured(got, when) {
     const e = got.environment || {};
