@@ -48,8 +48,7 @@
       id: folded.id,
       folded,
       key: h.method.key || "",
-      title:
-        (h.method.title || "Lane " + (folded.id + 1)) + (h.answer ? ", answer " + (h.answer.index + 1) : ""),
+      title: (h.method.title || "Lane " + (folded.id + 1)) + (h.answer ? ", answer " + (h.answer.index + 1) : ""),
       family: h.method.family || "",
       exactness: h.method.exactness || "",
       baseline: SpecViz.metrics.isBaseline(folded),

@@ -41,12 +41,7 @@
         );
         this.buttons.set(
           index,
-          el(
-            "button",
-            { "data-answer": index, on: { click: () => this.board.chooseAnswer(index) } },
-            number,
-            seed,
-          ),
+          el("button", { "data-answer": index, on: { click: () => this.board.chooseAnswer(index) } }, number, seed),
         );
       }
       this.root.replaceChildren(...this.buttons.values());

@@ -291,7 +291,11 @@
     const key = tok + "/" + (max || "");
     if (lane.labels.has(key)) return lane.labels.get(key);
     const known = lane.vocab.has(tok);
-    const s = known ? SV.output.of(lane).label(T.bytesOf(lane.vocab.get(tok)), tok, max) : tok === -1 ? "\u25a1" : "#" + tok;
+    const s = known
+      ? SV.output.of(lane).label(T.bytesOf(lane.vocab.get(tok)), tok, max)
+      : tok === -1
+        ? "\u25a1"
+        : "#" + tok;
     if (known || tok === -1) lane.labels.set(key, s);
     return s;
   }

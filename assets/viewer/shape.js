@@ -65,7 +65,9 @@
     const small = (n) => (Number.isInteger(n) && n > 0 && n <= 64 ? n : 0),
       o = obj(x),
       [columns, rows, side] = [o.columns, o.rows, o.patch].map(small);
-    return o.kind === "patches" && columns && rows && side ? { kind: "patches", columns, rows, side } : { kind: "text" };
+    return o.kind === "patches" && columns && rows && side
+      ? { kind: "patches", columns, rows, side }
+      : { kind: "text" };
   }
 
   const SHAPE = {

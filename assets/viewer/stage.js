@@ -212,9 +212,7 @@
       if (key === this.nextKey) return;
       this.nextKey = key;
       const kids =
-        open.length && !this.marks
-          ? [el("span", { class: "chip" }, SV.text.joined(open.map(SV.text.byteChip)))]
-          : [];
+        open.length && !this.marks ? [el("span", { class: "chip" }, SV.text.joined(open.map(SV.text.byteChip)))] : [];
       path.forEach((n, i) => {
         const raw = SV.output.alone(lane, n.tok);
         const v = SV.fold.verdictOf(round, n.id, phase);

@@ -78,13 +78,14 @@ class Image:
             if words[0] in SKIPPED:
                 continue
             if words[0] == "python":
-                words[0] = sys.executable
+                words = [sys.executable, *words[1:3], *([] if INDEX else ["--without-pip"]), *words[3:]]
             if not INDEX and words[0].endswith("/pip"):
                 site = next(self.root.glob("opt/specviz/lib/python*/site-packages"))
                 (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
                 if words[-1] != ".":  # requirements: those of this environment
                     continue
-                words.insert(-1, "--no-build-isolation")
+                words = [sys.executable, "-m", "pip", "--python", words[0].replace("/pip", "/python"), *words[1:-1],
+                         "--no-build-isolation", "."]
             done = subprocess.run(words, cwd=self.inside("."), capture_output=True, text=True, timeout=3000)
             assert done.returncode == 0, (part, done.stderr[-2000:])
 
