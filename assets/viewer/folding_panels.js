@@ -33,5 +33,12 @@
     };
   }
 
-  SV.folding = { all };
+  /* Pictures are what a race of them is about: they stand first, and open. */
+  function painting(board, on) {
+    if (on === board.root.classList.contains("painting")) return;
+    board.root.classList.toggle("painting", on);
+    if (on) board.shut.stage.set(true);
+  }
+
+  SV.folding = { all, painting };
 })();

@@ -102,8 +102,12 @@
         return;
       } /* nothing in this lane has changed */
       this.drawn = key;
+      if (this.lane !== lane) {
+        const grid = SV.output.of(lane).columns > 0;
+        this.root.classList.toggle("painting", grid);
+        SV.folding.painting(this.board, grid);
+      }
       this.lane = lane;
-      this.root.classList.toggle("painting", SV.output.of(lane).columns > 0);
       const n = SV.fold.upto(lane, view.k),
         r = lane.rounds[view.k - 1],
         next = lane.rounds[view.k];

@@ -116,7 +116,8 @@ def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]
         return {"status": "not applicable",
                 "detail": f"{method.title} is {method.exactness}: it does not promise the target's distribution."}
     method.read_knobs(knobs or {})
-    places, texts = TokenPlaces(), [encode(loaded, prompt) for prompt in prompts or (*PROMPTS, *PROMPTS_OPEN)]
+    prompts = prompts or loaded.codec.prompts[:len(PROMPTS)] or (*PROMPTS, *PROMPTS_OPEN)
+    places, texts = TokenPlaces(), [encode(loaded, prompt) for prompt in prompts]
     writers = [answer_writer(loaded, method, short(method, depth) | (knobs or {}), texts, replace(sampling, seed=seed * len(SETTINGS) + i))
                for i, (depth, sampling) in enumerate(SETTINGS)]  # no two answers share random numbers
     while len(places.values) < tokens:

@@ -286,6 +286,7 @@ def _try(ui: dict[str, Any], tries: list[gr.Button], start: StartContent, cards:
     for button, example in zip(tries, start.examples):
         methods = list(example["methods"] or start.chosen)
         shown = {"prompt": example["prompt"], "look": example.get("look", ""), "methods": methods,
-                "titles": [cards[key].title for key in methods]}
+                "titles": [cards[key].title for key in methods],
+                "set": {name: example[name] for name in ("target", "temperature") if name in example} or None}
         button.click(None, ui["methods"], [ui["prompt"], ui["notice"], ui["methods"]], api_visibility="private",
                      js=f"(chosen) => SpecVizPage.example({pack(shown)}, chosen)")

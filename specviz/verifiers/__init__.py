@@ -10,4 +10,6 @@ from .token_rejection import TokenRejection
 from .traversal import Traversal
 from .typical_acceptance import Typical
 
-__all__ = ["BlockVerification", "JudgeDecoding", "KSeq", "Lantern", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical"]
+__all__ = [
+    "BlockVerification", "JudgeDecoding", "KSeq", "Lantern", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical",
+]

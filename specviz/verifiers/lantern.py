@@ -1,7 +1,8 @@
 """LANTERN's relaxed acceptance for tokens of a codebook: a drafted token is tested with the probability of its nearest neighbours
 added to its own, as long as what is added stays within a bound (Jang et al. 2410.03355; LANTERN++: Park et al. 2502.06352).
 
-The rule is lossy; the total variation between the distribution followed and the target's is measured and noted.
+The rule is lossy; the total variation between the distribution followed and the target's is measured and noted, while the engine's clock
+is paused.
 """
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ class Lantern(TokenRejection):
         draft_prob = None if q is None else float(q[x])
         accept = min(1.0, prob if draft_prob is None else prob / draft_prob if draft_prob > 0 else 0.0)
         ok, u = state.rng.flip("verify", accept)
+        state.clock.pause()
         self._note(tree, child, p, q, near)
+        state.clock.resume()
         rest = None if ok else self.left(p, q, x, near)
         return Decision(child, "relaxed", prob, draft_prob, accept, u, "accepted" if ok else "rejected", p, rest)
 

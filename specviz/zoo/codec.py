@@ -63,7 +63,7 @@ class TextCodec:
 
     capabilities = frozenset({"output:text"})
     output: dict[str, Any] = {"kind": "text"}
-    most_tokens = None
+    most_tokens: int | None = None
     media_type = "text/plain"
     columns = 0
     prompts: tuple[str, ...] = ()
@@ -130,10 +130,10 @@ class PatchCodec:
         self.prompts = tuple(f"a {thing}" for thing in things)
         self.things, self.tokens = tuple(things), range(first, first + len(codes))
         self.output = {"kind": "patches", "rows": rows, "columns": columns, "patch": codes.shape[1]}
-        self.most_tokens = rows * columns
+        self.most_tokens: int | None = rows * columns
 
     @cached_property
-    def table(self) -> PatchTable:
+    def table(self) -> TokenTable:
         return PatchTable(self.codes, self.first, TokenBytes(self.tokenizer))
 
     def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:

@@ -207,7 +207,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     model = load_once(folder, on, backend.name, backend.load, deterministic and backend.measures)
     place = entry.path or folder  # the path as other entries give it, also where shards lie in parts
     heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
-    loaded = Loaded(entry.name, folder, model, backend, on, stores=book.stores_of(entry.name), heads=heads, deterministic=deterministic,
+    loaded = Loaded(entry.name, folder, model, backend, on, stores=_stores(book, entry, folder), heads=heads, deterministic=deterministic,
                     nature=entry.nature,
                     other=others.folder_of(book, entry.name, place), more=trained_drafts.roles_of(book, entry.name, place))
     try:
@@ -253,6 +253,11 @@ def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
                        f"{which[:160]}).", "draft.vocabulary")
 
 
+def _stores(book: Register, entry: Entry, folder: Path) -> dict[str, Path]:
+    """Return the datastores that fit a target; they hold text."""
+    return book.stores_of(entry.name) if "output:text" in codec_capabilities(folder) else {}
+
+
 def _same(target: Path, draft: Path) -> bool:
     vocabularies = [sizes(read(folder, "config.json"))[1] for folder in (target, draft)]
     return same_vocabulary(target, draft, vocabularies[0] == vocabularies[1])
@@ -289,7 +294,7 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     config = read(folder, "config.json")
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
-    capabilities = backend.capabilities(config) | stored(book.stores_of(entry.name), lambda: quick_mark(folder)) | heads.capabilities
+    capabilities = backend.capabilities(config) | stored(_stores(book, entry, folder), lambda: quick_mark(folder)) | heads.capabilities
     problem, more, middle = "", trained_drafts.roles_of(book, entry.name, place), None
     try:
         if chosen:

@@ -69,6 +69,22 @@ def show(page, rows):
     page.evaluate("board.goto({ round: 1, phase: 4 })")
 
 
+def test_a_race_of_pictures_shows_them_first_and_a_text_after_it_does_not(drive, settled):
+    state = """() => [document.querySelector(".sv").classList.contains("painting"), !document.querySelector(".p-stage").matches(".shut"),
+      document.querySelector(".p-stage").getBoundingClientRect().top < document.querySelector(".metrics").getBoundingClientRect().top]"""
+
+    def use(page):
+        show(page, records(PATCHES))
+        page.evaluate("board.setLayout('race')")
+        settled(page)
+        assert page.evaluate(state) == [True, True, True]
+        page.evaluate("(rows) => board.load(rows.map((r) => JSON.stringify(r)).join('\\n'))", records({"kind": "text"}))
+        settled(page)
+        assert not page.evaluate(state)[0]
+
+    drive(use)
+
+
 def test_patches_stand_in_a_grid_with_their_verdicts(drive, settled):
     def use(page):
         show(page, records(PATCHES))

@@ -301,7 +301,7 @@
   };
 
   /* An example fills the prompt and chooses its methods, and says so where others were chosen. */
-  page.example = ({ prompt, look, methods, titles }, chosen) => {
+  page.example = ({ prompt, look, methods, titles, set }, chosen) => {
     let was = [];
     try {
       was = JSON.parse(chosen);
@@ -310,6 +310,11 @@
     }
     const same = was.length === methods.length && methods.every((key) => was.includes(key)),
       says = same ? "" : `It runs with ${titles.join(" and ")}: that replaces what was chosen.`;
+    if (set) {
+      /* what only some examples choose: a model of their own, a temperature */
+      page.pending = { ...set, prompt, methods };
+      queueMicrotask(() => page.send("input"));
+    }
     return [
       prompt,
       JSON.stringify({ state: "look", text: [look, says].filter(Boolean).join(" ") }),
