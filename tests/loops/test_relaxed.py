@@ -19,7 +19,7 @@ ONE = Sampling(1.0)
 
 
 def passing(rule, probs=P):
-    return rule.passing(probs.log()).nonzero()[:, 0].tolist()
+    return rule.allowed_mask(probs.log()).nonzero()[:, 0].tolist()
 
 
 @pytest.mark.parametrize("beta, tau, want", [
@@ -37,7 +37,7 @@ def test_rollback_takes_what_is_too_unlikely_but_never_the_best(bound, want):
 @pytest.mark.parametrize("rule", [TopBeta(2, 3.0), TopBeta(4, 1.3), Rollback(1.5)], ids=["beta 2", "tau 1.3", "rollback"])
 def test_the_distribution_followed_and_the_drift_have_a_closed_form(rule):
     """e(x) = q(x) where x passes, and the rest of the mass is drawn from p; the drift noted is KL(p, e)."""
-    kept = Q * rule.passing(P.log())
+    kept = Q * rule.allowed_mask(P.log())
     want = kept + (1 - kept.sum()) * P
 
     def propose(state):
