@@ -15,7 +15,7 @@ from specviz.targets.fast import FastModel, FastTarget
 
 from . import test_architectures, test_distribution
 from .enumeration import distance, joint, probs_of_engine
-from .toys import LENT, PROMPT, begin, methods, small_knobs, toy_of
+from .toys import CAPABILITIES, PROMPT, begin, methods, small_knobs, toy_of
 
 LEAST = 1e-3  # a distribution further off than this is caught; a right one is within 1e-12
 
@@ -121,7 +121,7 @@ def architectures(method: Method) -> list[str]:
     there may be more."""
     at, found = [m.key for m in test_architectures.METHODS].index(method.key), []
     for kind, (name, model) in enumerate(test_architectures.KINDS):
-        offered = LENT | (FastTarget.capabilities if model is FastModel else {"tree", "rewind"})
+        offered = CAPABILITIES | (FastTarget.capabilities if model is FastModel else {"tree", "rewind"})
         if method.needs <= offered and test_architectures.takes(kind, at):
             found.append(f"{name} ({model.__name__.removesuffix('Model')})")
     return found

@@ -14,7 +14,7 @@ from specviz.targets.recurrent import RecurrentModel
 
 from ..targets.tiny import CONFIGS, FAST, STATE_SPACE, VOCAB, network
 from .pair import Pair
-from .toys import LENT, greedy, methods, player, sample
+from .toys import CAPABILITIES, greedy, methods, player, sample
 
 PROMPT = [7, 3, 21, 7, 3, 40, 7]
 LENGTH = 16
@@ -76,7 +76,7 @@ def test_methods_write_what_plain_decoding_writes(pair, all_of_them):
     taken, left_out = 0, []
     for i, method in enumerate(METHODS):
         kit = make()
-        if not method.needs <= kit.target.capabilities | LENT:
+        if not method.needs <= kit.target.capabilities | CAPABILITIES:
             left_out.append(method)
         elif method.key == "speculative" or takes(at, i) and (all_of_them or KINDS[at] == EVERY or method.key in SAMPLE):
             tokens, accepted = write(method, kit, logits)

@@ -13,7 +13,7 @@ from specviz.targets.fast import FastModel
 from ..targets.tiny import network
 from .enumeration import TooMany, distance, joint, probs_of_engine
 from .pair import Pair
-from .toys import LENT, begin, cache_error, later, methods, sample, small_knobs
+from .toys import CAPABILITIES, begin, cache_error, later, methods, sample, small_knobs
 
 VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
 EXACT = methods("exact")
@@ -56,7 +56,7 @@ def test_the_joint_distribution_of_three_tokens_is_the_targets(method, models):
 def enumerate_method(method, models, count):
     """Distance of the method's distribution from the target's, how many endings there are, draft tokens expected to be accepted."""
     kit, sampling, accepted = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0), [0.0]
-    assert method.needs <= kit.target.capabilities | LENT
+    assert method.needs <= kit.target.capabilities | CAPABILITIES
     knobs = small_knobs(method)[-1]
     knobs |= {"caution": 0.0} if "caution" in knobs else {}  # a gate lets nothing through so early; test_distribution has it
     knobs |= {"sure": 0.0} if method.key == "dspark" else {}  # nor does the confidence of a head that is not trained

@@ -15,7 +15,7 @@ from specviz.targets.static_shapes import StaticModel
 from ..targets.tiny import CONFIGS, VOCAB, network
 from .pair import Pair
 from .test_architectures import LENGTH, PROMPT, write
-from .toys import LENT, greedy, later, methods, player, sample
+from .toys import CAPABILITIES, greedy, later, methods, player, sample
 
 METHODS = methods("exact", "greedy only")
 
@@ -55,7 +55,7 @@ def pair(folders):
 def test_methods_write_what_plain_decoding_writes(pair, method):
     make, logits, want = pair
     kit = make()
-    assert method.needs <= kit.target.capabilities | LENT
+    assert method.needs <= kit.target.capabilities | CAPABILITIES
     tokens, _ = write(method, kit, logits)
     assert tokens == want
     assert kit.target.passes > sum(kit.target.eager.values()) or method.needs & {"early", "skip", "layer_parallel"}

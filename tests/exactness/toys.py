@@ -21,7 +21,7 @@ from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
 DRAFTS = {"target", "draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
-LENT = {"other_draft", "store:text", "store:dense", "codebook", "output:text"} | DRAFTS | tiny.PROVIDED
+CAPABILITIES = {"other_draft", "store:text", "store:dense", "codebook", "output:text", "middle:half"} | DRAFTS | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
@@ -162,7 +162,7 @@ def named(method: Method, knobs: dict):
 
 
 def provided(method: Method, kit: Kit) -> None:
-    missing = {need for need in method.needs if need not in LENT | kit.target.capabilities}
+    missing = {need for need in method.needs if need not in CAPABILITIES | kit.target.capabilities}
     assert not missing, f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
 
 

@@ -15,7 +15,7 @@ from specviz.policies import BatchTokenBudget, Fixed
 from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair
-from ..exactness.toys import LENT, greedy, later, methods, player, sample
+from ..exactness.toys import CAPABILITIES, greedy, later, methods, player, sample
 from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, VOCAB, network
 
@@ -95,7 +95,7 @@ def together(method, models, seeds, sampling=Sampling(), leaves=None):
 @pytest.mark.parametrize("method", batched_methods())
 def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
     kit = kit_of(models)
-    if not method.needs <= kit.target.capabilities | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | CAPABILITIES or why_not_batched(method.build(kit, **method.read_knobs({}))):
         with refuses(ValueError, "method.not_batchable"):
             Batch().join(*request(method, models, 0))
         return
@@ -113,7 +113,7 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
 def test_every_method_at_every_size(method, models):
     """Ragged ends, the second half joining while the first is under way, and one that leaves in the middle."""
     kit = kit_of(models)
-    if not method.needs <= kit.target.capabilities | LENT or why_not_batched(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | CAPABILITIES or why_not_batched(method.build(kit, **method.read_knobs({}))):
         return  # that these are refused is tested above
     for size in range(1, 17):
         wrote = together(method, models, range(size), leaves=0 if size > 2 else None)

@@ -13,7 +13,7 @@ from ..exactness.toys import begin, player, provided, small_knobs, toy_of
 
 EVERY = [pytest.param(method, id=key) for key, method in catalogue().items()]
 OWN_KIT = {"rapid", "parallel_branches", "specreason", "reward_guided"}  # they read text, or the target's weights a second time: tests of their drafters
-LENT = [pytest.param(method, id=key) for key, method in catalogue().items() if key not in OWN_KIT]
+CAPABILITIES = [pytest.param(method, id=key) for key, method in catalogue().items() if key not in OWN_KIT]
 
 
 @pytest.mark.parametrize("method", EVERY)
@@ -23,7 +23,7 @@ def test_it_says_what_it_is(method):
     assert method.key == method.build.__module__.rsplit(".", 1)[-1]
 
 
-@pytest.mark.parametrize("method", LENT)
+@pytest.mark.parametrize("method", CAPABILITIES)
 def test_it_needs_what_its_parts_need(method):
     kit = toy_of(method, 6)
     provided(method, kit)
@@ -31,7 +31,7 @@ def test_it_needs_what_its_parts_need(method):
         assert method.build(kit, **knobs).drafter.needs <= method.needs
 
 
-@pytest.mark.parametrize("method", LENT)
+@pytest.mark.parametrize("method", CAPABILITIES)
 def test_it_plays_and_keeps_its_limit(method):
     kit = toy_of(method, 6)
     parts = method.build(kit, **small_knobs(method)[0])

@@ -94,7 +94,7 @@ class FakeKit:
 class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""
 
-    name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities | TextCodec.capabilities
+    name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities | TextCodec.capabilities | {"middle:half"}
     generation_defaults: dict = {}
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):

@@ -220,11 +220,11 @@ def test_kangaroos_second_exit_is_where_it_is_unsure():
 
 def test_kangaroo_does_not_run_the_first_layers_again(tmp_path):
     """Together one pass of all layers a round; below the exit one row a token, and the last drafted one in the check."""
-    from ...exactness.toys import LENT
+    from ...exactness.toys import CAPABILITIES
     from ...models import tiny
     from ..lookup.toys import layered
 
-    assert KANGAROO.needs - {"early", "head", "tap:layer"} <= LENT
+    assert KANGAROO.needs - {"early", "head", "tap:layer"} <= CAPABILITIES
     one = layered(tmp_path, 12, 6)
     body = tiny.body(one.target)
     adapter, rows = tiny.head("kangaroo", body), []

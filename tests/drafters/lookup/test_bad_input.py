@@ -20,8 +20,8 @@ from ...run.fakes import FakeLoaded
 from .toys import FREE, greedy, kit, play_loop
 
 FAMILIES = ("Lookup", "Parallel decoding", "Self-speculation")
-LENT = TinyTarget.capabilities | {"draft", "store:text", "store:dense"}
-METHODS = [m for m in catalogue().values() if m.family in FAMILIES and m.needs <= LENT]
+CAPABILITIES = TinyTarget.capabilities | {"draft", "store:text", "store:dense"}
+METHODS = [m for m in catalogue().values() if m.family in FAMILIES and m.needs <= CAPABILITIES]
 REMEMBERING = tuple(m.key for m in METHODS if "memory_of" in m.build.__globals__)
 named = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.key)
 
