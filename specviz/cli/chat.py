@@ -135,7 +135,8 @@ class Conversation:
 
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
-        writer = None if self.args.json else Writer(sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens)
+        writer = None if self.args.json else Writer(
+            sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens, self.loaded.codec.decoder())
         session = Session(self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request)
         if not self.args.deterministic:
             session.lease(self.caches, "", asked)

@@ -241,7 +241,6 @@ def run_method(args: argparse.Namespace) -> int:
 def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded) -> Any:
     """Return the Result of an answer, whose figures are printed. Raises RunFailed."""
     from ..run.result import Result, RunFailed
-    from ..trace.output import is_text
     from .run_output import summary
 
     result = Result()
@@ -252,8 +251,6 @@ def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded)
     if args.save:
         write_output(args.save, loaded.codec.file(result.data))
     if not args.json:
-        if not is_text(result.output):
-            print(result.text)
         print(summary(result), file=sys.stderr)
         if result.head_unused:
             print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)

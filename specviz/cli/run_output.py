@@ -20,12 +20,10 @@ def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, 
     """Print and record the events of an answer while yielding them; the trace, which begins with earlier answers' ``records``, is saved
     even if the run fails."""
     from ..trace.files import Trace
-    from ..trace.output import is_text
     from ..trace.recorder import Recorder
     from .terminal import Writer, colours, legend
 
-    silent = args.json or not is_text(loaded.codec.output)
-    writer = None if silent else Writer(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens)
+    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens, loaded.codec.decoder())
     recorder = Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
     try:
         for event in events:

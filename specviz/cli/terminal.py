@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from ..trace.events import Committed, Event, TextEmitted
@@ -36,13 +37,14 @@ class Writer:
     """Print a run's text as it grows, each token in the style of its verdict. Only text that later tokens cannot change is
     printed."""
 
-    def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0):
+    def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
+                 decode: Callable[..., str] | None = None):
         self._stream, self._colour, self._tty = stream, colours(stream), stream.isatty()
         self._transcript = Transcript(table, stops, min_tokens)
         self._verdicts: list[str] = []
         self._spans: list[tuple[int, int, str]] = []  # not yet printed
         self._printed = 0
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decode = decode or codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, event: Event) -> None:
         if isinstance(event, Committed):
@@ -56,13 +58,13 @@ class Writer:
     def close(self) -> None:
         """Return the text held back, when the run is over."""
         self._print(self._transcript.length)
-        self._show(self._decoder.decode(b"", final=True), "")
+        self._show(self._decode(b"", True), "")
 
     def _print(self, upto: int) -> None:
         while self._spans and self._printed < upto:
             start, end, verdict = self._spans[0]
             data = bytes(self._transcript.data[max(start, self._printed):min(end, upto)])
-            self._show(self._decoder.decode(data), verdict)
+            self._show(self._decode(data), verdict)
             self._printed = min(end, upto)
             if end > upto:
                 break

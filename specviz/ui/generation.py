@@ -1,7 +1,6 @@
 """Generation for programs: one request of the OpenAI-compatible endpoint, run on loaded models, as plain data that can be sent."""
 from __future__ import annotations
 
-import codecs
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -60,7 +59,7 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
 
     loaded, request = session.loaded, session.request
     recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
-    transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), _decoder(), 0
+    transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), loaded.codec.decoder(), 0
     calls = CallReader(() if request.tool_choice == "none" else request.tools, bool(request.tools) and is_tagged(loaded.tokenizer))
     records: list[dict[str, Any]] = []
     reused = 0  # tokens of the prompt that the KV cache held already
@@ -92,10 +91,6 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
                             "tokens_per_second": metrics["tokens_per_second"],
                             "time_to_first_token": metrics["time_to_first_token"], "request": request.record(),
                             "from_model": list(request.from_model), "batch": session.batch.largest if session.batch else 1}}]
-
-
-def _decoder() -> Any:
-    return codecs.getincrementaldecoder("utf-8")("replace").decode
 
 
 def _logprobs(loaded: Loaded, event: Any) -> list[dict[str, Any]]:

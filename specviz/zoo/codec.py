@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -23,6 +24,12 @@ from .tokenizer import read
 
 FILE = "codec.json"
 MOST_PATCHES, LARGEST_PATCH, MOST_CODES = 4096, 64, 65536
+
+
+class Decoder(Protocol):
+    """See ``Codec.decoder``."""
+
+    def __call__(self, data: bytes, final: bool = False, /) -> str: ...
 
 
 class Codec(Protocol):
@@ -48,6 +55,10 @@ class Codec(Protocol):
 
     def describe(self, data: bytes) -> str:
         """Return an output's bytes as text: itself, or a line about it."""
+        ...
+
+    def decoder(self) -> Decoder:
+        """Return a function that turns an output's next bytes into text, for streams of text; the last call has ``final``."""
         ...
 
     def file(self, data: bytes) -> bytes:
@@ -89,6 +100,9 @@ class TextCodec:
 
     def describe(self, data: bytes) -> str:
         return describe(self.output, data)
+
+    def decoder(self) -> Decoder:
+        return codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def file(self, data: bytes) -> bytes:
         return self.describe(data).encode()
@@ -147,6 +161,15 @@ class PatchCodec:
 
     def describe(self, data: bytes) -> str:
         return describe(self.output, data)
+
+    def decoder(self) -> Decoder:
+        held = bytearray()
+
+        def decode(data: bytes, final: bool = False) -> str:
+            held.extend(data)
+            return self.describe(bytes(held)) if final else ""
+
+        return decode
 
     def pixels(self, data: bytes) -> np.ndarray:
         """Return the picture, uint8 [height, width, 3]; patches that are missing are grey."""

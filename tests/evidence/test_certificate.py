@@ -29,6 +29,8 @@ RIGHT = ["speculative", "block_verification", "draft_tree", "prompt_lookup"]
 class Loaded:
     """What specviz.zoo.load gives, around a toy."""
 
+    codec = SimpleNamespace(prompts=())
+
     def __init__(self, vocab: int = 12, share: float = 0.8, sharp: float = 2.0, target=TinyTarget, ends=frozenset()):
         self.toy, self.kind = toy(vocab, share=share, sharp=sharp), target
         self.context, self.end_tokens = 96, ends

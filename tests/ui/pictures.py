@@ -1,6 +1,6 @@
 """Take the pictures of the documentation anew: ``python -m tests.ui.pictures [NAME ...]`` writes docs/NAME.png; look at each.
 
-The page opens with the shipped recording. The schema's picture is of a live run, so it needs the default models.
+The page opens with the shipped recording. The schema's pictures, and that of a picture, are of live runs, so they need the embedded models.
 """
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
           "required": ["name", "age"], "additionalProperties": False}
 INVENTED = {"prompt": "Invent a person", "methods": ["grammar_forced"], "length": 96, "tab": "watch",
             "generation": {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}}
+PAINTED = {"prompt": "a red heart", "methods": ["speculative_jacobi", "lantern"], "target": "specviz-pictures", "temperature": 1, "tab": "race"}
 STATE = "document.querySelector('#board .sv').dataset.state"
 
 
 REFUSED = "() => { const b = document.querySelector('#board .sv').svBoard, l = [...b.board.st.lanes.values()][0];\
   const r = l.rounds.find((x) => x.i > 8 && x.path.length && x.trials.some((j) => j.verdict === 'rejected')); b.goto({ round: r.i, phase: 4 }); }"
 ENDED = "() => { const b = document.querySelector('#board .sv').svBoard; b.goto({ t: b.end() }); }"
+TO_LANES = "() => document.querySelector('#board .p-stage').scrollIntoView()"
 
 
 class Scene(NamedTuple):
@@ -45,6 +47,8 @@ SCENES = {
     "watch-phone": Scene("watch", 390, 844, then=REFUSED),
     "schema-desktop": Scene("watch", 1440, 1180, run=INVENTED),
     "schema-phone": Scene("watch", 390, 844, run=INVENTED),
+    "picture-desktop": Scene("race", 1440, 1100, run=PAINTED),
+    "picture-phone": Scene("watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES),
 }
 
 

@@ -56,6 +56,15 @@ def test_patches_come_back_as_pixels_in_raster_order():
     assert made.table.output_bytes(2) == b"" and made.table(made.first) == CODES[0].tobytes()
 
 
+def test_streams_of_text_get_text_as_it_grows_and_one_line_about_a_picture():
+    text = TextCodec(byte_level).decoder()
+    assert [text(b"caf\xc3"), text(b"\xa9"), text(b"\xe2", True)] == ["caf", "\u00e9", "\ufffd"]
+    made = codec()
+    paint = made.decoder()
+    patch = made.table.output_bytes(made.first)
+    assert paint(patch) == paint(patch) == "" and paint(b"", True) == made.describe(2 * patch) and "2 of 6" in made.describe(2 * patch)
+
+
 def test_neighbours_are_the_nearest_other_entries():
     made = codec()
     flat = CODES.reshape(6, -1).astype(float)
