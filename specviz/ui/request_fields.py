@@ -58,5 +58,6 @@ def fields() -> list[Component]:
 def connect(widgets: list[Any], generation: gr.JSON) -> None:
     """Keep the hidden component equal to the widgets' values."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    changed = [widget.input for widget in widgets] + [widgets[-2].change]
+    pasted = [widget.change for widget in widgets if isinstance(widget, gr.Textbox)]  # a text that comes at once is no input to Gradio
+    changed = [widget.input for widget in widgets] + pasted
     gr.on(changed, None, widgets, generation, js="(...values) => SpecVizPage.generation(...values)", **quiet)

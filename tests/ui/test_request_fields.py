@@ -14,9 +14,10 @@ from specviz.run.request import GenerationRequest
 from specviz.ui.chat import lane_answers
 from specviz.ui.engine import play
 from specviz.ui.limits import GENERATION, RunRequest, read_request
-from specviz.ui.messages import Refused
+from specviz.ui.messages import TEXTS, Refused
 from specviz.ui.request_fields import EXAMPLES, NUMBERS
 
+from ..message_codes import codes
 from ..run.fakes import FakeLoaded
 from .conftest import reload
 from .fake import CARDS
@@ -72,6 +73,32 @@ def test_a_format_and_a_penalty_go_from_settings_to_the_run(page, backend):
     assert page.is_checked("#request-generation-config input")
     link = page.evaluate("SpecVizPage.makeLink({ generation: SpecVizPage.generated }, '')")
     assert page.evaluate("(url) => SpecVizPage.readLink(new URL(url).hash).set.generation", link) == want
+
+
+def test_fields_without_a_widget_are_typed_as_json_and_come_back_from_a_link(page, backend):
+    typed = {"logit_bias": {"7": 5}, "bad_words": ["cat"]}
+    page.click("#open-settings")
+    page.fill("#request-others textarea", json.dumps(typed))
+    page.fill("#request-n input", "2")
+    page.wait_for_function("SpecVizPage.generated?.n === 2")
+    page.keyboard.press("Escape")
+    page.fill("#prompt textarea", "go")
+    page.click("#run")
+    page.wait_for_selector("#board [data-answer='1']")
+    page.wait_for_selector("#board .sv[data-state=done]")
+    assert backend.runs[-1].generation == {"n": 2, **typed}
+    reload(page)
+    page.wait_for_function("document.querySelector('#request-others textarea')?.value.includes('logit_bias')")
+    assert json.loads(page.input_value("#request-others textarea")) == typed and page.input_value("#request-n input") == "2"
+    page.fill("#prompt textarea", "go")
+    page.click("#open-settings")
+    for text, name in (('{"top": 1}', "top"), ("{", "{")):
+        page.fill("#request-others textarea", text)
+        page.wait_for_function("(name) => name in SpecVizPage.generated", arg=name)
+        page.evaluate("document.querySelector('#run').click()")
+        page.wait_for_function("(name) => document.querySelector('#notice .pg-line').textContent.includes(`'${name}'`)", arg=name)
+        assert "field.generation" in codes(page.inner_text("#notice .pg-line"), TEXTS)
+    assert len(backend.runs) == 1
 
 
 def test_an_example_fills_the_schema(page, backend):

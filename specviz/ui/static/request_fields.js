@@ -42,14 +42,16 @@
       return text;
     }
   }
-  /* The fields without a widget of their own, as typed: an object, or the text where it is none. */
+  /* The fields without a widget of their own, as typed. What is no JSON object is sent as a field of that name, which the server
+     refuses by its name. */
   function othersOf(text) {
-    if (!String(text ?? "").trim()) return {};
+    const typed = String(text ?? "").trim();
+    if (!typed) return {};
     try {
-      const value = JSON.parse(text);
-      return plain(value) ? value : text;
+      const value = JSON.parse(typed);
+      return plain(value) ? value : { [typed]: true };
     } catch {
-      return text;
+      return { [typed]: true };
     }
   }
   const textOf = (format) =>
@@ -62,7 +64,6 @@
   page.generation = (...values) => {
     const [stop, modelsOwn, format, more] = values.slice(NUMBERS.length),
       now = othersOf(more);
-    if (!plain(now)) return (page.generated = now); /* the server says what it should be */
     NUMBERS.forEach(([name, usual], i) => {
       if (values[i] !== usual && values[i] !== null && values[i] !== undefined) now[name] = values[i];
     });
@@ -83,7 +84,7 @@
       (Array.isArray(now.stop) ? now.stop : []).join("\n"),
       now.generation_config === true,
       textOf(now.response_format),
-      plain(given) ? (Object.keys(others).length ? JSON.stringify(others) : "") : String(given ?? ""),
+      Object.keys(others).length ? JSON.stringify(others) : "",
     ];
   };
   /* Those fields of a recorded request that the dock does not hold. */
