@@ -10,7 +10,7 @@ import pytest
 from specviz.core import Sampling
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.training import drawings, pictures
+from specviz.training import drawings, pictures, recognise
 from specviz.training.job import Job
 from specviz.zoo import load
 
@@ -59,3 +59,11 @@ def test_a_share_of_prompts_loses_its_words():
     wish = drawings.Wish("heart", "red")
     assert set(batches.prompt(wish, random.Random(0), True)) <= set(range(len(pictures.SPECIAL)))
     assert words.convert_tokens_to_ids("heart") in batches.prompt(wish, random.Random(0), False)
+
+
+def test_the_classifier_knows_fresh_drawings_and_not_noise():
+    classify, rng = recognise.Classifier(), random.Random(9)
+    right = [classify(drawings.paint(drawings.Wish(thing, "green"), rng)) == thing for thing in recognise.THINGS for _ in range(2)]
+    assert np.mean(right) > 0.9
+    noise = np.random.default_rng(0).integers(0, 256, (92, 32, 32, 3), np.uint8)
+    assert np.mean([classify(picture) == thing for picture, thing in zip(noise, recognise.THINGS * 2)]) < 0.1
