@@ -243,6 +243,12 @@ def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
     assert {"og:title", "og:description"} <= {name for name, long in meta if long}
     assert page.get_attribute("link[rel=icon]", "href").startswith("data:image/svg+xml")
     links = page.evaluate("[...document.querySelectorAll('.pg-foot a')].map((a) => [a.href, a.rel])")
+    page.click("#tab-watch")
+    edges = "(s) => [document.querySelector(s).getBoundingClientRect()].map((b) => [b.left, b.right])[0]"
+    for width in (1440, 1920, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(100)
+        assert page.evaluate(edges, ".pg-foot") == pytest.approx(page.evaluate(edges, "#board .sv"), abs=2), width  # one margin for all
     assert len(links) >= 3 and all(href.startswith("https://arxiv.org/abs/") and rel == "noopener noreferrer" for href, rel in links)
 
 
