@@ -144,7 +144,7 @@ class PatchCodec:
         self.prompts = tuple(f"a {thing}" for thing in things)
         self.things, self.tokens = tuple(things), range(first, first + len(codes))
         self.output = {"kind": "patches", "rows": rows, "columns": columns, "patch": codes.shape[1]}
-        self.most_tokens: int | None = rows * columns
+        self.most_tokens = rows * columns
 
     @cached_property
     def table(self) -> TokenTable:

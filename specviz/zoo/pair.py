@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -113,7 +113,7 @@ class Loaded:
     @cached_property
     def codec(self) -> Codec:
         """How a prompt becomes tokens, and what tokens are to a person. Raises ZooError."""
-        return open_codec(self.folder, lambda: self.tokenizer)
+        return cast(Codec, open_codec(self.folder, lambda: self.tokenizer))  # pyright takes no cached property for a member
 
     @property
     def token_bytes(self) -> TokenTable:
