@@ -116,8 +116,8 @@ temperature {HOT:g} whose validity is checked, and a greedy answer of the same l
 | sampled, valid | {hot} of {sampled} |
 
 Tokens per pass do not depend on the machine; tokens per second were measured on {facts["env"]["machine"]}, {facts["env"]["device"]}. With
-the schema {alone} of {len(rows) - 1} methods write fewer than {ALONE:g} tokens per pass: what they copy or guess without the mask is forbidden, and
-the target refuses it."""
+the schema {alone} of {len(rows) - 1} methods write fewer than {ALONE:g} tokens per pass: what they copy or guess without the mask
+is forbidden, and the target refuses it."""
 
 
 def _is_sampled(row: dict[str, Any]) -> bool:

@@ -49,7 +49,9 @@ def _parsed(call: dict[str, Any]) -> dict[str, Any]:
         arguments = json.loads(function["arguments"]) if isinstance(function, dict) else None
     except (KeyError, TypeError, ValueError, RecursionError):
         arguments = None
-    return {**call, "function": {**function, "arguments": arguments}} if isinstance(function, dict) and isinstance(arguments, dict) else call
+    if not isinstance(function, dict) or not isinstance(arguments, dict):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def read_tools(given: Any) -> tuple[dict[str, Any], ...]:

@@ -108,7 +108,8 @@ class Session:
             codec, tokenizer = self.loaded.codec, self.loaded.tokenizer
         except ZooError as error:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
-        options = template_options(() if self.request.tool_choice == "none" else self.request.tools, self.request.enable_thinking, tokenizer, self.loaded.name, raw)
+        tools = () if self.request.tool_choice == "none" else self.request.tools
+        options = template_options(tools, self.request.enable_thinking, tokenizer, self.loaded.name, raw)
         try:
             ids = codec.encode(messages, raw, **options)
         except ZooError as error:

@@ -52,7 +52,8 @@ class Api:
         prompts: 1 to 8; above 1 each lane decodes so many prompts at once, this one and others of the benchmark, in shared passes.
         generation: further fields of the request by vLLM's names: n (1 to 4 answers, at most 10 of all lanes; answer i has seed + i and
         lanes of its own), top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, logit_bias, bad_words,
-        min_tokens, ignore_eos, logprobs, stop, stop_token_ids, response_format, tools, enable_thinking, and generation_config; an unknown one is refused by its name.
+        min_tokens, ignore_eos, logprobs, stop, stop_token_ids, response_format, tools, tool_choice, enable_thinking, and
+        generation_config; an unknown one is refused by its name.
         Yields frames, each as one line of JSON: {"s": number, "e": [records of the trace]}; the last one has "snap": true and
         carries every record. A line and not an object, because a stream of objects travels as patches, which the client
         library sometimes fails to apply.

@@ -212,7 +212,8 @@ class Shape:
         answer["text"] += chunk.get("text", "")
         answer["logprobs"] += chunk.get("logprobs") or []
         if "finish" in chunk:
-            answer["calls"] = [{"id": "call_" + secrets.token_hex(12), "type": "function", "function": call} for call in chunk["tool_calls"]]
+            answer["calls"] = [{"id": "call_" + secrets.token_hex(12), "type": "function", "function": call}
+                               for call in chunk["tool_calls"]]
             answer["finish"] = "tool_calls" if answer["calls"] else FINISH.get(chunk["finish"], "stop")
             self._usage["prompt_tokens"] = chunk["usage"]["prompt_tokens"]
             if chunk["usage"].get("cached_tokens"):
@@ -243,7 +244,8 @@ class Shape:
         begun = chunk["index"] in self._answers
         self.add(chunk)
         whole, logprobs = self._answers[chunk["index"]], chunk.get("logprobs") or []
-        answer = {"text": chunk.get("text", ""), "logprobs": logprobs, "finish": whole["finish"] if "finish" in chunk else None, "calls": whole["calls"],
+        answer = {"text": chunk.get("text", ""), "logprobs": logprobs, "calls": whole["calls"],
+                  "finish": whole["finish"] if "finish" in chunk else None,
                   "before": whole["logprobs"][:len(whole["logprobs"]) - len(logprobs)]}
         more = {"speculative": chunk["speculative"]} if "finish" in chunk else {}
         return f"data: {json.dumps(self._stream_head() | {'choices': [self._delta(chunk['index'], answer, begun)]} | more)}\n\n"

@@ -48,8 +48,8 @@ def fields() -> list[Component]:
                                label="Structured output", info="An example to begin with.", elem_id="request-example")
         about = 'A JSON schema, or {"type": "regex", "regex": ...}, "choice", "lark". The answer must match it.'
         widgets.append(gr.Textbox(label="Schema or response_format", info=about, lines=2, max_lines=10, elem_id="request-format"))
-        widgets.append(gr.Textbox(label="Other fields, as JSON", info=f"{', '.join(OTHERS)}.", lines=1, max_lines=6, elem_id="request-others",
-                                  placeholder='{"bad_words": ["cat"], "logprobs": 3}'))
+        widgets.append(gr.Textbox(label="Other fields, as JSON", info=f"{', '.join(OTHERS)}.", lines=1, max_lines=6,
+                                  elem_id="request-others", placeholder='{"bad_words": ["cat"], "logprobs": 3}'))
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     examples.input(None, examples, widgets[-2], js="(text) => text", **quiet)
     return widgets

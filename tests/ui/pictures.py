@@ -18,6 +18,8 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
           "required": ["name", "age"], "additionalProperties": False}
 INVENTED = {"prompt": "Invent a person", "methods": ["grammar_forced"], "length": 96, "tab": "watch",
             "generation": {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}}
+SEVERAL = {"prompt": "Name three colours.", "methods": ["speculative"], "length": 24, "temperature": 0.8, "tab": "watch",
+           "generation": {"n": 3}}
 PAINTED = {"prompt": "a red heart", "methods": ["speculative_jacobi", "lantern"], "target": "specviz-pictures", "temperature": 1, "tab": "race"}
 STATE = "document.querySelector('#board .sv').dataset.state"
 
@@ -46,7 +48,8 @@ SCENES = {
     "race-dark": Scene("race", dark=True, then=ENDED),
     "watch-phone": Scene("watch", 390, 844, then=REFUSED),
     "schema-desktop": Scene("watch", 1440, 1180, run=INVENTED),
-    "schema-phone": Scene("watch", 390, 844, run=INVENTED),
+    "schema-phone": Scene("watch", 390, 844, run=INVENTED, then=TO_LANES),
+    "answers-desktop": Scene("watch", run=SEVERAL),
     "picture-desktop": Scene("race", 1440, 1100, run=PAINTED),
     "picture-phone": Scene("watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES),
 }
