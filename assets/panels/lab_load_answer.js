@@ -169,7 +169,8 @@
         K.finite(r.drafted) ? r.drafted.toFixed(1) : "\u2013",
         K.finite(r.accepted) ? Math.round(100 * r.accepted) + "%" : "\u2013",
       ]),
-      "Times: median to 95th percentile. Prompts at once: requests that shared a pass, on average. Drafted: tokens a request and round.",
+      "Times: median to 95th percentile. Prompts at once: requests that shared a pass, on average. " +
+        "Drafted: tokens a request and round.",
     );
   function measured(got, when) {
     const e = got.environment || {};
