@@ -312,6 +312,7 @@
       says = same ? "" : `It runs with ${titles.join(" and ")}: that replaces what was chosen.`;
     if (set) {
       /* what only some examples choose: a model of their own, a temperature */
+      if (set.target) document.dispatchEvent(new CustomEvent("specviz:othertarget"));
       page.pending = { ...set, prompt, methods };
       queueMicrotask(() => page.send("input"));
     }

@@ -191,4 +191,9 @@ function drop() {
 watch(["value", "off", "timed"], drop);
 document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
 document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
+/* Methods are about to be chosen together with a target of their own: what the last one could not run says nothing of it. */
+document.addEventListener("specviz:othertarget", () => {
+  props.off = "{}";
+  say("");
+});
 paint();
