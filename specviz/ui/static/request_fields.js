@@ -26,7 +26,12 @@
       "generation_config",
     ],
   ]; /* what a run takes beside the dock's fields */
-  const DRAWN = [...NUMBERS.map(([name]) => name), "stop", "generation_config", "response_format"]; /* by a widget each */
+  const DRAWN = [
+    ...NUMBERS.map(([name]) => name),
+    "stop",
+    "generation_config",
+    "response_format",
+  ]; /* by a widget each */
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* A response format from what was typed: an object with a "type" of ours is one, any other object is a JSON schema. What is no
