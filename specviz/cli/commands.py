@@ -147,8 +147,9 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--temperature", default=0.0, metavar="T", help="0 is greedy (the default)")
     sub.add_argument("--top-k", default=0, metavar="K", help="sample among the K most probable tokens; 0: among all (the default)")
     sub.add_argument("--top-p", default=1.0, metavar="P", help="sample among the most probable tokens that reach this sum (1: all)")
-    sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts at once takes S + i. Without "
-                     "--deterministic, methods that decide by measured times (by_time in `list --json`) draw other tokens for one seed")
+    sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts at once takes "
+                     "S + i. Without --deterministic, methods that decide by measured times (by_time in `list --json`) draw other tokens "
+                     "for one seed")
     sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 
 

@@ -223,8 +223,8 @@ NOTES: dict[str, Note] = {
     "relaxed": _note(
         "relaxed", "Neighbours in the codebook whose probability a drafted token borrowed (LANTERN).",
         delta=("bound on what is borrowed", 0.2),
-        tests=("`[{node, added, mass, tv}]`: neighbours counted, their probability, and the total variation between the distribution followed "
-               "and the target's", [{"node": 0, "added": 3, "mass": 0.12, "tv": 0.05}])),
+        tests=("`[{node, added, mass, tv}]`: neighbours counted, their probability, and the total variation between the distribution "
+               "followed and the target's", [{"node": 0, "added": 3, "mass": 0.12, "tv": 0.05}])),
     "enriched": _note(
         "branches", "The mixture of target and draft that tokens are verified against (RAPID).",
         weight=("of the draft's", 0.3),

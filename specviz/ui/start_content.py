@@ -21,8 +21,8 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 class StartContent:
     """The page's initial content.
 
-    ``examples``: name, prompt, and optionally look, methods, follow, target, temperature; ``first``: methods listed besides the chosen ones;
-    ``chosen``: initially chosen; ``presets``: name, methods, and optionally temperature and about; or name, ``among`` (the keys
+    ``examples``: name, prompt, and optionally look, methods, follow, target, temperature; ``first``: methods listed besides the chosen
+    ones; ``chosen``: initially chosen; ``presets``: name, methods, and optionally temperature and about; or name, ``among`` (the keys
     that the list is filtered to) and about.
     """
 

@@ -36,8 +36,8 @@ METHOD = Method(
     look="How many look-alikes were counted, and the total variation from the target's distribution at every test.",
     wins="Pictures, whose tokens are interchangeable: the target spreads its probability over patches that look the same.",
     loses="Where the exact patch matters: thin strokes of letters get noisy as delta grows.",
-    differs="The drafts are those of speculative Jacobi decoding; the paper's are EAGLE-2's trees. After a refusal only the look-alikes that "
-            "were counted lose their probability, so that delta 0 is exact; the authors' code takes it from all of them.",
+    differs="The drafts are those of speculative Jacobi decoding; the paper's are EAGLE-2's trees. After a refusal only the look-alikes "
+            "that were counted lose their probability, so that delta 0 is exact; the authors' code takes it from all of them.",
     compared="notes",
     published={"delta": 0.1, "neighbours": 1000},
     aliases=("LANTERN++", "relaxed speculative decoding"),

@@ -22,8 +22,8 @@ METHOD = Method(
     knobs=(
         Knob("window", 6, 1, 64, "places guessed ahead; the paper's 16 are places of an image"),
         Knob("init", "auto", choices=("auto", "context", "left", "above", "sample", "random"),
-             help="what new places are filled with: tokens of the text, the token to the left or above, a draw from the distribution to the "
-                  "left, or any token; auto: left on a picture, else the text"),
+             help="what new places are filled with: tokens of the text, the token to the left or above, a draw from the distribution to "
+                  "the left, or any token; auto: left on a picture, else the text"),
     ),
     look="At a temperature above 0: draft and target distributions of a node are the same model's, one pass apart.",
     wins="Images and other text with weak order, where a place's distribution hardly depends on its neighbours.",
