@@ -7,7 +7,8 @@ import json
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("space", space, "A rehearsal of a Hugging Face Space: front matter, requirements, file sizes, the app answering.")
+    sub = command("space", space,
+                  "Check a Hugging Face Space before it is deployed: front matter, requirements, file sizes, that the app responds.")
     sub.add_argument("--check", action="store_true", required=True, help="look at this checkout as a Space would get it")
     sub.add_argument("--no-app", action="store_true", help="without starting the app")
 

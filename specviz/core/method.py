@@ -77,8 +77,9 @@ class Knob:
 
 
 class Codec(Protocol):
-    """What methods read of a target's codec (zoo/codec.py). columns: of the output's grid, 0 where it has none; tokens: those an output
-    may hold; neighbours [len(tokens), k]: nearest tokens of each, where the target offers "codebook"."""
+    """Read-only view of a target's tokenizer or picture codec (zoo/codec.py). columns: tokens in a row of the output's grid, 0 for text;
+    tokens: ids that an output may hold; neighbours [len(tokens), k]: of each token the others by L2 distance of their pixels, nearest
+    first, where the target offers "codebook"."""
 
     columns: int
     tokens: range

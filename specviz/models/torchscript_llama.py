@@ -227,8 +227,9 @@ FAILURES = (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedEr
 
 
 def script(model: Any, width: int) -> None:
-    """Compile the halves of each block, and all blocks in sequence; use those whose results are bit-identical to
-    the uncompiled code. width: of the projection's input. ``model.uncompiled`` and the log say why something is not used."""
+    """Compile attention and MLP of each block with TorchScript, then all blocks in sequence; use those whose results are bit-identical
+    to eager code. width: input features of the projection to queries, keys and values. ``model.uncompiled`` and the log say why
+    something is not used."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:

@@ -106,8 +106,8 @@ class DraftTrainer:
         return torch.stack(found).mean(), len(labels)
 
     def copying(self, step: int) -> tuple[Tensor, int]:
-        """Return the loss on repeated spans of the target's answers among other text; the labels are the tokens, because only
-        they can follow."""
+        """Return (cross-entropy on the repeated spans of a synthetic copying batch, number of label tokens). The labels are hard: in a
+        repeated span only one token can follow."""
         rng, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
         pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
         ids, where, labels = [], [], []

@@ -40,9 +40,9 @@ def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labe
 
 
 def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Tensor]:
-    """Return (ids [rows], in ascending order: all that are ``named`` and ``negatives`` draws from the others; [rows], the
-    logarithm of how many tokens each stands for). What is drawn follows from ``named`` alone, so that a resumed run draws the
-    same."""
+    """Return (ids [rows] in ascending order: ``named`` and at most ``negatives`` uniform draws from the others; log importance weights
+    [rows]: minus the log probability of being drawn, 0 for ``named``), for a sampled softmax. The seed follows from ``named``, so that a
+    resumed run draws the same."""
     named = named.unique()
     rng = torch.Generator().manual_seed(int(named.sum()) * 31 + len(named))
     drawn = torch.randint(vocab, (negatives,), generator=rng).to(named.device).unique()

@@ -20,7 +20,7 @@ from .runner import Runner
 
 
 class States(AuxStateFeatures):
-    """Batches with the states that the head reads."""
+    """Batches with the target's hidden states at the layers that the head reads (``read_layers``), as for EAGLE-3."""
 
     def __init__(self, job: Job, numbers: dict):
         super().__init__(job, numbers, models.build)

@@ -21,6 +21,7 @@ class VisitorRun:
     dropped: bool = False
 
     def keep(self, chat: Chat) -> Turn | None:
-        """Make its answer a turn. The next run's frame numbers follow its own, because the page ignores lower numbers."""
+        """Append this run's answer to ``chat`` and return the turn; None if no lane wrote anything. ``chat.frame`` moves past this run's
+        frames, because the page ignores lower numbers."""
         chat.frame = max(chat.frame, self.live.frames.first)
         return chat.put(self.earlier, self.asked.prompt, self.live.frames.records)
