@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict
-from .token_rejection import TokenRejection
+from .token_rejection import TokenRejection, verify_lossy_greedy
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ class Lantern(TokenRejection):
         self._found: list[dict[str, Any]] = []
 
     def relaxed(self, x: int, p: Tensor) -> Relaxed:
-        """Return the neighbours whose probability a token borrows under p; none where their probability is zero."""
+        """Return the neighbours whose probability a token borrows under p; none where their probability is zero, or its own: what a
+        request forbids stays forbidden."""
         row = x - self.first
-        if not 0 <= row < len(self.neighbours):
+        if not 0 <= row < len(self.neighbours) or float(p[x]) == 0:
             return Relaxed(self.neighbours.new_empty(0), 0.0)
         near = self.neighbours[row].to(p.device)
         total = p[near].double().cumsum(0)
@@ -102,7 +103,7 @@ class Lantern(TokenRejection):
         near = self.neighbours.to(p.device)[rows.clamp(0, len(self.neighbours) - 1)]
         total = p[near].cumsum(1)
         bound = self.delta * p[tokens] if self.relative else torch.full_like(p[tokens], self.delta)
-        counted = (total <= bound[:, None]) & known[:, None]
+        counted = (total <= bound[:, None]) & (known & (p[tokens] > 0))[:, None]
         mass = torch.where(counted, total, 0).amax(1)
         added = torch.zeros(len(tokens), len(p), dtype=torch.bool, device=p.device).scatter_(1, near, counted)
         return mass, added & (mass > 0)[:, None]
@@ -113,24 +114,12 @@ class Lantern(TokenRejection):
 
     def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         """Accept a child that is the argmax once its neighbours' probability, at temperature 1, is added to its own."""
-        node, path, decisions = -1, [], []
-        while True:
-            belief, best = scores.logits[node + 1].float().softmax(-1), scores.top(node + 1)
-            children, hit = tree.children(node), None
-            for child in children:
-                x = tree.tokens[child]
-                near = self.relaxed(x, belief)
-                prob = float(belief[x]) + near.mass
-                ok, u = state.rng.flip("verify", float(x == best or prob > float(belief[best])))
-                self._found.append({"node": child, "added": len(near.added), "mass": near.mass, "tv": float(ok and x != best)})
-                decisions.append(Decision(child, "relaxed", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
-                if ok:
-                    hit = child
-                    break
-            if hit is None:
-                probs = torch.zeros_like(belief)
-                probs[best] = 1
-                kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), best, kind, tuple(decisions), probs)
-            path.append(hit)
-            node = hit
+        def decide(child: int, belief: Tensor, best: int) -> Decision:
+            x = tree.tokens[child]
+            near = self.relaxed(x, belief)
+            prob = float(belief[x]) + near.mass
+            ok, u = state.rng.flip("verify", float(x == best or prob > float(belief[best])))
+            self._found.append({"node": child, "added": len(near.added), "mass": near.mass, "tv": float(ok and x != best)})
+            return Decision(child, "relaxed", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief)
+
+        return verify_lossy_greedy(tree, scores, decide)

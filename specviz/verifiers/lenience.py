@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict, token_tensor
 from .drift import divergence
-from .token_rejection import TokenRejection
+from .token_rejection import TokenRejection, verify_lossy_greedy
 
 
 class Lenient(TokenRejection):
@@ -50,23 +50,11 @@ class Lenient(TokenRejection):
         return Decision(child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest)
 
     def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        node, path, decisions = -1, [], []
-        while True:
-            belief = scores.logits[node + 1].float().softmax(-1)
-            best = scores.top(node + 1)
-            children, hit = tree.children(node), None
-            for child in children:
-                prob, most = belief.index_select(0, token_tensor(belief.device, [tree.tokens[child], best])).tolist()
-                ok, u = state.rng.flip("verify", float(prob >= self.lenience * most))
-                decisions.append(Decision(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief))
-                if ok:
-                    self._drift.append(math.log(most / prob) if prob > 0 else math.inf)
-                    hit = child
-                    break
-            if hit is None:
-                probs = torch.zeros_like(belief)
-                probs[best] = 1
-                kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return Verdict(tuple(path), best, kind, tuple(decisions), probs)
-            path.append(hit)
-            node = hit
+        def decide(child: int, belief: Tensor, best: int) -> Decision:
+            prob, most = belief.index_select(0, token_tensor(belief.device, [tree.tokens[child], best])).tolist()
+            ok, u = state.rng.flip("verify", float(prob >= self.lenience * most))
+            if ok:
+                self._drift.append(math.log(most / prob) if prob > 0 else math.inf)
+            return Decision(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief)
+
+        return verify_lossy_greedy(tree, scores, decide)

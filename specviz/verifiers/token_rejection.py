@@ -113,6 +113,27 @@ def verify_greedy(tree: DraftTree, scores: Scores, state: State) -> Verdict:
         node = hit
 
 
+def verify_lossy_greedy(tree: DraftTree, scores: Scores, decide: Callable[[int, Tensor, int], Decision]) -> Verdict:
+    """Walk a tree at temperature 0 by a lossy rule. decide: (child, the target's distribution [vocab] at temperature 1, its argmax) ->
+    decision; without an accepted child the argmax follows."""
+    node, path, decisions = -1, [], []
+    while True:
+        belief, best = scores.logits[node + 1].float().softmax(-1), scores.top(node + 1)
+        children, hit = tree.children(node), None
+        for child in children:
+            decisions.append(decide(child, belief, best))
+            if decisions[-1].verdict == "accepted":
+                hit = child
+                break
+        if hit is None:
+            probs = torch.zeros_like(belief)
+            probs[best] = 1
+            kind = "correction" if children else "bonus" if len(tree) else "plain"
+            return Verdict(tuple(path), best, kind, tuple(decisions), probs)
+        path.append(hit)
+        node = hit
+
+
 def _residual(p: Tensor, q: Tensor | None, x: int) -> Tensor:
     """Return the residual of p after x was rejected; p itself where rounding leaves nothing (only when p = q)."""
     if q is None:

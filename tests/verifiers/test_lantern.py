@@ -99,3 +99,16 @@ def test_greedy_accepts_a_look_alike_whose_neighbourhood_outweighs_the_best():
         return Lantern(NEAR, 0, delta).verify(build.tree(), Scores(logits), State([0], Sampling(0.0), RandomStreams(0))).path
 
     assert kept(0.0) == () and kept(0.4) == (0,)
+
+
+@pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
+def test_what_a_request_forbids_is_not_accepted_for_its_neighbours(relative):
+    """A token without probability of its own borrows none, so the outputs have the target's zeros."""
+    verifier = Lantern(NEAR, 0, 1.0, relative)
+    p = torch.tensor([0.0, 0.5, 0.3, 0.2], dtype=torch.float64)
+    assert verifier.relaxed(0, p).mass == 0 and verifier.relaxed(1, p).mass > 0
+    assert verifier.followed(p, torch.full((VOCAB,), 0.25, dtype=torch.float64), 0)[0] == 0
+    for seed in range(4):
+        world = World(VOCAB, seed, 2)
+        got, want = probs_of_round(world, CHAIN, verifier)[0], target_probs(world, len(CHAIN) + 1)
+        assert all(want.get(text, 0) > 0 for text, prob in got.items() if prob > 1e-12)
