@@ -8,8 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-import struct
-import zlib
+import io
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -196,14 +195,11 @@ class PatchCodec:
 
 def png(pixels: np.ndarray) -> bytes:
     """Return uint8 [height, width, 3] as a PNG file."""
-    height, width, _ = pixels.shape
-    lines = b"".join(b"\0" + line.tobytes() for line in np.ascontiguousarray(pixels))
+    from PIL import Image
 
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG")
+    return file.getvalue()
 
 
 def open_codec(folder: Path, open_tokenizer: Callable[[], Any]) -> TextCodec | PatchCodec:
