@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .budget import Budget, Step, StopBelowProbability, never_stop
     from .draft_steps import DraftSteps, ForwardPass, UnbatchedCall, run_alone
-    from .lazy_scalars import LazyScalar, is_on_device, numbers, plain, read, select_rows, to_device, token_tensor
+    from .lazy_scalars import LazyScalar, is_on_device, lazy_ints, plain, read, select_rows, to_device, token_tensor
     from .logits_processors import BadWords, Context, LogitBias, LogitsProcessor, MinTokens, Penalties, Processors, TokenMask
     from .method import AS_PUBLISHED, COMPARED, EXACTNESS, Family, Kit, Knob, Method, Trained
     from .parts import (
@@ -46,7 +46,7 @@ __all__ = [
     "Processors", "Proposal", "RandomStreams", "Sampling", "Scores", "ScoringModel", "SingleStream", "SkippingTarget",
     "State", "Step", "StopBelowProbability", "Target", "TokenMask", "TrainableTarget", "Trained", "TreeBuilder",
     "UnbatchedCall", "Verdict", "Verifier", "WITHOUT_REPLACEMENT", "argmax_tokens", "check_distributions", "clip", "common",
-    "compatible_verifiers", "conclude", "has_nan", "is_on_device", "never_stop", "numbers", "open_run", "plain", "play",
+    "compatible_verifiers", "conclude", "has_nan", "is_on_device", "lazy_ints", "never_stop", "open_run", "plain", "play",
     "propose", "read", "run_alone", "select_rows", "to_device", "token_tensor", "within",
 ]
 

@@ -39,15 +39,15 @@ def to_list(values: _HasList) -> Any:
 class PendingTransfer:
     """Integers [n] on a device. ``values`` copies them to the host, with all other pending ones of this thread and device."""
 
-    def __init__(self, numbers: Tensor):
-        self.numbers = numbers
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
         self.host_values: list[int] | None = None  # None: not read yet
         _pending.transfers.append(weakref.ref(self))
 
     @property
     def values(self) -> list[int]:
         if self.host_values is None:
-            read(self.numbers.new_empty(0), self)
+            read(self.tensor.new_empty(0), self)
         assert self.host_values is not None  # read() filled it
         return self.host_values
 
@@ -58,10 +58,10 @@ def read(more: Tensor, *also: PendingTransfer) -> list[float]:
     Raises the error of a pending check (see ``raise_if``) that holds.
     """
     transfers = [transfer for ref in _pending.transfers if (transfer := ref()) is not None and transfer.host_values is None]
-    mine = [transfer for transfer in {*transfers, *also} if transfer.numbers.device == more.device]
+    mine = [transfer for transfer in {*transfers, *also} if transfer.tensor.device == more.device]
     checks = [check for check in _pending.checks if check[0].device == more.device]
     _pending.checks = [check for check in _pending.checks if check[0].device != more.device]
-    parts = [more, *(broken for broken, _ in checks), *(transfer.numbers for transfer in mine)]
+    parts = [more, *(broken for broken, _ in checks), *(transfer.tensor for transfer in mine)]
     values: list[float] = to_list(torch.cat([part.double() for part in parts]))
     at = len(more)
     for _, error in checks:
@@ -69,8 +69,8 @@ def read(more: Tensor, *also: PendingTransfer) -> list[float]:
             raise error
         at += 1
     for transfer in mine:
-        transfer.host_values = [int(number) for number in values[at:at + len(transfer.numbers)]]
-        at += len(transfer.numbers)
+        transfer.host_values = [int(number) for number in values[at:at + len(transfer.tensor)]]
+        at += len(transfer.tensor)
     _pending.transfers = [weakref.ref(transfer) for transfer in transfers if transfer.host_values is None]
     return values[:len(more)]
 
@@ -131,7 +131,7 @@ def is_on_device(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu"
 
 
-def numbers(tensor: Tensor) -> Any:
+def lazy_ints(tensor: Tensor) -> Any:
     """Return integers [...] as ``tensor.tolist()`` does: plain ints of a CPU tensor, lazy scalars of a device tensor."""
     if tensor.device.type == "cpu":
         return to_list(tensor)
@@ -157,7 +157,7 @@ def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tenso
     lazy = [(place, token) for place, token in enumerate(ids) if is_lazy(token)]
     found = to_device(torch.tensor([0 if is_lazy(token) else token for token in ids], dtype=torch.int64), device)
     if lazy:
-        values = torch.cat([token.transfer.numbers[token.at:token.at + 1] for _, token in lazy])
+        values = torch.cat([token.transfer.tensor[token.at:token.at + 1] for _, token in lazy])
         found.index_copy_(0, to_device(torch.tensor([place for place, _ in lazy]), device), values.to(torch.int64))
     return found
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidUse
-from .lazy_scalars import LazyScalar, is_on_device, numbers, raise_if, to_device, to_list
+from .lazy_scalars import LazyScalar, is_on_device, lazy_ints, raise_if, to_device, to_list
 
 SLACK = 1e-2  # tolerated error of a distribution's sum: float32 sums of a hundred thousand numbers, and half precision
 
@@ -132,7 +132,7 @@ class RandomStreams:
 
     def draw(self, stream: str, probs: Tensor) -> LazyScalar:
         """Sample as ``pick`` does from a distribution on a device; the token stays there until it is read."""
-        return numbers(sample_rows(probs[None], [self.stream(stream).random()]))[0]
+        return lazy_ints(sample_rows(probs[None], [self.stream(stream).random()]))[0]
 
     def uniforms(self, stream: str, count: int) -> list[float]:
         """Return the next ``count`` uniforms of a stream."""

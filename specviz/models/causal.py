@@ -117,10 +117,10 @@ def _below(root: nn.Module, path: str) -> nn.Module:
     return root
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Causal:
+def build(body: Body, hparams: dict[str, Any]) -> Causal:
     """Return an untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim,
     intermediate."""
-    config = {**config_like(body, {"layers": body.layers, **numbers}), "tie_word_embeddings": True}
+    config = {**config_like(body, {"layers": body.layers, **hparams}), "tie_word_embeddings": True}
     return Causal(config, f"the consistency model of {body.name}")
 
 

@@ -152,14 +152,14 @@ def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
-def build(body: Body, numbers: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
+def build(body: Body, hparams: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
     """Return an untrained network; ``body``: of the draft model, for AdaEAGLE of the target. numbers: kind, and layers, or top
     and inner, or inner and most."""
-    if numbers["kind"] == LENGTH:
-        return LengthHead(body.hidden, body.vocab, numbers["inner"], numbers["most"])
-    if numbers["kind"] == DISCO:
-        return Classifier(body.vocab, numbers["top"], numbers["inner"])
-    return AcceptanceHead(body.hidden, body.vocab, numbers["layers"])
+    if hparams["kind"] == LENGTH:
+        return LengthHead(body.hidden, body.vocab, hparams["inner"], hparams["most"])
+    if hparams["kind"] == DISCO:
+        return Classifier(body.vocab, hparams["top"], hparams["inner"])
+    return AcceptanceHead(body.hidden, body.vocab, hparams["layers"])
 
 
 def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier | LengthHead:
@@ -192,14 +192,14 @@ def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> Cla
 
 
 def _acceptance(weights: HeadWeights, body: Body) -> AcceptanceHead:
-    last = max(weights.numbers(r"model\.(\d+)\.weight"), default=-1)
+    last = max(weights.indices(r"model\.(\d+)\.weight"), default=-1)
     if last < 0:
         raise ModelError(f"{weights.title} holds no acceptance head: there is no matrix named model.N.weight",
                          "draft_length.other_kind")
     hidden = weights.shape(f"model.{last}.weight")[-1]
     tensors = {f"model.{last}.weight": weights.get(f"model.{last}.weight", 2, hidden),
                f"model.{last}.bias": weights.get(f"model.{last}.bias", 2)}
-    there = weights.numbers(r"model\.(\d+)\.linear\.weight")
+    there = weights.indices(r"model\.(\d+)\.linear\.weight")
     if last and not there:
         raise ModelError(f"{weights.title} lacks the weight model.0.linear.weight", "head.lacks_weight")
     for i in range(last):

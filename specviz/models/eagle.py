@@ -112,10 +112,10 @@ class EagleRows(RowCache):
         return self.net.lead(torch.cat([embeds.to(kind), features.to(kind)], -1))
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Eagle:
+def build(body: Body, hparams: dict[str, Any]) -> Eagle:
     """Return an untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
-    return Eagle({**config_like(body, numbers), "bias": bool(numbers.get("bias", True))}, f"the EAGLE head of {body.name}")
+    return Eagle({**config_like(body, hparams), "bias": bool(hparams.get("bias", True))}, f"the EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle:
@@ -141,7 +141,7 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
     the patterns ``fine`` are ignored. Raises ModelError with a sentence."""
     weights = HeadWeights(folder, body)
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
-    layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
+    layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
     if layers > 1:
         raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one", "head.layers")
     made = kind(config | {"qkv_bias": "layers.0.self_attn.q_proj.bias" in weights}, folder.name)
@@ -150,18 +150,18 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
     return fill(made, found, body)
 
 
-def config_like(body: Body, numbers: dict[str, Any]) -> dict[str, Any]:
+def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
     """Return a config.json for a head with layers like the target's, but for the numbers given."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
-    heads = numbers.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
-    kv_heads = numbers.get("kv_heads") or whole.get("num_key_value_heads") or heads
+    heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
+    kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads
     fields = {
-        "hidden_size": d, "vocab_size": body.vocab, "num_hidden_layers": numbers.get("layers", 1), "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads, "head_dim": numbers.get("head_dim") or whole.get("head_dim") or d // heads,
-        "intermediate_size": numbers.get("intermediate") or whole.get("intermediate_size") or 3 * d,
+        "hidden_size": d, "vocab_size": body.vocab, "num_hidden_layers": hparams.get("layers", 1), "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads, "head_dim": hparams.get("head_dim") or whole.get("head_dim") or d // heads,
+        "intermediate_size": hparams.get("intermediate") or whole.get("intermediate_size") or 3 * d,
         "rms_norm_eps": whole.get("rms_norm_eps", 1e-6), "max_position_embeddings": whole.get("max_position_embeddings", 2048),
     }
-    return fields | {"rope_parameters": rope_of(whole), "model_type": "llama", "hidden_act": "silu"}
+    return fields | {"rope_parameters": rope_of(whole) | {"partial_rotary_factor": 1.0}, "model_type": "llama", "hidden_act": "silu"}
 
 
 def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:

@@ -8,7 +8,9 @@ normed state, twice the layer's width. The draft vocabulary's token i is the tar
 ``load`` reads the authors' layout (``midlayer.*``) and that of "speculators" (``layers.*``). Layers are numbered in two ways:
 top-level ``eagle_aux_hidden_state_layer_ids`` name a layer whose input is read (1 = after the first layer); those inside
 ``eagle_config``, and ``target_layer_ids``, a layer whose output is read, one less. Default: layer 2, the middle and the third
-from the end. Later variants: ``norm_before_residual``; a norm per state (``fc_norm.*``), ``norm_output``.
+from the end. Later variants: ``norm_before_residual``; a norm per state (``fc_norm.*``) or of all together (``input_norm``),
+``norm_output``. Speculators' config states ``norm_before_residual``: without it vLLM reads true (036a00d) and speculators false
+(c05b95b), so such a file is refused.
 """
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Eagle3(nn.Module):
     """EAGLE-3's head: one decoder layer over states of several of the target's layers.
 
     config: a Llama-like config.json with vocab_size of the target, read_layers (whose inputs are read), draft_vocab_size,
-    norm_before_residual, norm_output, fc_norm, attention_bias, qk_norm, own_head (default true)."""
+    norm_before_residual, norm_output, fc_norm, norm_before_fc, attention_bias, qk_norm, own_head (default true)."""
 
     d2t: Tensor | None
     t2d: Tensor | None
@@ -67,6 +69,7 @@ class Eagle3(nn.Module):
         bias, qk_norm = bool(config.get("attention_bias")), bool(config.get("qk_norm"))
         self.fc = nn.Linear(hidden_states * d, d, bias=False)
         self.fc_norm = nn.ModuleList(nn.RMSNorm(d, eps=self.sizes.eps) for _ in range(hidden_states)) if config.get("fc_norm") else None
+        self.input_norm = nn.RMSNorm(hidden_states * d, eps=self.sizes.eps) if config.get("norm_before_fc") else None
         first = Eagle3Layer(self.sizes, bias, qk_norm, bool(config.get("norm_before_residual")))
         later = (Layer(self.sizes, True, True, bias, qk_norm=qk_norm) for _ in range(1, self.sizes.layers))
         self.layers, self.norm = nn.ModuleList([first, *later]), nn.RMSNorm(d, eps=self.sizes.eps)
@@ -95,7 +98,7 @@ class Eagle3(nn.Module):
         """Join the target's states [..., layers * hidden] into [..., hidden]."""
         if self.fc_norm is not None:
             states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, states.chunk(len(self.fc_norm), -1))], -1)
-        return self.fc(states)
+        return self.fc(states if self.input_norm is None else self.input_norm(states))
 
     def own(self, states: Tensor) -> Tensor:
         """Return logits over the draft vocabulary; only for a head with an output matrix of its own."""
@@ -147,12 +150,13 @@ class Eagle3Net(Fused):
         first = cast(Eagle3Layer, head.layers[0])
         self.state_norm, self.before = Norm(first.hidden_norm.weight.detach(), self.eps), first.before
         self.after = Norm(head.norm.weight.detach(), self.eps) if head.norm_output else None
+        self.whole = None if head.input_norm is None else Norm(head.input_norm.weight.detach(), self.eps)
         self.each = None if head.fc_norm is None else [Norm(cast(nn.RMSNorm, norm).weight.detach(), self.eps) for norm in head.fc_norm]
 
     def joined(self, states: Tensor) -> Tensor:
         if self.each is not None:
             states = torch.cat([norm(part) for norm, part in zip(self.each, states.chunk(len(self.each), -1))], -1)
-        return self.lead(states)
+        return self.lead(states if self.whole is None else self.whole(states))
 
     def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
         embeds, state = x.split(self.hidden, -1)
@@ -189,15 +193,15 @@ def default_layers(layers: int) -> list[int]:
     return [2, layers // 2, layers - 3] if layers > 6 else list(range(max(1, layers - 3), layers)) or [0]
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Eagle3:
+def build(body: Body, hparams: dict[str, Any]) -> Eagle3:
     """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (size of the draft vocabulary,
     the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix and full vocabulary are used),
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
-    settings = {"read_layers": list(numbers.get("read_layers") or default_layers(body.layers)),
-                "own_head": bool(numbers.get("own_head", True)),
-            "draft_vocab_size": min(body.vocab, numbers.get("draft_vocab") or body.vocab), "qk_norm": bool(numbers.get("qk_norm"))}
-    flags = {name: bool(numbers.get(name)) for name in (*FLAGS, "fc_norm")}
-    return Eagle3({**config_like(body, numbers), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
+    settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
+                "own_head": bool(hparams.get("own_head", True)),
+            "draft_vocab_size": min(body.vocab, hparams.get("draft_vocab") or body.vocab), "qk_norm": bool(hparams.get("qk_norm"))}
+    flags = {name: bool(hparams.get(name)) for name in (*FLAGS, "fc_norm")}
+    return Eagle3({**config_like(body, hparams), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle3:
@@ -215,17 +219,22 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[st
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
-    layers = max([0, *weights.numbers(r"layers\.(\d+)\.")]) + 1
+    layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
     at |= {i: f"layers.{i}." for i in range(1, layers)}
     config |= {"num_hidden_layers": layers, "read_layers": _read_layers(config, body, weights.title),
                "qk_norm": f"{at[0]}self_attn.q_norm.weight" in weights, "attention_bias": f"{at[0]}self_attn.q_proj.bias" in weights,
-               "fc_norm": "fc_norm.0.weight" in weights,
+               "fc_norm": "fc_norm.0.weight" in weights, "norm_before_fc": "input_norm.weight" in weights,
                "own_head": "lm_head.weight" in weights, "draft_vocab_size": None}
+    if raw.get("speculators_model_type") == "eagle3" and config.get("norm_before_residual") is None:
+        raise ModelError(f"config.json of {weights.title} does not say norm_before_residual, and readers differ in its default",
+                         "head.config_lacks")
     sizes, d, hidden_states = Sizes.of(config, weights.title), body.hidden, len(config["read_layers"])
     found: dict[str, Tensor | None] = {"fc.weight": weights.fitting("fc.weight", body, d, hidden_states * d)}
     found["norm.weight"] = weights.get("norm.weight", d)
     if config["fc_norm"]:
         found |= {f"fc_norm.{i}.weight": weights.get(f"fc_norm.{i}.weight", d) for i in range(hidden_states)}
+    if config["norm_before_fc"]:
+        found["input_norm.weight"] = weights.get("input_norm.weight", hidden_states * d)
     for i, name in at.items():
         mine = layer_weights(weights, sizes, name, True, True, 2 if i == 0 else 1)
         mine |= {f"{name}hidden_norm.weight": weights.get(f"{name}hidden_norm.weight", d)} if i == 0 else {}
@@ -235,11 +244,11 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[st
         found |= {f"layers.{i}." + key.removeprefix(name): tensor for key, tensor in mine.items()}
     if config["own_head"]:
         draft_vocab = config["draft_vocab_size"] = weights.shape("lm_head.weight")[0]
-        found |= {"lm_head.weight": weights.get("lm_head.weight", draft_vocab, d)} | _tokens(weights, draft_vocab, body)
+        found |= {"lm_head.weight": weights.get("lm_head.weight", draft_vocab, d)} | draft_vocabulary(weights, draft_vocab, body)
     return config, {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
-def _tokens(weights: HeadWeights, draft_vocab: int, body: Body) -> dict[str, Tensor | None]:
+def draft_vocabulary(weights: HeadWeights, draft_vocab: int, body: Body) -> dict[str, Tensor | None]:
     """Return the draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
     if draft_vocab == body.vocab and "d2t" not in weights:
         return {}

@@ -120,7 +120,7 @@ class HeadWeights(Weights):
         """Return the match of the first name that a pattern matches as a whole."""
         return next(filter(None, (re.fullmatch(pattern, name) for name in self.names)), None)
 
-    def numbers(self, pattern: str) -> list[int]:
+    def indices(self, pattern: str) -> list[int]:
         """Return the distinct numbers that the first group of a pattern matches at the start of names: [0, 1, 2] for three heads.
         """
         return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})

@@ -123,25 +123,25 @@ class Hydra(nn.Module):
         return cast(nn.Linear, self.hydra_lm_head[index]).weight if len(self.hydra_lm_head) else targets
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Hydra:
+def build(body: Body, hparams: dict[str, Any]) -> Hydra:
     """Return untrained heads."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
-    sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
-    return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": numbers["heads"],
-                  "hydra_num_layers": numbers["layers"], "prefix": numbers["prefix"], "through": numbers["through"],
-                  "grounded": numbers.get("grounded", True), "own_output": numbers["own_output"]}, output_bias=False)
+    sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
+    return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": hparams["heads"],
+                  "hydra_num_layers": hparams["layers"], "prefix": hparams["prefix"], "through": hparams["through"],
+                  "grounded": hparams.get("grounded", True), "own_output": hparams["own_output"]}, output_bias=False)
 
 
 def load(folder: Path, body: Body) -> Hydra:
     """Load heads from a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
-    heads = weights.numbers(r"hydra_mlp\.(\d+)\.")
+    heads = weights.indices(r"hydra_mlp\.(\d+)\.")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no Hydra heads under any of the known names", "head.other_kind")
     names = {name: name for name in weights.names if name.startswith(PREFIX) and "embed_tokens" not in name}
     layers = 0
     for i in heads:
-        slots = weights.numbers(rf"hydra_mlp\.{i}\.(\d+)\.linear\.weight")
+        slots = weights.indices(rf"hydra_mlp\.{i}\.(\d+)\.linear\.weight")
         layers = max(len(slots), layers)
         for ours, slot in enumerate(slots):
             for part in ("linear.weight", "linear.bias", "res_connection.weight", "res_connection.bias"):

@@ -113,11 +113,11 @@ class Streams(InTargetRows):
 HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> InTargetRows:
+def build(body: Body, hparams: dict[str, Any]) -> InTargetRows:
     """Return an untrained network. numbers: how; from_end: for each step the number of target layers its row goes through;
     chains."""
-    layers = tuple(max(0, body.layers - count) for count in numbers["from_end"])
-    return HOW[numbers["how"]](body.hidden, body.vocab, layers, numbers.get("chains", 1))
+    layers = tuple(max(0, body.layers - count) for count in hparams["from_end"])
+    return HOW[hparams["how"]](body.hidden, body.vocab, layers, hparams.get("chains", 1))
 
 
 def load(folder: Path, body: Body) -> InTargetRows:

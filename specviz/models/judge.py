@@ -62,10 +62,10 @@ class Reward(nn.Module):
         return {"model_type": REWARD, "hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Judge | Reward:
+def build(body: Body, hparams: dict[str, Any]) -> Judge | Reward:
     """Return an untrained network. numbers: kind ("judge" or "reward"), and inner (width between the layers) for a reward head.
     """
-    return Judge(body.hidden, body.vocab) if numbers["kind"] == JUDGE else Reward(body.hidden, body.vocab, numbers["inner"])
+    return Judge(body.hidden, body.vocab) if hparams["kind"] == JUDGE else Reward(body.hidden, body.vocab, hparams["inner"])
 
 
 def load(folder: str | Path, body: Body) -> Judge | Reward:

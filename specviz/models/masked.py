@@ -57,10 +57,10 @@ class MaskedRows(RowCache):
         return F.pad(logits[:, :self.width], (0, self.width - min(self.width, logits.shape[1])), value=-torch.inf)
 
 
-def build(body: Body, numbers: dict[str, Any]) -> MaskedModel:
+def build(body: Body, hparams: dict[str, Any]) -> MaskedModel:
     """Return an untrained network. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
-    settings = {"pard_token": numbers.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
-    config = config_like(body, numbers) | {"hidden_size": numbers.get("hidden") or body.hidden} | settings
+    settings = {"pard_token": hparams.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
+    config = config_like(body, hparams) | {"hidden_size": hparams.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 

@@ -5,13 +5,15 @@ Hidden states at the input of several target layers are joined, pass ``fc`` and 
 values for every token of the text. The block is one row for the last token and rows of a mask token; they attend to the whole
 text and to each other, in both directions. In a block that is ``sampled from its anchor`` (DSpark), row j predicts the token j +
 1 positions after the last one; in a DFlash block row j predicts the token at its own position, so row 0 predicts nothing.
-Embedding and output matrix are the target's.
+Embedding and output matrix are the target's; speculators' heads may have an output matrix over part of the vocabulary (``d2t``),
+nest the layers' config, and count the inputs of layers in ``aux_hidden_state_layer_ids`` (c05b95b, dflash/core.py).
 
 Positions of a block are independent given the text: the Markov head adds a low-rank bias to a row's logits from the token drafted
 before it, and the confidence head predicts the probability that the row's token is accepted.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .eagle import config_like, layer_weights
+from .eagle3 import VERIFIER, draft_vocabulary
 from .eagle_layers import Attention, Fused, Layer, Sizes, _rotated, angles_of
 from .heads import Body, HeadWeights, check_fit, config_of, fill
 from .rms_norm import Norm
@@ -97,11 +100,14 @@ class BlockDrafter(nn.Module):
     config: a Llama-like config.json with block_size, mask_token_id, target_layer_ids (layers whose output is read, 0 first;
     -1: the embeddings), maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head,
     confidence_head_with_markov and sample_from_anchor (default: whether there is a Markov head, or DSpark's trainer wrote the
-    config)."""
+    config); draft_vocab_size of an output matrix of its own, without it the target's is used."""
+
+    d2t: Tensor | None
+    t2d: Tensor | None
 
     def __init__(self, config: dict[str, Any], name: str = "the block drafter"):
         super().__init__()
-        self.config, self.name, self.sizes = config, name, Sizes.of(config, name)
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name, causal=False)
         settings = {**config, **(config.get("dflash_config") or {})}
         d, rank = self.sizes.hidden, int(settings.get("markov_rank") or 0)
         try:
@@ -125,6 +131,10 @@ class BlockDrafter(nn.Module):
             raise ModelError(f"the confidence head of {name} reads a Markov head that is not there", "masked_block.confidence")
         self.confidence_head = ConfidenceHead(d + rank * with_markov) if sure else None
         self.confidence_with_markov = with_markov
+        draft_vocab, self.vocab = config.get("draft_vocab_size"), config["vocab_size"]
+        self.lm_head = nn.Linear(d, draft_vocab, bias=False) if draft_vocab else None
+        self.register_buffer("d2t", torch.zeros(draft_vocab, dtype=torch.long) if draft_vocab else None)
+        self.register_buffer("t2d", torch.arange(self.vocab) < draft_vocab if draft_vocab else None)
         self.confidence_gated = bool(settings.get("confidence_head_gated", "specviz" in config))  # heads trained here before had it so
 
     @property
@@ -136,6 +146,13 @@ class BlockDrafter(nn.Module):
     def length(self) -> int:
         """Number of tokens drafted by a whole block."""
         return self.block if self.anchored else self.block - 1
+
+    def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return logits [n, vocab] of rows, minus infinity outside the draft vocabulary; ``target_head``: the target's head."""
+        if self.lm_head is None or self.d2t is None:
+            return target_head(states)
+        part, tokens = self.lm_head(states), self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
+        return part.new_full((len(part), self.vocab), -torch.inf).index_copy_(-1, tokens, part)
 
     def forward(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
         """Training: return states [batch, blocks, block, hidden] of blocks after the last norm. states [batch, c, layers *
@@ -232,28 +249,26 @@ def _trained_as_dspark(config: dict[str, Any]) -> bool:
     return config.get("speculators_model_type") == "dspark" or any("DSpark" in str(name) for name in names)
 
 
-def build(body: Body, numbers: dict[str, Any]) -> BlockDrafter:
+def build(body: Body, hparams: dict[str, Any]) -> BlockDrafter:
     """Return an untrained drafter with layers like the target's. numbers: block, mask_token; read_layers (else three spread over
     the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
-    rank, last = int(numbers.get("markov_rank") or 0), body.layers - 2
+    rank, last = int(hparams.get("markov_rank") or 0), body.layers - 2
     spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
-    settings = {"block_size": numbers["block"], "mask_token_id": numbers.get("mask_token", 0),
-            "target_layer_ids": list(numbers.get("read_layers") or spread), "markov_rank": rank,
-            "markov_head_type": numbers.get("markov_kind", "vanilla"), "enable_confidence_head": bool(numbers.get("confidence")),
-            "confidence_head_with_markov": bool(numbers.get("confidence")) and rank > 0, "confidence_head_gated": False,
+    settings = {"block_size": hparams["block"], "mask_token_id": hparams.get("mask_token", 0),
+            "target_layer_ids": list(hparams.get("read_layers") or spread), "markov_rank": rank,
+            "markov_head_type": hparams.get("markov_kind", "vanilla"), "enable_confidence_head": bool(hparams.get("confidence")),
+            "confidence_head_with_markov": bool(hparams.get("confidence")) and rank > 0, "confidence_head_gated": False,
             "sample_from_anchor": rank > 0}
-    return BlockDrafter({**config_like(body, numbers), **settings}, f"the block drafter of {body.name}")
+    return BlockDrafter({**config_like(body, hparams), **settings}, f"the block drafter of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> BlockDrafter:
     """Load the drafter of a folder, ours or a published one. Raises ModelError with one sentence."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
-    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
-    if "d2t" in weights.names:
-        raise ModelError(f"{folder.name} drafts from a smaller vocabulary of its own, which is not read here",
-                         "masked_block.vocabulary")
+    weights, config = HeadWeights(folder, body), _settings(config_of(folder), body)
     config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights.names
+    config["draft_vocab_size"] = weights.shape("lm_head.weight")[0] if "d2t" in weights.names else None
     made = BlockDrafter(config, folder.name)
     if max(made.read_layers) >= body.layers - 1:
         raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {body.name} layers 0 to "
@@ -265,11 +280,28 @@ def load(folder: str | Path, body: Body) -> BlockDrafter:
         found |= layer_weights(weights, sizes, f"layers.{i}.", True, True)
         found |= {f"layers.{i}.self_attn.{name}.weight": weights.get(f"layers.{i}.self_attn.{name}.weight", sizes.head_dim)
                   for name in ("q_norm", "k_norm")}
+    if made.lm_head is not None:
+        size = config["draft_vocab_size"]
+        found |= {"lm_head.weight": weights.get("lm_head.weight", size, d)} | draft_vocabulary(weights, size, body)
     for name, tensor in made.state_dict().items():
-        if name.startswith(("markov_head.", "confidence_head.")):
+        if name == "markov_head.markov_w2.weight" and made.lm_head is not None:
+            found[name] = _spread(weights.get(name, len(found["d2t"]), tensor.shape[1]), found["d2t"], body.vocab)
+        elif name.startswith(("markov_head.", "confidence_head.")):
             found[name] = weights.get(name, *tensor.shape)
-    copies = {"embed_tokens.weight", "lm_head.weight"}  # frozen copies of the target's
-    alien = sorted(set(weights.names) - set(found) - copies)
-    if alien:
-        raise ModelError(f"{folder.name} has a weight {alien[0]} that is not known here", "head.unknown_weights")
+    weights.none_left(*VERIFIER, r"lm_head\.weight")
     return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)
+
+
+def _settings(raw: dict[str, Any], body: Body) -> dict[str, Any]:
+    """Return a config.json with the layers' config of speculators at its top, and its layers counted by their outputs."""
+    nested, inputs = raw.get("transformer_layer_config"), raw.get("aux_hidden_state_layer_ids")
+    config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **(nested if isinstance(nested, dict) else {}), **raw}
+    if isinstance(inputs, list) and all(type(i) is int for i in inputs):
+        config["target_layer_ids"] = [i - 1 for i in inputs]
+    return config
+
+
+def _spread(part: Tensor, d2t: Tensor, vocab: int) -> Tensor:
+    """Expand the rows [draft vocabulary, rank] of a matrix to the whole vocabulary; the others are zero, and their logits minus
+    infinity anyway."""
+    return part.new_zeros(vocab, part.shape[1]).index_copy_(0, d2t + torch.arange(len(d2t), device=d2t.device), part)

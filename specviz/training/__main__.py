@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(answer(job, plain=not options.json))
             return 0
         for name in available() if options.recipe == "all" else (options.recipe,):
-            if name == "tokenizer" and options.recipe == "all" and job.numbers("target")["start"] == "shipped":
+            if name == "tokenizer" and options.recipe == "all" and job.hparams("target")["start"] == "shipped":
                 continue  # a target that goes on keeps its tokenizer
             print(f"{name}: {import_module(f'.{name}', __package__).run(job)}", flush=True)
     except (DataError, TrainingError) as error:

@@ -36,24 +36,24 @@ class ReplacementFeatures(DraftFeatures):
 
 
 def run(job: Job, recipe: str) -> Path:
-    numbers = job.numbers(recipe)
-    features = ReplacementFeatures(job, numbers)
+    hparams = job.hparams(recipe)
+    features = ReplacementFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = judge.build(features.body, numbers)
-    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+    model = judge.build(features.body, hparams)
+    runner = Runner(job, recipe, model, hparams, features.place(recipe))
     kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def loss_at(step: int):
-        turn = step // numbers["uses"]  # what is judged costs a thousand times what is learned from it
+        turn = step // hparams["uses"]  # what is judged costs a thousand times what is learned from it
         if turn not in kept:
             kept.clear()
-            kept[turn] = EXAMPLES[recipe](features, features.batch(turn, runner.done()), numbers, random.Random(f"{job.seed} {turn}"))
+            kept[turn] = EXAMPLES[recipe](features, features.batch(turn, runner.done()), hparams, random.Random(f"{job.seed} {turn}"))
         states, good = kept[turn]
-        return loss(model.logit(states), good, numbers["bad"]), len(good)
+        return loss(model.logit(states), good, hparams["bad"]), len(good)
 
-    measured = runner.train(loss_at, lambda: measure(model, features, EXAMPLES[recipe], numbers))
+    measured = runner.train(loss_at, lambda: measure(model, features, EXAMPLES[recipe], hparams))
     known = KNOWN.format(**measured) if "loss_heldout" in measured else ""
-    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers) + known)
+    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams) + known)
 
 
 def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
@@ -89,10 +89,10 @@ def picked(rows: Tensor, at: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def replaced_tokens(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def replaced_tokens(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (states [n, hidden] after a replaced token, whether it was good [n]); only tokens that differ from the target's."""
-    after = numbers["after"]
-    rows, at = places(batch, after, numbers["places"], rng)
+    after = hparams["after"]
+    rows, at = places(batch, after, hparams["places"], rng)
     ids = batch.ids[rows]
     probs = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
     probs.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
@@ -101,21 +101,21 @@ def replaced_tokens(features: ReplacementFeatures, batch: Batch, numbers: dict, 
     text, other = continuations(features.target, ids, at, tails)
     tokens = picked(ids, follows + 1)[..., None]
     expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1) for states in (picked(text, follows), other)]
-    return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= numbers["margin"]).float().flatten()
+    return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= hparams["margin"]).float().flatten()
 
 
-def written(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def written(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (states [2n, tokens, hidden] along steps, whether the target generated each [2n]): its own steps, then the draft
     model's from the same positions."""
-    own, theirs = steps(features, batch, numbers, rng)
+    own, theirs = steps(features, batch, hparams, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
-def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return states [n, tokens, hidden] of the target along its own steps, and along the draft model's in their place."""
-    tokens = numbers["tokens"]
-    rows, at = places(batch, tokens, numbers["places"], rng)
+    tokens = hparams["tokens"]
+    rows, at = places(batch, tokens, hparams["places"], rng)
     ids, draft = batch.ids[rows], features.draft
     last = picked(draft.base_model(ids).last_hidden_state, at)
     tails = ids.new_zeros(*at.shape, 0)
@@ -129,18 +129,18 @@ def steps(features: ReplacementFeatures, batch: Batch, numbers: dict, rng: rando
     return own.flatten(0, 1), theirs.flatten(0, 1)
 
 
-def measure(model, features: ReplacementFeatures, asked, numbers: dict) -> dict[str, float]:
+def measure(model, features: ReplacementFeatures, asked, hparams: dict) -> dict[str, float]:
     """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
-    room = numbers["after"] if "after" in numbers else numbers["tokens"]
-    some = [a for a in features.heldout if min(len(a.ids), numbers["length"]) - a.start > room]
-    some, rng = some[:: max(1, len(some) // numbers["measure_rows"])], random.Random(0)
-    found = [asked(features, features.states(collate([a], numbers["length"], features.device)), numbers, rng) for a in some]
+    room = hparams["after"] if "after" in hparams else hparams["tokens"]
+    some = [a for a in features.heldout if min(len(a.ids), hparams["length"]) - a.start > room]
+    some, rng = some[:: max(1, len(some) // hparams["measure_rows"])], random.Random(0)
+    found = [asked(features, features.states(collate([a], hparams["length"], features.device)), hparams, rng) for a in some]
     states, good = (torch.cat(parts) for parts in zip(*found))
     with torch.no_grad():
         logits = model.logit(states)
-    share = (good.sum() / (good.sum() + numbers["bad"] * (1 - good).sum())).clamp(1e-6, 1 - 1e-6)
-    return {"loss_heldout": round(float(loss(logits, good, numbers["bad"])), 4),
-            "loss_of_a_constant": round(float(loss(share.logit().expand_as(good), good, numbers["bad"])), 4),
+    share = (good.sum() / (good.sum() + hparams["bad"] * (1 - good).sum())).clamp(1e-6, 1 - 1e-6)
+    return {"loss_heldout": round(float(loss(logits, good, hparams["bad"])), 4),
+            "loss_of_a_constant": round(float(loss(share.logit().expand_as(good), good, hparams["bad"])), 4),
             "good": round(float(good.mean()), 4), "right": round(float(((logits > 0) == (good > 0.5)).float().mean()), 4)}
 
 

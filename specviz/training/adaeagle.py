@@ -24,14 +24,14 @@ from .runner import Runner
 class ChainLengthFeatures(Features):
     """Batches of greedy answers, and the EAGLE head whose chains are measured."""
 
-    def __init__(self, job: Job, numbers: dict):
-        super().__init__(job, numbers)
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams)
         self.head_path = job.model(job.named("eagle"))
         if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped_place(self.head_path.name)):
             raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.",
                                 "training.not_shipped")
         self.eagle = eagle_models.load(self.head_path, self.body).to(self.device)
-        self.own = Batches([a for a in self.own.answers if a.greedy], numbers, job.seed, self.device)
+        self.own = Batches([a for a in self.own.answers if a.greedy], hparams, job.seed, self.device)
         self.wide = self.own
         self.heldout = [a for a in self.heldout if a.greedy]
 
@@ -57,26 +57,26 @@ class ChainLengthFeatures(Features):
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("adaeagle")
-    features = ChainLengthFeatures(job, numbers)
+    hparams = job.hparams("adaeagle")
+    features = ChainLengthFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = cast(draft_length.LengthHead, draft_length.build(features.body, numbers))
-    runner = Runner(job, "adaeagle", model, numbers, features.place("adaeagle"))
+    model = cast(draft_length.LengthHead, draft_length.build(features.body, hparams))
+    runner = Runner(job, "adaeagle", model, hparams, features.place("adaeagle"))
 
     def loss_at(step: int):
-        predicted, lengths = predictions(model, features, features.batch(step, runner.done()), numbers)
-        return loss(predicted, lengths, numbers["short"]), len(lengths)
+        predicted, lengths = predictions(model, features, features.batch(step, runner.done()), hparams)
+        return loss(predicted, lengths, hparams["short"]), len(lengths)
 
-    runner.train(loss_at, lambda: measure(model, features, numbers))
-    return chains.export(job, job.named("adaeagle"), model, features, runner, CARD.format(**numbers))
+    runner.train(loss_at, lambda: measure(model, features, hparams))
+    return chains.export(job, job.named("adaeagle"), model, features, runner, CARD.format(**hparams))
 
 
-def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, numbers: dict) -> tuple[Tensor, Tensor]:
+def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, hparams: dict) -> tuple[Tensor, Tensor]:
     """Return (predicted, true) lengths, both [n]. The prediction at a position is computed from the token before it; the first
     position of a row has none."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
-    return model(embeds.float(), batch.states[before].float()), features.lengths(batch, numbers["most"])[kept]
+    return model(embeds.float(), batch.states[before].float()), features.lengths(batch, hparams["most"])[kept]
 
 
 def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
@@ -84,14 +84,14 @@ def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
     return ((predicted - lengths).abs() * torch.where(predicted < lengths, short, 1.0)).mean()
 
 
-def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, numbers: dict) -> dict[str, float]:
+def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, hparams: dict) -> dict[str, float]:
     """Return the held-out loss and that of the best constant length, which a useful network has to beat."""
-    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
-    found = [predictions(model, features, features.states(collate([a], numbers["length"], features.device)), numbers)
-             for a in some if a.start < numbers["length"] - 1]
+    some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
+    found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams)
+             for a in some if a.start < hparams["length"] - 1]
     predicted, lengths = (torch.cat(parts) for parts in zip(*found))
-    constant = min(float(loss(torch.full_like(lengths, k), lengths, numbers["short"])) for k in range(numbers["most"] + 1))
-    return {"loss_heldout": round(float(loss(predicted, lengths, numbers["short"])), 4), "loss_of_a_constant": round(constant, 4),
+    constant = min(float(loss(torch.full_like(lengths, k), lengths, hparams["short"])) for k in range(hparams["most"] + 1))
+    return {"loss_heldout": round(float(loss(predicted, lengths, hparams["short"])), 4), "loss_of_a_constant": round(constant, 4),
             "length": round(float(lengths.mean()), 4), "predicted": round(float(predicted.mean()), 4)}
 
 

@@ -25,9 +25,9 @@ class Question:
     title: str  # how the card calls it: its text, or where somebody else's stands
 
 
-def questions(job: Job, numbers: dict) -> list[Question]:
+def questions(job: Job, hparams: dict) -> list[Question]:
     """Return the recipe's own questions, the page's examples, and MT-bench's first turns where the data folder has them."""
-    found = [Question(task, text, text) for task, texts in numbers["prompts"].items() for text in texts]
+    found = [Question(task, text, text) for task, texts in hparams["prompts"].items() for text in texts]
     page = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"]
     found += [Question("example", one["prompt"], one["prompt"]) for one in page]
     path = job.data and job.data / "eval" / "mt_bench.jsonl"
@@ -53,9 +53,9 @@ def written(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str
     return [one.ids[one.start :].tolist() for one in made]
 
 
-def looping(job: Job, model: LlamaForCausalLM, words, heldout: list[data.Row], numbers: dict) -> float:
+def looping(job: Job, model: LlamaForCausalLM, words, heldout: list[data.Row], hparams: dict) -> float:
     """Return the share of greedy answers to held-out prompts that loop, the same number per task."""
     texts = [(task, row.prompt) for task in data.TASKS
-             for row in [r for r in heldout if r.task == task][: numbers["looping_prompts"]]]
-    found = [loops(ids) for ids in written(job, model, words, texts, numbers["looping_tokens"])]
+             for row in [r for r in heldout if r.task == task][: hparams["looping_prompts"]]]
+    found = [loops(ids) for ids in written(job, model, words, texts, hparams["looping_tokens"])]
     return round(sum(found) / max(1, len(found)), 4)

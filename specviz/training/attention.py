@@ -31,12 +31,12 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
     return [(cast(Attention, part), *given) for part, given in met.items()]
 
 
-def limit_scores(model: nn.Module, run: Callable[[], object], step: int, numbers: dict) -> None:
+def limit_scores(model: nn.Module, run: Callable[[], object], step: int, hparams: dict) -> None:
     """Every few steps scale queries and keys so that no score exceeds ``score_limit`` on the rows of ``run``. Deterministic in
     weights and step."""
     if step % EVERY == 0:
         for part, rows, _ in rows_of(model, run):
-            part.limit_scores(rows, numbers["score_limit"])
+            part.limit_scores(rows, hparams["score_limit"])
 
 
 def entropy(model: nn.Module, run: Callable[[], object]) -> float | None:

@@ -16,7 +16,7 @@ from .job import Job
 
 def run(job: Job) -> Path:
     return parallel_heads.run(job, "blockwise", blockwise.build, guesses,
-                              lambda model, numbers: CARD.format(block=len(model) + 1, **numbers),
+                              lambda model, hparams: CARD.format(block=len(model) + 1, **hparams),
                      chain=lambda model: product((1,) * len(model)))
 
 
@@ -28,10 +28,9 @@ def guesses(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
     return guess
 
 
-CARD = """Proposal heads for blockwise parallel decoding: with the target's own token a block of {block}. One layer on the
-target's last state is parted among the heads; none knows what the others guess, and the block is checked in one pass, so a wrong
-guess costs time and never changes the text. The same heads serve the refined drafts, where a language model picks a path through
-their best guesses.
+CARD = """Proposal heads for blockwise parallel decoding: with the target's own token they give a block of {block}. The output
+of one layer on the target's last state is split among the heads, which predict independently; the block is verified in one pass, so a
+wrong token costs time and never changes the text. Rescored drafts, where a language model chooses a path through the heads' top
+tokens, use the same heads.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
-it."""
+Loss: distillation plus {hard_label_weight} times cross-entropy; head i's loss is multiplied by {loss_decay}^i."""

@@ -43,10 +43,10 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
     return found
 
 
-def measure(guesses: Guesses, features: Features, numbers: dict, model: nn.Module) -> dict[str, float]:
+def measure(guesses: Guesses, features: Features, hparams: dict, model: nn.Module) -> dict[str, float]:
     """Return block efficiency on a few held-out answers per task, and the attention's entropy, during a training run."""
-    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
-    found = tables(guesses, features, some, numbers["gamma"])
+    some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
+    found = tables(guesses, features, some, hparams["gamma"])
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
     looked = [attention.entropy(model, lambda batch=batch: guesses(batch, 1)) for batch in batches]
     known = {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
@@ -107,13 +107,13 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     """
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
     parameters = sum(tensor.numel() for tensor in weights.values())
-    weights = mx.stored(weights) if runner.numbers.get("bits", 16) == 8 else weights
+    weights = mx.stored(weights) if runner.hparams.get("bits", 16) == 8 else weights
     weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.",
                             "training.size_limit")
-    if started_from := runner.numbers.get("begin"):
+    if started_from := runner.hparams.get("begin"):
         about += f"\n\nIt began with the weights of {job.named(started_from)} as it was then, where names and shapes agree."
     for place in job.places(name):
         write_shards(place, weights)

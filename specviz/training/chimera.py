@@ -20,7 +20,7 @@ from .job import Job
 
 def run(job: Job) -> Path:
     return parallel_heads.run(job, "chimera", chimera.build, lambda model, features: Reader(model, features).guess,
-                     lambda model, numbers: CARD.format(**numbers), look=encoded, most=1.4e7)  # three states wide before they are one
+                     lambda model, hparams: CARD.format(**hparams), look=encoded, most=1.4e7)  # three states wide before they are one
 
 
 def encoded(model: chimera.Chimera, guess: ranks.HeadStates, batch: Batch) -> None:
@@ -54,10 +54,9 @@ class Reader:
         return [codes[:, step:step + n] for step in range(len(self.model))]
 
 
-CARD = """Chimera: {heads} heads after a trigram encoder and one decoder layer over the whole text's states; the target's
-embedding and output matrix are shared by the target. Each guess reads the last three tokens closely and the rest through the
-layer. A tree of guesses is grown level by level and checked in one pass, so a wrong guess costs time and never changes the text.
-How often each rank of each head is right is in config.json.
+CARD = """Chimera: {heads} heads after a trigram encoder and one decoder layer over the whole text's states; embedding
+and output matrix are the target's. Each head reads the last three tokens through the encoder and the rest through the layer. A tree is
+drafted level by level and verified in one pass, so a wrong token costs time and never changes the text. The accuracy of each rank of
+each head is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
-it."""
+Loss: distillation plus {hard_label_weight} times cross-entropy; head i's loss is multiplied by {loss_decay}^i."""

@@ -30,36 +30,36 @@ from .runner import Runner
 class Trajectories(Features):
     """Batches of greedy answers; the target is a trainable module (models/causal.py), as the fine-tuned model is."""
 
-    def __init__(self, job: Job, numbers: dict):
-        super().__init__(job, numbers)
-        self.own = self.wide = Batches([a for a in self.own.answers if a.greedy], numbers, job.seed, self.device)
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams)
+        self.own = self.wide = Batches([a for a in self.own.answers if a.greedy], hparams, job.seed, self.device)
         self.heldout = [a for a in self.heldout if a.greedy]
         config, found = causal.read(HeadWeights(self.path, self.body), config_of(self.path))
         self.before = fill(causal.Causal(config, self.path.name), found, self.body).to(self.device)
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("cllm")
-    features = Trajectories(job, numbers)
+    hparams = job.hparams("cllm")
+    features = Trajectories(job, hparams)
     torch.manual_seed(job.seed)
     model = copy.deepcopy(features.before).requires_grad_()
-    if numbers["rank"]:
-        model = causal.LowRank(model, numbers["rank"]).to(features.device)
-    runner = Runner(job, "cllm", model, numbers, features.place("cllm"))
+    if hparams["rank"]:
+        model = causal.LowRank(model, hparams["rank"]).to(features.device)
+    runner = Runner(job, "cllm", model, hparams, features.place("cllm"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         rng = random.Random(f"{job.seed} {step}")
-        return loss(model, batch, *trajectory_batch(features.before, batch, numbers, rng), numbers), len(batch.labels)
+        return loss(model, batch, *trajectory_batch(features.before, batch, hparams, rng), hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: measure(model, features, numbers))
-    logp = measure(model.eval(), features, numbers)
-    trained = LOW_RANK.format(**numbers) if numbers["rank"] else "all of its weights trained on"
-    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**numbers | logp, trained=trained), most=4e7)
+    runner.train(loss_at, lambda: measure(model, features, hparams))
+    logp = measure(model.eval(), features, hparams)
+    trained = LOW_RANK.format(**hparams) if hparams["rank"] else "all of its weights trained on"
+    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**hparams | logp, trained=trained), most=4e7)
 
 
 @torch.no_grad()
-def trajectory_batch(before: causal.Causal, batch: Batch, numbers: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def trajectory_batch(before: causal.Causal, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: position of its first
     wrong token, the width if there is none)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
@@ -70,39 +70,39 @@ def trajectory_batch(before: causal.Causal, batch: Batch, numbers: dict, rng: ra
         if not mine:
             continue
         start, end = rng.choice(mine), mine[-1] + 1
-        block = range(start, min(start + numbers["block"], end))
+        block = range(start, min(start + hparams["block"], end))
         ids[row, start:block.stop] = torch.tensor([int(batch.ids[row, rng.randrange(start)]) for _ in block], device=ids.device)
-        for _ in range(rng.randrange(numbers["passes"] + 1)):
+        for _ in range(rng.randrange(hparams["passes"] + 1)):
             states = before(ids[row:row + 1, :block.stop])[0, start - 1:block.stop - 1]
             ids[row, start:block.stop] = (states @ before.output.T).argmax(-1)
     differs = ids != batch.ids
     return ids, torch.where(differs.any(1), differs.int().argmax(1), width)
 
 
-def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first: Tensor, numbers: dict) -> Tensor:
+def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first: Tensor, hparams: dict) -> Tensor:
     """Return the consistency loss after the first wrong token of each row's block, plus ``stay`` times the distillation loss
     along the right text."""
     width = batch.ids.shape[1]
     right = model(batch.ids).flatten(0, 1)
-    stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"])
+    stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"])
     place, row = batch.where % width, batch.where // width
-    kept = batch.where[(place + 1 >= first[row]) & (place + 1 < first[row] + numbers["block"])]
+    kept = batch.where[(place + 1 >= first[row]) & (place + 1 < first[row] + hparams["block"])]
     if not len(kept):
-        return numbers["stay"] * stay
+        return hparams["stay"] * stay
     with torch.no_grad():
         probs = (right[kept] @ model.output.T).float().softmax(-1)
     logp = (model(ids).flatten(0, 1)[kept] @ model.output.T).float().log_softmax(-1)
-    return F.kl_div(logp, probs, reduction="batchmean") + numbers["stay"] * stay
+    return F.kl_div(logp, probs, reduction="batchmean") + hparams["stay"] * stay
 
 
 @torch.inference_mode()
-def measure(model: causal.Causal | causal.LowRank, features: Trajectories, numbers: dict) -> dict[str, float]:
+def measure(model: causal.Causal | causal.LowRank, features: Trajectories, hparams: dict) -> dict[str, float]:
     """Return gain and cost on held-out answers: tokens per Jacobi pass of each model on its own texts, and each one's loss on the
     target's texts."""
-    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
+    some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = {}
     for name, one in (("target", features.before), ("cllm", model)):
-        tried = [jacobi(one, answer, numbers["block"]) for answer in some]
+        tried = [jacobi(one, answer, hparams["block"]) for answer in some]
         found[f"tokens_a_pass_{name}"] = round(sum(n for n, _ in tried) / max(1, sum(passes for _, passes in tried)), 4)
         logs = []
         for answer in some:
@@ -131,11 +131,10 @@ def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> 
 
 LOW_RANK = "with matrices of rank {rank} trained beside its own (LoRA)"
 CARD = """A consistency model: the target itself, {trained}, so that Jacobi decoding in blocks of {block}
-comes right in fewer passes. **It is a target of its own: it writes what these weights say, not what the target would have
-written.**
+converges in fewer passes. **It is a target of its own: its output follows these weights, not the original target's.**
 
 On held-out answers: {tokens_a_pass_cllm} tokens a pass, where the target has {tokens_a_pass_target}; and a loss of {loss_cllm} on
 the target's own text, where the target has {loss_target}.
 
-Consistency from the first wrong token of a block on, after up to {passes} Jacobi passes of the target, and distillation of the
-target's distribution along its answers for {stay} times the weight."""
+Loss: consistency from the first wrong token of a block on, after up to {passes} Jacobi passes of the target, plus {stay} times
+distillation along the target's answers."""

@@ -18,7 +18,7 @@ from .job import Job
 
 def run(job: Job) -> Path:
     return parallel_heads.run(job, "clover", clover.build, lambda model, features: Reader(model, features).guess,
-                     lambda model, numbers: CARD.format(**numbers), look=lambda model, guess, batch: guess(batch, 0))
+                     lambda model, hparams: CARD.format(**hparams), look=lambda model, guess, batch: guess(batch, 0))
 
 
 class Reader:
@@ -42,10 +42,9 @@ class Reader:
         return kept, self.model.mlp[index](states)
 
 
-CARD = """Clover heads: {heads} of them after a decoder layer over the whole text's states; the target's output matrix is shared
-by the target. Each guessed token turns the state from which the next is guessed. A tree of guesses is grown level by level and
-checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
-config.json.
+CARD = """Clover heads: {heads} of them after a decoder layer over the whole text's states; the output matrix is the target's.
+Each drafted token updates the recurrent state that predicts the next one. A tree is drafted level by level and verified in one pass,
+so a wrong draft costs time and never changes the text. The accuracy of each rank of each head is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
-it. The paper's block begins as the target's last layer and learns the text; this one begins anew and learns the distribution."""
+Loss: distillation plus {hard_label_weight} times cross-entropy; head i's loss is multiplied by {loss_decay}^i.
+The paper initialises the augmenting block with the target's last layer and trains on text; here it is initialised randomly."""

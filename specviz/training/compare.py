@@ -46,16 +46,16 @@ class Drafter:
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("report")
+    hparams = job.hparams("report")
     path = ROOT / "docs" / "trained.md" if job.ship else job.folder() / "trained.md"
-    write_text(path, page(job, numbers))
+    write_text(path, page(job, hparams))
     return path
 
 
-def page(job: Job, numbers: dict) -> str:
+def page(job: Job, hparams: dict) -> str:
     """Return the page in Markdown."""
-    found = {target: of_target(replace(job, target=target), numbers) for target in targets(job)}
-    parts = [HEAD.format(nodes=numbers["equal_nodes"])]
+    found = {target: of_target(replace(job, target=target), hparams) for target in targets(job)}
+    parts = [HEAD.format(nodes=hparams["equal_nodes"])]
     for target, rows in found.items():
         parts += [f"## {target}", "", *table(rows), ""]
     return "\n".join(parts).rstrip() + "\n"
@@ -69,10 +69,10 @@ def targets(job: Job) -> list[str]:
     return [name for name, entry in card_text.items() if entry.get("role", "target") == "target" and card(job, name)]
 
 
-def of_target(job: Job, numbers: dict) -> list[Drafter]:
+def of_target(job: Job, hparams: dict) -> list[Drafter]:
     """Return every method that the report measures, those with figures first, by mean accepted length."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
-    for method in drafters.shown(numbers):
+    for method in drafters.shown(hparams):
         name = job.named(kind_of(method))
         card_text = card(job, name)
         figures = None if card_text is None else cells(method.title, name, card_text, equal)

@@ -79,7 +79,7 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
 
     tokenizer = AutoTokenizer.from_pretrained(job.model(job.target), trust_remote_code=False)
     source = "the project's own generated rows" if job.data is None else f"answers of {job.data.name}"
-    own_rows, mark = job.numbers("generate")["own_rows"], vocabulary_mark(tokenizer)
+    own_rows, mark = job.hparams("generate")["own_rows"], vocabulary_mark(tokenizer)
     places = [job.work / "stores" / name] + ([job.shipped.parent / "stores" / name] if job.ship else [])
     target = FastModel(job.model(job.target)).open() if dense else None
     made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}

@@ -30,8 +30,8 @@ from .runner import Progress, Runner
 
 def run(job: Job, name: str = "draft", about: str = "") -> Path:
     """Train a draft model. ``name``: of the recipe; ``about``: the card's text on its training, with {numbers} in it."""
-    numbers = job.numbers(name)
-    recipe = numbers["kind"]
+    hparams = job.hparams(name)
+    recipe = hparams["kind"]
     target = job.model(job.target)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.",
@@ -39,28 +39,28 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     config = open_config(target)
-    model = started_from(job, numbers, config.vocab_size) if "from" in numbers else build(config, numbers)
-    if numbers["draft_vocab"]:
-        model = with_part_of(model, job, numbers["draft_vocab"], words)
-    runner = Runner(job, recipe, model, numbers, job.folder(recipe, fingerprint(target)))
-    lesson = DraftTrainer(job, numbers, model, words, runner.device)
-    figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, numbers))
-    write = reduced_draft.export if numbers["draft_vocab"] else export
+    model = started_from(job, hparams, config.vocab_size) if "from" in hparams else build(config, hparams)
+    if hparams["draft_vocab"]:
+        model = with_part_of(model, job, hparams["draft_vocab"], words)
+    runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
+    lesson = DraftTrainer(job, hparams, model, words, runner.device)
+    figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, hparams))
+    write = reduced_draft.export if hparams["draft_vocab"] else export
     made = write(job, job.named(recipe), model, words, "" if recipe not in draft_kinds() else recipe)
     for folder in job.places(made.name):
-        write_json(folder / "training.json", learning_curve(job, numbers, model, runner.progress, len(lesson.heldout)))
+        write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that one's
-            text = card(model, made.name, name, job, numbers, figures, about.format(**numbers))
+            text = card(model, made.name, name, job, hparams, figures, about.format(**hparams))
             write_text(folder / "README.md", relinked(text, job, folder))
     return made
 
 
-def learning_curve(job: Job, numbers: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
+def learning_curve(job: Job, hparams: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
     """Return the draft's learning curve: one point per measurement, replayed on ``rows`` held-out answers of the target."""
     points = [{"step": step, "seconds": round(seconds, 1), "tokens": tokens, **figures}
               for step, seconds, figures, tokens in (row for row in progress.measures if len(row) == 4) if figures]
-    return {"target": job.target, "parameters": sum(weight.numel() for weight in model.parameters()), "from": numbers.get("from"),
-            "gamma": numbers["gamma"], "answers": answers, "decay": numbers["decay"], "points": points}
+    return {"target": job.target, "parameters": sum(weight.numel() for weight in model.parameters()), "from": hparams.get("from"),
+            "gamma": hparams["gamma"], "answers": answers, "decay": hparams["decay"], "points": points}
 
 
 class DraftTrainer:
@@ -72,28 +72,28 @@ class DraftTrainer:
     or none for cross-entropy on the tokens; copy_share: share of the steps on repeated spans.
     """
 
-    def __init__(self, job: Job, numbers: dict, model: LlamaForCausalLM, words, device: torch.device):
-        self.job, self.numbers, self.model, self.words, self.device = job, numbers, model, words, device
+    def __init__(self, job: Job, hparams: dict, model: LlamaForCausalLM, words, device: torch.device):
+        self.job, self.hparams, self.model, self.words, self.device = job, hparams, model, words, device
         root = generate.folder(job)
         answers, self.heldout = generate.read(root / "train"), generate.read(root / "heldout")
-        read = generate.read(root / "read") if numbers["breadth"] or numbers["pretrain"] else []
-        self.own = Batches(answers, numbers, job.seed, device)
-        self.wide = Batches(answers + read, numbers, job.seed, device) if numbers["breadth"] else self.own
-        self.plain = Batches([whole(a) for a in read], numbers, job.seed, device) if numbers["pretrain"] else None
-        self.layers = exits(numbers["layers"]) if numbers["sorted"] else (numbers["layers"],)
+        read = generate.read(root / "read") if hparams["breadth"] or hparams["pretrain"] else []
+        self.own = Batches(answers, hparams, job.seed, device)
+        self.wide = Batches(answers + read, hparams, job.seed, device) if hparams["breadth"] else self.own
+        self.plain = Batches([whole(a) for a in read], hparams, job.seed, device) if hparams["pretrain"] else None
+        self.layers = exits(hparams["layers"]) if hparams["sorted"] else (hparams["layers"],)
         self.teacher: generate.Maker | None = None
 
     def loss(self, step: int, done: float) -> tuple[Tensor, int]:
         """Return (loss, number of tokens in it); ``done``: share of the budget spent."""
-        numbers, kind = self.numbers, self.numbers["divergence"]
-        if random.Random(f"{self.job.seed} {step} copy").random() < numbers["copy_share"]:
+        hparams, kind = self.hparams, self.hparams["divergence"]
+        if random.Random(f"{self.job.seed} {step} copy").random() < hparams["copy_share"]:
             return self.copying(step)
-        if self.plain is not None and done < numbers["pretrain"]:
+        if self.plain is not None and done < hparams["pretrain"]:
             batch, kind = self.plain[step], "none"
-        elif random.Random(f"{self.job.seed} {step} policy").random() < numbers["on_policy"]:
+        elif random.Random(f"{self.job.seed} {step} policy").random() < hparams["on_policy"]:
             batch = self.written(step)
         else:  # breadth while the rates are high; the target's own text alone while they fall
-            batch = (self.own if done > 1 - numbers["decay"] else self.wide)[step]
+            batch = (self.own if done > 1 - hparams["decay"] else self.wide)[step]
         if isinstance(self.model.lm_head, ReducedHead):
             batch = self.model.lm_head.material(batch)
         ids, where, top_ids, top_logp, labels = batch
@@ -102,16 +102,16 @@ class DraftTrainer:
         for hidden in at_exits(self.model, ids, where, self.layers):
             head = self.model.lm_head.weight
             found.append(losses.next_token(hidden, head, labels) if kind == "none" else
-                         losses.distil(hidden, head, top_ids, top_logp, labels, numbers["hard"], kind, rng))
+                         losses.distil(hidden, head, top_ids, top_logp, labels, hparams["hard_label_weight"], kind, rng))
         return torch.stack(found).mean(), len(labels)
 
     def copying(self, step: int) -> tuple[Tensor, int]:
         """Return (cross-entropy on the repeated spans of a synthetic copying batch, number of label tokens). The labels are hard: in a
         repeated span only one token can follow."""
-        rng, length = random.Random(f"{self.job.seed} {step} spans"), self.numbers["length"] // 2
+        rng, length = random.Random(f"{self.job.seed} {step} spans"), self.hparams["length"] // 2
         pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
         ids, where, labels = [], [], []
-        for index in range(max(1, self.numbers["batch_tokens"] // length)):
+        for index in range(max(1, self.hparams["batch_tokens"] // length)):
             row, counts = repeated(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: longer(pieces, size)))
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
@@ -129,14 +129,14 @@ class DraftTrainer:
         if self.teacher is None:
             path = self.job.model(self.job.target)
             net = open_network(path, torch.bfloat16).to(self.device).eval()
-            self.teacher = generate.Maker(net, self.words, self.numbers, self.job)
-        asked = self.own.rows(step)[:self.numbers["policy_rows"]]
+            self.teacher = generate.Maker(net, self.words, self.hparams, self.job)
+        asked = self.own.rows(step)[:self.hparams["policy_rows"]]
         with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # stored in float16
             torch.manual_seed(self.job.seed * 1_000_003 + step)
-            writer = generate.Maker(self.model, self.words, self.numbers, self.job)
+            writer = generate.Maker(self.model, self.words, self.hparams, self.job)
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, 1.0) for a in asked])
             labelled = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
-            return collate(labelled, self.numbers["length"], self.device)
+            return collate(labelled, self.hparams["length"], self.device)
 
 
 def longer(pieces, size: int) -> list[int]:
@@ -156,13 +156,13 @@ def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaF
     return reduced_draft.reduce(model, table, tokens)
 
 
-def started_from(job: Job, numbers: dict, vocabulary: int) -> LlamaForCausalLM:
+def started_from(job: Job, hparams: dict, vocabulary: int) -> LlamaForCausalLM:
     """Return an existing draft widened and deepened without changing its function; the tokenizer must be the same."""
-    old = open_network(job.model(numbers["from"]), torch.float32)
+    old = open_network(job.model(hparams["from"]), torch.float32)
     if old.config.vocab_size != vocabulary:
-        raise TrainingError(f"{numbers['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
+        raise TrainingError(f"{hparams['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
                             "training.vocabulary")
-    return grown(old, {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
+    return grown(old, {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
 
 
 def whole(answer: generate.Answer) -> generate.Answer:
@@ -171,33 +171,33 @@ def whole(answer: generate.Answer) -> generate.Answer:
     return dataclasses.replace(answer, start=1, top_ids=nothing, top_logp=nothing)
 
 
-def measure(model: LlamaForCausalLM, heldout: list, numbers: dict) -> dict[str, float]:
+def measure(model: LlamaForCausalLM, heldout: list, hparams: dict) -> dict[str, float]:
     """Return replayed block efficiency and acceptance rate; for a sorted draft those of each size, the whole one first."""
     out: dict[str, float] = {}
-    for layers in exits(numbers["layers"])[::-1] if numbers["sorted"] else (numbers["layers"],):
-        size = "" if layers == numbers["layers"] else f"_{layers}_layers"
-        found = acceptance.tables(model, heldout, numbers["gamma"], layers=layers)
+    for layers in exits(hparams["layers"])[::-1] if hparams["sorted"] else (hparams["layers"],):
+        size = "" if layers == hparams["layers"] else f"_{layers}_layers"
+        found = acceptance.tables(model, heldout, hparams["gamma"], layers=layers)
         out |= {f"{figure}_{mode}{size}": table["mean"][figure] for figure in ("block_efficiency", "acceptance_rate")
                 for mode, table in found.items()}
     return out
 
 
-def card(model, name: str, recipe: str, job: Job, numbers: dict, figures: dict, about: str) -> str:
-    shape = f"hidden {numbers['hidden']}, {numbers['layers']} layer{'s' * (numbers['layers'] > 1)}, feed-forward {numbers['intermediate']}"
+def card(model, name: str, recipe: str, job: Job, hparams: dict, figures: dict, about: str) -> str:
+    shape = f"hidden {hparams['hidden']}, {hparams['layers']} layer{'s' * (hparams['layers'] > 1)}, feed-forward {hparams['intermediate']}"
     found = {key.removeprefix("block_efficiency_"): value for key, value in figures.items() if key.startswith("block_efficiency_")}
     measured = ", ".join(f"{value:.2f} {HOW[mode]}{size and f' with {size} layers'}" for key, value in found.items()
                      for mode, _, size in [key.removesuffix("_layers").partition("_")])
-    return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=numbers["gamma"],
+    return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=hparams["gamma"],
                        measured=measured or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
-                       began=begins(name, numbers),
+                       began=begins(name, hparams),
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
 
-def begins(name: str, numbers: dict) -> str:
+def begins(name: str, hparams: dict) -> str:
     """Return the card's sentence on the initial weights."""
-    if "from" not in numbers:
+    if "from" not in hparams:
         return ""
-    return AGAIN if numbers["from"] == name else BEGAN.format(**numbers)
+    return AGAIN if hparams["from"] == name else BEGAN.format(**hparams)
 
 
 BEGAN = "It began as [{from}](../{from}), made wider and deeper where their shapes differ. "
@@ -212,16 +212,16 @@ replayed with gamma {gamma}, as that command measures at its end: {measured}.
 """
 
 
-def build(target: LlamaConfig, numbers: dict) -> LlamaForCausalLM:
+def build(target: LlamaConfig, hparams: dict) -> LlamaForCausalLM:
     """Return an untrained draft with the target's vocabulary and context and the recipe's shape."""
     config = LlamaConfig(
         vocab_size=target.vocab_size,
-        hidden_size=numbers["hidden"],
-        intermediate_size=numbers["intermediate"],
-        num_hidden_layers=numbers["layers"],
-        num_attention_heads=numbers["heads"],
-        num_key_value_heads=numbers["kv_heads"],
-        head_dim=numbers["head_dim"],
+        hidden_size=hparams["hidden"],
+        intermediate_size=hparams["intermediate"],
+        num_hidden_layers=hparams["layers"],
+        num_attention_heads=hparams["heads"],
+        num_key_value_heads=hparams["kv_heads"],
+        head_dim=hparams["head_dim"],
         max_position_embeddings=target.max_position_embeddings,
         rms_norm_eps=target.rms_norm_eps,
         tie_word_embeddings=True,
@@ -247,9 +247,9 @@ def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list
 class Batches:
     """Batch number `step`, a function of seed and step: rows of similar length, right-padded."""
 
-    def __init__(self, answers: list, numbers: dict, seed: int, device):
-        self.answers = [a for a in answers if a.start < numbers["length"] - 1]
-        self.numbers, self.seed, self.device = numbers, seed, device
+    def __init__(self, answers: list, hparams: dict, seed: int, device):
+        self.answers = [a for a in answers if a.start < hparams["length"] - 1]
+        self.hparams, self.seed, self.device = hparams, seed, device
         self.epoch, self.plan = -1, []
         self.each = len(self.planned(0))
 
@@ -261,13 +261,13 @@ class Batches:
         batches, chunk = [], 2048
 
         def length(i: int) -> int:
-            return min(len(self.answers[i].ids), self.numbers["length"])
+            return min(len(self.answers[i].ids), self.hparams["length"])
 
         for first in range(0, len(order), chunk):
             batch, widest = [], 0
             for i in sorted(order[first : first + chunk], key=length):
                 widest = max(widest, length(i))
-                if batch and widest * (len(batch) + 1) > self.numbers["batch_tokens"]:
+                if batch and widest * (len(batch) + 1) > self.hparams["batch_tokens"]:
                     batches.append(batch)
                     batch, widest = [], length(i)
                 batch.append(i)
@@ -283,7 +283,7 @@ class Batches:
         return [self.answers[i] for i in self.plan[index % len(self.plan)]]
 
     def __getitem__(self, step: int):
-        return collate(self.rows(step), self.numbers["length"], self.device)
+        return collate(self.rows(step), self.hparams["length"], self.device)
 
 
 def collate(answers: list, length: int, device):

@@ -31,8 +31,8 @@ from .runner import Runner
 class DraftFeatures(Features):
     """Batches of the target's text, and the draft model to evaluate on it. ``body``: the draft model's facts."""
 
-    def __init__(self, job: Job, numbers: dict):
-        super().__init__(job, numbers)
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams)
         self.draft_path = job.model(job.named("draft"))
         if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
             raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.",
@@ -59,19 +59,19 @@ class DraftFeatures(Features):
 
 
 def run(job: Job, recipe: str) -> Path:
-    numbers = job.numbers(recipe)
-    features = DraftFeatures(job, numbers)
+    hparams = job.hparams(recipe)
+    features = DraftFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = draft_length.build(features.body, numbers)
-    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+    model = draft_length.build(features.body, hparams)
+    runner = Runner(job, recipe, model, hparams, features.place(recipe))
     predictions = PREDICTIONS[recipe]
 
     def loss_at(step: int):
-        logits, passes = predictions(model, features, features.batch(step, runner.done()), numbers, step)
-        return loss(logits, passes, numbers["refused"]), len(passes)
+        logits, passes = predictions(model, features, features.batch(step, runner.done()), hparams, step)
+        return loss(logits, passes, hparams["refused"]), len(passes)
 
-    runner.train(loss_at, lambda: measure(model, features, predictions, numbers))
-    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**numbers))
+    runner.train(loss_at, lambda: measure(model, features, predictions, hparams))
+    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams))
 
 
 def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -80,9 +80,9 @@ def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
 
-def by_states(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
+def by_states(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
     """SpecDec++: return (log odds, probabilities) of the draft model's tokens in a mixed text."""
-    states, passes, own = mixed(features, batch, numbers["targets"], features.rng(step))
+    states, passes, own = mixed(features, batch, hparams["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
@@ -98,9 +98,9 @@ def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Genera
     return states[batch.where + 1], passes, own
 
 
-def by_rows(model, features: DraftFeatures, batch: Batch, numbers: dict, step: int) -> tuple[Tensor, Tensor]:
+def by_rows(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
     """DISCO: return (log odds, probabilities) of the tokens that rounds along the text would draft."""
-    q, depths, passes = traces(features, batch, numbers["most"], step)
+    q, depths, passes = traces(features, batch, hparams["most"], step)
     return model.logit(q, depths), passes
 
 
@@ -126,16 +126,16 @@ def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple
     return q[kept], torch.tensor(depths, device=q.device), passes[kept]
 
 
-def measure(model, features: DraftFeatures, predictions, numbers: dict) -> dict[str, float]:
+def measure(model, features: DraftFeatures, predictions, hparams: dict) -> dict[str, float]:
     """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
-    some = features.heldout[:: max(1, len(features.heldout) // numbers["measure_rows"])]
-    found = [predictions(model, features, features.states(collate([a], numbers["length"], features.device)), numbers, i)
-             for i, a in enumerate(some) if a.start < numbers["length"] - 1]
+    some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
+    found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams, i)
+             for i, a in enumerate(some) if a.start < hparams["length"] - 1]
     logits, passes = (torch.cat(parts) for parts in zip(*found))
     good = passes.sum()
-    share = (good / (good + numbers["refused"] * (1 - passes).sum())).clamp(1e-6, 1 - 1e-6)
-    return {"loss_heldout": round(float(loss(logits, passes, numbers["refused"])), 4),
-            "loss_of_a_constant": round(float(loss(share.logit().expand_as(passes), passes, numbers["refused"])), 4),
+    share = (good / (good + hparams["refused"] * (1 - passes).sum())).clamp(1e-6, 1 - 1e-6)
+    return {"loss_heldout": round(float(loss(logits, passes, hparams["refused"])), 4),
+            "loss_of_a_constant": round(float(loss(share.logit().expand_as(passes), passes, hparams["refused"])), 4),
             "accepted": round(float(passes.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
 
 

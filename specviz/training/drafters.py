@@ -32,15 +32,15 @@ HEADER = ["| task | block efficiency | nodes a round | speed-up | accepted at de
 Cells = dict[tuple[str, str], Cell]
 
 
-def run(job: Job, numbers: dict) -> dict[str, Any]:
+def run(job: Job, hparams: dict) -> dict[str, Any]:
     """Return {methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}.
     """
     with models(job):
         loaded = zoo.load(job.target, device=job.device)
-        items = prompts(job, numbers)
+        items = prompts(job, hparams)
         chosen, skipped = {}, {}
-        for method in shown(numbers):
-            kinds = {"draft"} if method.key in numbers["with_draft"] else {need.partition(":")[2] for need in method.needs}
+        for method in shown(hparams):
+            kinds = {"draft"} if method.key in hparams["with_draft"] else {need.partition(":")[2] for need in method.needs}
             if job.only and not kinds & set(job.only):
                 continue
             why = loaded.why_not(method)
@@ -48,21 +48,21 @@ def run(job: Job, numbers: dict) -> dict[str, Any]:
             skipped |= {method.key: why} if why else {}
         found = {key: {"title": method.title, "model": model_of(loaded, method)} for key, method in chosen.items()}
         for mode, probs in MODES.items():
-            cells = walk(loaded, chosen, {}, items, numbers, probs, numbers["repeats"] if job.speed else 0)
+            cells = walk(loaded, chosen, {}, items, hparams, probs, hparams["repeats"] if job.speed else 0)
             for key in chosen:
                 found[key][mode] = by_task(cells, key)
-        equal = {"nodes": numbers["equal_nodes"]}
+        equal = {"nodes": hparams["equal_nodes"]}
         sized = {key: method for key, method in chosen.items() if any(knob.name == "nodes" for knob in method.knobs)}
-        cells = walk(loaded, sized, equal, items, numbers, MODES["greedy"], 0)
+        cells = walk(loaded, sized, equal, items, hparams, MODES["greedy"], 0)
         for key in sized:
             found[key]["equal"] = by_task(cells, key)["mean"]
         return {"methods": found, "skipped": skipped, "equal_nodes": equal["nodes"], "machine": loaded.facts["env"]}
 
 
-def shown(numbers: dict) -> list[Method]:
+def shown(hparams: dict) -> list[Method]:
     """Return the exact methods that draft with trained heads or a trained draft, and those that represent the draft model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
-            and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in numbers["with_draft"])]
+            and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in hparams["with_draft"])]
 
 
 def model_of(loaded: zoo.Loaded, method: Method) -> str:
@@ -71,18 +71,18 @@ def model_of(loaded: zoo.Loaded, method: Method) -> str:
     return next((places[need] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), loaded.draft_folder).name
 
 
-def prompts(job: Job, numbers: dict) -> list[Item]:
+def prompts(job: Job, hparams: dict) -> list[Item]:
     """Return the first held-out prompts of each task that leave room for an answer."""
-    rows = data.load(job.data, "heldout", numbers["own_rows"])
-    short = [row for row in rows if len(row.prompt) <= numbers["prompt_characters"]]
-    return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:numbers["prompts_a_task"]]]
+    rows = data.load(job.data, "heldout", hparams["own_rows"])
+    short = [row for row in rows if len(row.prompt) <= hparams["prompt_characters"]]
+    return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:hparams["prompts_a_task"]]]
 
 
-def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], numbers: dict, probs: Sampling,
+def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], hparams: dict, probs: Sampling,
          repeats: int) -> Cells:
     """Return cells by (method, task). repeats: number of timed runs of each prompt next to plain decoding; 0: counts only."""
     runners = {key: CatalogueRunner(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
-    length = numbers["run_tokens"]
+    length = hparams["run_tokens"]
     if repeats:
         plain = next(iter(catalogue().values()))
         baseline = {plain.key: CatalogueRunner(Session(loaded, plain, None, probs))}

@@ -22,23 +22,23 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("eagle")
-    features = Features(job, numbers)
+    hparams = job.hparams("eagle")
+    features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = eagle.build(features.body, numbers)
+    model = eagle.build(features.body, hparams)
     # Orthogonal updates change all columns of a matrix alike: inputs twenty times shorter would be learned twenty times slower.
     model.embed_scale = float(features.batch(0, 0.0).states.float().std() / features.embedding.float().std())
-    runner = Runner(job, "eagle", model, numbers, features.place("eagle"))
+    runner = Runner(job, "eagle", model, hparams, features.place("eagle"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, numbers)
+        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
-        return loss(model, features, batch, numbers, rng), len(batch.labels)
+        return loss(model, features, batch, hparams, rng), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
     model.fold_scale()
-    return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **numbers))
+    return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **hparams))
 
 
 def ahead(model: nn.Module, features: Features) -> chains.Guesses:
@@ -54,25 +54,26 @@ def guesses(model: nn.Module, features: Features, batch: Batch, steps: int, stat
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
-def loss(model: eagle.Eagle, features: Features, batch: Batch, numbers: dict, rng: torch.Generator) -> Tensor:
+def loss(model: eagle.Eagle, features: Features, batch: Batch, hparams: dict, rng: torch.Generator) -> Tensor:
     noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
-    noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
+    noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, guess in enumerate(guesses(model, features, batch, numbers["rollout"], noisy)):
+    for step, guess in enumerate(guesses(model, features, batch, hparams["rollout"], noisy)):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
         guess = guess[batch.where[kept] - 1]
         near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())
-        probs = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
-                              negatives=numbers.get("negatives", 0))
-        weight = numbers["fading"] ** step
-        total, weights = total + weight * (numbers["regress"] * near + numbers["classify"] * probs), weights + weight
+        probs = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
+                              hparams["hard_label_weight"],
+                              negatives=hparams.get("negatives", 0))
+        weight = hparams["loss_decay"] ** step
+        total, weights = total + weight * (hparams["regression_weight"] * near + hparams["classification_weight"] * probs), weights + weight
     return total / weights
 
 
 CARD = """An EAGLE head ({layers} layer of its own; embedding and output matrix are shared with the target). It
-continues the target's last states ("features") one token at a time; the target checks what comes of it, so a wrong guess costs
+continues the target's last states ("features") one token at a time; the target verifies the draft, so a wrong token costs
 time and never changes the text.
 
-Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of
-{noise} standard deviations on the features it reads, and {rollout} steps on its own guesses, as later papers have it."""
+Loss: {regression_weight} times smooth L1 on features plus {classification_weight} times distillation, with uniform noise of
+{noise} standard deviations on the input features, and {rollout} steps on the head's own predictions, as in later papers."""

@@ -24,8 +24,8 @@ from .runner import Runner
 class ReducedVocabFeatures(AuxStateFeatures):
     """Batches with the states that the head reads; logits go through the head's own output matrix."""
 
-    def __init__(self, job: Job, numbers: dict):
-        super().__init__(job, numbers, eagle3.build)
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams, eagle3.build)
         self.model: eagle3.Eagle3 | None = None
 
     def logits(self, states: Tensor) -> Tensor:
@@ -34,24 +34,24 @@ class ReducedVocabFeatures(AuxStateFeatures):
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("eagle3")
-    features = ReducedVocabFeatures(job, numbers)
+    hparams = job.hparams("eagle3")
+    features = ReducedVocabFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = features.model = eagle3.build(features.body, numbers)
+    model = features.model = eagle3.build(features.body, hparams)
     if model.d2t is not None:
         model.set_draft_vocab(frequent(features, len(model.d2t)))
     if model.lm_head is not None:
         start(model, features)
-    runner = Runner(job, "eagle3", model, numbers, features.place("eagle3"))
+    runner = Runner(job, "eagle3", model, hparams, features.place("eagle3"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, numbers)
-        return loss(model, features, batch, numbers), len(batch.labels)
+        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, hparams)
+        return loss(model, features, batch, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
     output = BORROWED if model.lm_head is None else OWN.format(count=model.lm_head.out_features, vocab=model.vocab)
-    about = CARD.format(**numbers | {"output": output, "read": list(model.read_layers)})
+    about = CARD.format(**hparams | {"output": output, "read": list(model.read_layers)})
     return chains.export(job, job.named("eagle3"), model, features, runner, about)
 
 
@@ -83,13 +83,13 @@ def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, 
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
-def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, numbers: dict) -> Tensor:
+def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hparams: dict) -> Tensor:
     """Return the cross-entropy to the target's distribution, averaged over rollout steps; each weighs ``fading`` times the one
     before."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     part = None if model.lm_head is None else reduced(model, batch)  # None: the target's output matrix, which covers every token
-    for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
+    for step, states in enumerate(guesses(model, features, batch, hparams["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         kept = kept if part is None else kept[part[2][kept]]
         if not len(kept):
@@ -98,12 +98,12 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, num
         if part is None:
             rows = rows if model.norm_output else model.norm(rows)
             found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
-                                  negatives=numbers.get("negatives", 0))
+                                  negatives=hparams.get("negatives", 0))
         else:
             probs, at, _ = part
             logq = model.own(rows).float().log_softmax(-1)
             found = -(probs[kept] * logq.gather(1, at[kept])).sum(-1).mean()
-        weight = numbers["fading"] ** step
+        weight = hparams["loss_decay"] ** step
         total, weights = total + weight * found, weights + weight
     if not weights:  # the draft vocabulary has no token of this batch
         return cast(Tensor, 0.0 * sum(weight.sum() for weight in model.parameters()))
@@ -127,8 +127,8 @@ def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
 OWN = "an output matrix of its own over {count} of {vocab} tokens; the target's embedding is shared"
 BORROWED = "embedding and output matrix are shared with the target: a matrix of its own over few of the tokens would leave out too many"
 CARD = """An EAGLE-3 head (one layer; {output}). It reads what enters the target's layers {read} (0 is the first) and continues
-states of its own, one token at a time; the target checks what comes of it, so a wrong guess costs time and never changes the
+states of its own, one token at a time; the target verifies the draft, so a wrong token costs time and never changes the
 text.
 
-Cross-entropy to the target's distribution, {rollout} steps on its own states, each weighing {fading} of the one before. The paper
-trains seven steps on a hundred times the text, and on whole distributions; here only the leading tokens of each are kept."""
+Cross-entropy to the target's distribution, {rollout} steps on its own states; step i's loss is multiplied by {loss_decay}^i. The paper
+trains seven steps on about a hundred times the text, with the full distributions; here only the top tokens of each are stored."""

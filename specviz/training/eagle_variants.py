@@ -25,61 +25,62 @@ from .runner import Runner
 
 
 def run(job: Job, recipe: str) -> Path:
-    numbers, variant = job.numbers(recipe), VARIANTS[recipe]
-    features = Features(job, numbers)
+    hparams, variant = job.hparams(recipe), VARIANTS[recipe]
+    features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = variant.build(features.body, numbers)
-    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+    model = variant.build(features.body, hparams)
+    runner = Runner(job, recipe, model, hparams, features.place(recipe))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: ahead(model, features)(batch, 1), step, numbers)
+        attention.limit_scores(model, lambda: ahead(model, features)(batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
-        noisy = batch.states.float() + noise * numbers["noise"] * batch.states.float().std()
-        glance = random.Random(f"{job.seed} {step}"), numbers["glance"] * (1 - runner.done()) if "glance" in numbers else 0.0
-        return LOSSES[recipe](model, features, batch, noisy, numbers, glance), len(batch.labels)
+        noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
+        glance = random.Random(f"{job.seed} {step}"), hparams["glance"] * (1 - runner.done()) if "glance" in hparams else 0.0
+        return LOSSES[recipe](model, features, batch, noisy, hparams, glance), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    about, most = CARDS[recipe].format(**numbers), 1.1e7  # bytes, most of them of Falcon's recurrence
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    about, most = CARDS[recipe].format(**hparams), 1.1e7  # bytes, most of them of Falcon's recurrence
     return chains.export(job, job.named(recipe), model, features, runner, about, most)
 
 
-def errors(features: Features, batch: Batch, numbers: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
+def errors(features: Features, batch: Batch, hparams: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
     """Return both losses of predictions [n, hidden] at the positions ``kept`` (indices into ``batch.where``): on the hidden state
     and on the token."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
-    probs = losses.distil(states, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
-                          negatives=numbers.get("negatives", 0))
-    return numbers["regress"] * near + numbers["classify"] * probs
+    probs = losses.distil(states, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
+                          hparams["hard_label_weight"],
+                          negatives=hparams.get("negatives", 0))
+    return hparams["regression_weight"] * near + hparams["classification_weight"] * probs
 
 
-def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
+def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, hparams: dict, _) -> Tensor:
     """FSPAD: one state has the loss on hidden states, the other the loss on tokens."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
+    for step, out in enumerate(eagle.guesses(model, features, batch, hparams["rollout"], noisy)):
         kept, _ = batch.back(step + 1)
-        rows, weight = out[batch.where[kept] - 1], numbers["fading"] ** step
-        total = total + weight * errors(features, batch, numbers, kept, model.feedback(rows), model.predict(rows))
+        rows, weight = out[batch.where[kept] - 1], hparams["loss_decay"] ** step
+        total = total + weight * errors(features, batch, hparams, kept, model.feedback(rows), model.predict(rows))
         weights += weight
     return total / weights
 
 
-def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, numbers: dict, _) -> Tensor:
+def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, hparams: dict, _) -> Tensor:
     """Jakiro: losses of the next feature's prediction plus ``later`` times those of the feature after it."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, out in enumerate(eagle.guesses(model, features, batch, numbers["rollout"], noisy)):
-        weight = numbers["fading"] ** step
-        for back, share, part in ((1, 1.0, model.predict), (2, numbers["later"], model.after_next)):
+    for step, out in enumerate(eagle.guesses(model, features, batch, hparams["rollout"], noisy)):
+        weight = hparams["loss_decay"] ** step
+        for back, share, part in ((1, 1.0, model.predict), (2, hparams["later"], model.after_next)):
             kept, _ = batch.back(step + back)
             rows = part(out[batch.where[kept] - back])
-            total, weights = total + weight * share * errors(features, batch, numbers, kept, rows, rows), weights + weight * share
+            total, weights = total + weight * share * errors(features, batch, hparams, kept, rows, rows), weights + weight * share
     return total / weights
 
 
-def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, numbers: dict, glance) -> Tensor:
+def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, hparams: dict, glance) -> Tensor:
     """Falcon: rows k positions back predict; ``glance``: (rng, share of the first try's mistakes that are corrected)."""
     rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
@@ -95,7 +96,7 @@ def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: T
     seen_embeds[at[chosen]] = F.embedding(batch.labels[kept[chosen]], features.embedding).float()
     seen_states[at[chosen]] = batch.states[at[chosen] + k].float()
     out = model(seen_embeds.view(rows, width, -1), seen_states.view(rows, width, -1), offset).flatten(0, 1)[at]
-    return errors(features, batch, numbers, kept, out, out)
+    return errors(features, batch, hparams, kept, out, out)
 
 
 def ahead(model, features: Features) -> chains.Guesses:
@@ -129,18 +130,18 @@ def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int
 
 VARIANTS = {"fspad": fspad, "jakiro": jakiro, "falcon": falcon}
 LOSSES = {"fspad": fspad_loss, "jakiro": jakiro_loss, "falcon": falcon_loss}
-_ALL = """ It continues the target's last hidden states ("features"); the target checks what comes of it, so a wrong guess costs
+_ALL = """ It continues the target's last hidden states ("features"); the target verifies the draft, so a wrong token costs
 time and never changes the text.
 
-Smooth L1 on features (weight {regress}) and distillation of the target's distribution (weight {classify}), uniform noise of
-{noise} standard deviations on the features it reads"""
+Loss: {regression_weight} times smooth L1 on features plus {classification_weight} times distillation, with uniform noise of
+{noise} standard deviations on the input features"""
 CARDS = {
     "fspad": "An FSPAD head (one layer and a feed-forward that samples its input; embedding and head are shared with the target)."
-             + _ALL + """: the first on the state that it hands on, the second on the state that speaks. {rollout} steps on its
-own guesses, where the paper has one.""",
+             + _ALL + """: the first on the state that the next step reads, the second on the state that gives the logits.
+{rollout} steps on the head's own predictions; the paper has one.""",
     "jakiro": "A Jakiro head (one layer with two experts; embedding and output matrix are shared with the target)." +
     _ALL + """; both
-also on the second guess, one token further, for {later} of the weight. {rollout} steps on its own guesses, where the paper has
+also on the second prediction, one token further, with weight {later}. {rollout} steps on the head's own predictions; the paper has
 one.""",
     "falcon": """A Falcon head (two levels of a recurrent network and one layer; the target's embedding and output matrix are
 shared) that drafts {block} tokens a pass.""" + _ALL + """. At first {glance} of its mistakes are answered before it learns, at the

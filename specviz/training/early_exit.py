@@ -24,25 +24,25 @@ Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> s
 def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
     """Train a head of this kind and return its folder. reads: features with the input of the layer ``exit_layer`` of the recipe.
     """
-    numbers = job.numbers(kind)
-    features = reads(job, numbers, layer=numbers["exit_layer"])
-    if not 0 < numbers["exit_layer"] < features.body.layers:
+    hparams = job.hparams(kind)
+    features = reads(job, hparams, layer=hparams["exit_layer"])
+    if not 0 < hparams["exit_layer"] < features.body.layers:
         raise TrainingError(f"exit_layer in {kind}.yaml must lie between 1 and {features.body.layers - 1}: "
                             f"the target has {features.body.layers} layers.", "training.exit_layer")
     torch.manual_seed(job.seed)
-    model = build(features.body, numbers)
-    runner = Runner(job, kind, model, numbers, features.place(kind))
+    model = build(features.body, hparams)
+    runner = Runner(job, kind, model, hparams, features.place(kind))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        if "score_limit" in numbers:
-            attention.limit_scores(model, lambda: predict(model, features, batch), step, numbers)
+        if "score_limit" in hparams:
+            attention.limit_scores(model, lambda: predict(model, features, batch), step, hparams)
         hidden = predict(model, features, batch)[batch.where]
-        return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"],
-                             negatives=numbers.get("negatives", 0)), len(batch.labels)
+        return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"],
+                             negatives=hparams.get("negatives", 0)), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(predict, model, features), features, numbers, model))
-    return chains.export(job, job.named(kind), model, features, runner, card.format(**numbers))
+    runner.train(loss_at, lambda: chains.measure(ahead(predict, model, features), features, hparams, model))
+    return chains.export(job, job.named(kind), model, features, runner, card.format(**hparams))
 
 
 def ahead(predict: Predict, model: nn.Module, features: Features) -> chains.Guesses:

@@ -64,8 +64,8 @@ class Features:
 
     keeps: str | None = "states"
 
-    def __init__(self, job: Job, numbers: dict, layer: int | None = None):
-        self.job, self.numbers, self.layer, self.path = job, numbers, layer, job.model(job.target)
+    def __init__(self, job: Job, hparams: dict, layer: int | None = None):
+        self.job, self.hparams, self.layer, self.path = job, hparams, layer, job.model(job.target)
         self.mark = fingerprint(self.path)
         if job.ship and self.mark != fingerprint(job.shipped / job.target):
             raise TrainingError(f"These heads would follow {self.path}, which is not the shipped target: ship that one first.",
@@ -81,8 +81,8 @@ class Features:
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
         self.root, self.answers = root, own + read
         self.kept = StateCache(root / "states", self.answers, self.head.shape[1]) if self.keeps == "states" and layer is None else None
-        self.own = Batches(own, numbers, job.seed, self.device)
-        self.wide = Batches(self.answers, numbers, job.seed, self.device)
+        self.own = Batches(own, hparams, job.seed, self.device)
+        self.wide = Batches(self.answers, hparams, job.seed, self.device)
 
     @property
     def body(self) -> Body:
@@ -99,7 +99,7 @@ class Features:
     def batch(self, step: int, done: float) -> Batch:
         """Return the batch of a step. ``done``: share of the budget spent; breadth data while the learning rate is high, the
         target's own text while it falls."""
-        batches = self.own if done > 1 - self.numbers["decay"] else self.wide
+        batches = self.own if done > 1 - self.hparams["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
         assert self.keeps is not None  # what is kept has a name

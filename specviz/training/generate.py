@@ -50,26 +50,26 @@ class Answer:
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("generate")
-    heldout = data.load(job.data, "heldout", numbers["own_rows"] // 4)
-    train = data.load(job.data, "train", numbers["own_rows"])
+    hparams = job.hparams("generate")
+    heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
+    train = data.load(job.data, "train", hparams["own_rows"])
     path, root = job.model(job.target), folder(job)
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     device = job.torch_device()
     dtype = torch.bfloat16 if half_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
     model = open_network(path, dtype).to(device).eval()
     began, spent = time.monotonic(), spent_seconds(root)
-    budget = 60 * (job.minutes or numbers["minutes"])
-    make = Maker(model, tokenizer, numbers, job)
+    budget = 60 * (job.minutes or hparams["minutes"])
+    make = Maker(model, tokenizer, hparams, job)
     # Every held-out prompt is answered both ways: the report needs greedy and temperature 1.
-    per_task = numbers["heldout_rows"] // len(data.TASKS)
+    per_task = hparams["heldout_rows"] // len(data.TASKS)
     fixed = [row for task in data.TASKS for row in [r for r in heldout if r.task == task][:per_task]]
     make.shards(root / "heldout", [(row, temperature) for temperature in (0.0, 1.0) for row in fixed], None)
-    stream = itertools.islice(data.balanced(train, job.seed), numbers["rows"])
+    stream = itertools.islice(data.balanced(train, job.seed), hparams["rows"])
     rng = random.Random(job.seed)
-    pairs = [(row, float(rng.choice(numbers["temperatures"]))) for row in stream]
+    pairs = [(row, float(rng.choice(hparams["temperatures"]))) for row in stream]
     make.shards(root / "train", pairs, began + 0.75 * budget - spent)
-    others = itertools.islice(data.balanced(train, job.seed + 1), numbers["read_rows"])
+    others = itertools.islice(data.balanced(train, job.seed + 1), hparams["read_rows"])
     make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
     if make.tokens:
         seconds = round(spent + time.monotonic() - began, 1)
@@ -93,13 +93,13 @@ class Maker:
     """Decode (row, temperature) pairs into shards; existing shards are kept. Temperature None: read the row's own answer instead
     of generating one."""
 
-    def __init__(self, model, tokenizer, numbers: dict, job: Job):
-        self.model, self.tokenizer, self.numbers, self.job = model, tokenizer, numbers, job
+    def __init__(self, model, tokenizer, hparams: dict, job: Job):
+        self.model, self.tokenizer, self.hparams, self.job = model, tokenizer, hparams, job
         self.tokens = 0
 
     def shards(self, place: Path, pairs: list, deadline: float | None) -> None:
         place.mkdir(parents=True, exist_ok=True)
-        size = self.numbers["shard_rows"]
+        size = self.hparams["shard_rows"]
         bar = tqdm(range(0, len(pairs), size), desc=f"generate {place.name}", unit="shard", disable=self.job.quiet)
         for first in bar:
             path = place / f"shard-{first // size:05d}.safetensors"
@@ -115,10 +115,10 @@ class Maker:
     def answers(self, pairs: list) -> list[Answer]:
         """Generate answers, with prompts of similar length together to limit padding."""
         rows = [(*data.chat_row(self.tokenizer, row), row.task, temperature) for row, temperature in pairs]
-        rows = sorted((row for row in rows if row[1] <= self.numbers["prompt_tokens"]), key=lambda row: row[1])
+        rows = sorted((row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1])
         made = []
-        for first in range(0, len(rows), self.numbers["batch"]):
-            batch = rows[first : first + self.numbers["batch"]]
+        for first in range(0, len(rows), self.hparams["batch"]):
+            batch = rows[first : first + self.hparams["batch"]]
             if batch[0][3] is None:
                 made += self.read(batch)
             else:
@@ -129,7 +129,7 @@ class Maker:
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
         """Compute the target's distribution along existing answers: one pass, no decoding."""
-        device, kept = self.model.device, self.numbers["new_tokens"]
+        device, kept = self.model.device, self.hparams["new_tokens"]
         rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
         width = max(len(ids) for ids, _, _ in rows)
         padded = torch.tensor([ids + [0] * (width - len(ids)) for ids, _, _ in rows], device=device)
@@ -137,7 +137,7 @@ class Maker:
         made = []
         for states, (ids, start, task) in zip(hidden, rows):
             logp = self.model.lm_head(states[start - 1 : len(ids) - 1]).float().log_softmax(-1)
-            best = logp.topk(min(self.numbers["top"], logp.shape[-1]), dim=-1)
+            best = logp.topk(min(self.hparams["top"], logp.shape[-1]), dim=-1)
             made.append(Answer(torch.tensor(ids), start, task, 1.0, best.indices.int().cpu(), best.values.half().cpu()))
         return made
 
@@ -150,8 +150,8 @@ class Maker:
         logits, cache, mask = self.prefill(prompts)
         at, alive = mask.sum(1, keepdim=True), torch.arange(len(prompts), device=device)  # at: [rows, 1], where the next token goes
         temps, found, given = torch.tensor(temperatures, device=device), [], with_cache(self.model, cache)
-        for _ in range(self.numbers["new_tokens"]):
-            token, leaders, logp = sample(logits, temps, self.numbers["top"])
+        for _ in range(self.hparams["new_tokens"]):
+            token, leaders, logp = sample(logits, temps, self.hparams["top"])
             live = (alive >= 0).nonzero()[:, 0]
             found.append((alive[live], token[live], leaders[live].int(), logp[live].half()))
             alive = alive.masked_fill(token == end, -1)  # -1: over, still taking up a row

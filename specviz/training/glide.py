@@ -26,9 +26,9 @@ class KeyValueFeatures(Features):
 
     keeps = None
 
-    def __init__(self, job: Job, numbers: dict):
-        super().__init__(job, numbers)
-        self.reads = glide.build(self.body, numbers).reads
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams)
+        self.reads = glide.build(self.body, hparams).reads
 
     @torch.no_grad()
     def states(self, material) -> Batch:
@@ -41,21 +41,21 @@ class KeyValueFeatures(Features):
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("glide")
-    features = KeyValueFeatures(job, numbers)
+    hparams = job.hparams("glide")
+    features = KeyValueFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = glide.build(features.body, numbers)
-    runner = Runner(job, "glide", model, numbers, features.place("glide"))
+    model = glide.build(features.body, hparams)
+    runner = Runner(job, "glide", model, hparams, features.place("glide"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: predict(model, features, batch), step, numbers)
+        attention.limit_scores(model, lambda: predict(model, features, batch), step, hparams)
         rows = predict(model, features, batch).flatten(0, 1)[batch.where]
-        return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, numbers["hard"],
-                             negatives=numbers.get("negatives", 0)), len(batch.labels)
+        return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"],
+                             negatives=hparams.get("negatives", 0)), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    about = CARD.format(**numbers | dict(layers=len(model.layers), last=model.reads.start))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    about = CARD.format(**hparams | dict(layers=len(model.layers), last=model.reads.start))
     return chains.export(job, job.named("glide"), model, features, runner, about)
 
 
@@ -78,9 +78,9 @@ def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 
 
-CARD = """A GliDe drafter ({layers} layer; embedding and output matrix are shared with the target). After its own
-attention stands a second one over the keys and values that the target holds of the text, from its layer {last} on (0 is the
-first); the target checks what it drafts, so a wrong guess costs time and never changes the text.
+CARD = """A GliDe drafter ({layers} layer; embedding and output matrix are shared with the target). Its self-attention
+is followed by cross-attention to the target's KV cache, from layer {last} on (0 is the first); the target verifies the draft, so a
+wrong token costs time and never changes the text.
 
-Distillation of the target's distribution and {hard} cross-entropies on the token written, in blocks of {block} tokens whose keys
-are not seen, as in the paper. The paper pre-trains on plain text first and has an embedding of its own."""
+Loss: distillation plus {hard_label_weight} times cross-entropy on the generated tokens. A token does not see the target's keys of its
+own block of {block} tokens, as in the paper. The paper first pre-trains on plain text, and its drafter has an embedding of its own."""

@@ -30,8 +30,9 @@ def begin(model: heads_hydra.Hydra, features: Features) -> None:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
-def about(model: heads_hydra.Hydra, numbers: dict) -> str:
-    return CARD.format(heads=len(model), front=FRONT * bool(model.prefix), **{key: numbers[key] for key in ("layers", "fading", "hard")})
+def about(model: heads_hydra.Hydra, hparams: dict) -> str:
+    listed = {key: hparams[key] for key in ("layers", "loss_decay", "hard_label_weight")}
+    return CARD.format(heads=len(model), front=FRONT * bool(model.prefix), **listed)
 
 
 class Reader:
@@ -58,9 +59,7 @@ class Reader:
 
 FRONT = "A decoder layer in front of them reads the whole text's states (Hydra++). "
 CARD = """Hydra heads: {heads} of them, {layers} blocks each; embedding and output matrix are shared with the target.
-Each reads the target's last state and every token drafted above its guess. {front}A tree of guesses is grown level by level and
-checked in one pass, so a wrong guess costs time and never changes the text. How often each rank of each head is right is in
-config.json.
+Each reads the target's last state and the tokens drafted before its own. {front}A tree is drafted level by level and verified in
+one pass, so a wrong token costs time and never changes the text. The accuracy of each rank of each head is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
-it."""
+Loss: distillation plus {hard_label_weight} times cross-entropy; head i's loss is multiplied by {loss_decay}^i."""

@@ -25,23 +25,23 @@ from .runner import Runner
 
 
 def run(job: Job, recipe: str) -> Path:
-    numbers = job.numbers(recipe)
-    features = Features(job, numbers)
+    hparams = job.hparams(recipe)
+    features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = in_target.build(features.body, numbers)
-    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+    model = in_target.build(features.body, hparams)
+    runner = Runner(job, recipe, model, hparams, features.place(recipe))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        places = drawn(batch, numbers["anchors"], random.Random(f"{job.seed} {step}"))
-        found = ranks.loss(model, Reader(model, features, batch.where[places]).guess, features, batch, numbers)
+        places = drawn(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
+        found = ranks.loss(model, Reader(model, features, batch.where[places]).guess, features, batch, hparams)
         if isinstance(model, in_target.Streams):
-            found = found + numbers["early"] * below(model, features, batch)
+            found = found + hparams["early"] * below(model, features, batch)
         return found, len(batch.labels)
 
     runner.train(loss_at, lambda: ranks.measure(model, Everywhere(model, features).guess, features, product((1,) * len(model))))
-    ranks.calibrate(model.eval(), Everywhere(model, features).guess, features, numbers)
-    about = CARD.format(**numbers | dict(layers=list(model.layers), what=WHAT[model.kind]))
+    ranks.calibrate(model.eval(), Everywhere(model, features).guess, features, hparams)
+    about = CARD.format(**hparams | dict(layers=list(model.layers), what=WHAT[model.kind]))
     return chains.export(job, job.named(recipe), model, features, runner, about)
 
 
@@ -157,5 +157,5 @@ CARD = """{what}. Each step of them enters one of the target's layers {layers} (
 the next pass checks the guesses, so a wrong one costs time and never changes the text. How often each rank of each step is right
 is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy on the token written, {anchors} places a row
-of text; each step counts {fading} of the step before it. The target's weights stay as they are."""
+Loss: distillation plus {hard_label_weight} times cross-entropy on the generated tokens, after {anchors} positions per row of text; step
+i's loss is multiplied by {loss_decay}^i. The target's weights are frozen."""

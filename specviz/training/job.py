@@ -49,14 +49,14 @@ class Job:
     speed: bool = True  # the report also times drafters
     only: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
 
-    def numbers(self, recipe: str) -> dict:
+    def hparams(self, recipe: str) -> dict:
         """Return the recipe's numbers: its `default` section, overridden by the chosen size. `like`: a recipe whose numbers are
         the defaults."""
         sections = self.sections(recipe)
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size")
         own = sections["default"] | sections[self.size]
-        return (self.numbers(own["like"]) if "like" in own else {}) | own
+        return (self.hparams(own["like"]) if "like" in own else {}) | own
 
     def sections(self, recipe: str) -> dict[str, dict]:
         return yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))

@@ -27,16 +27,17 @@ def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     return HeadLoss.apply(hidden, head, labels, 1.0, None, None)
 
 
-def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard: float = 0.0,
+def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard_label_weight: float = 0.0,
            divergence: str = "forward_kl", rng: torch.Generator | None = None, negatives: int = 0) -> Tensor:
-    """Return the mean divergence of the draft from the target over the `top` tokens and one outcome for the rest, plus `hard`
+    """Return the mean divergence of the draft from the target over the `top` tokens and one outcome for the rest, plus `hard_label_weight`
     times the cross-entropy. divergence: one of divergences.NAMED; rng: for one that samples. negatives: 0 for the whole vocabulary;
     else tokens drawn from it that stand for all that no position names (sampled softmax, 1412.2007)."""
     log_weights = None
     if negatives:
         rows, log_weights = sampled_rows(len(head), torch.cat([top_ids.flatten(), labels]), negatives)
         head, top_ids, labels = head[rows], torch.searchsorted(rows, top_ids), torch.searchsorted(rows, labels)
-    return HeadLoss.apply(hidden, head, labels, hard, top_ids, top_logp, partial(divergences.NAMED[divergence], rng=rng), log_weights)
+    return HeadLoss.apply(hidden, head, labels, hard_label_weight, top_ids, top_logp,
+                          partial(divergences.NAMED[divergence], rng=rng), log_weights)
 
 
 def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Tensor]:
@@ -56,11 +57,11 @@ def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Ten
 
 class HeadLoss(torch.autograd.Function):
     """Output matrix, loss and gradient as one autograd function. With q the draft's distribution and s the divergence's gradient
-    with respect to log q on the top tokens, r on the rest with mass m: dL/dz = (hard + r / m - sum(s) - r) q + (s - q r / m on
-    the top tokens, 0 elsewhere) - hard [label]."""
+    with respect to log q on the top tokens, r on the rest with mass m: dL/dz = (w + r / m - sum(s) - r) q + (s - q r / m on
+    the top tokens, 0 elsewhere) - w [label], with w = ``hard_label_weight``."""
 
     @staticmethod
-    def forward(ctx, hidden, head, labels, hard, top_ids, top_logp, divergence: Any = None, log_weights=None):
+    def forward(ctx, hidden, head, labels, hard_label_weight, top_ids, top_logp, divergence: Any = None, log_weights=None):
         kind = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else head.dtype
         with torch.autocast(hidden.device.type, enabled=False):
             weight = head.to(kind)
@@ -73,7 +74,7 @@ class HeadLoss(torch.autograd.Function):
                 leaders = None if top_ids is None else (top_ids[part], top_logp[part], divergence)
                 logits = states[part] @ weight.T
                 logits = logits if log_weights is None else logits.float() + log_weights
-                loss, slope = chunk(logits, labels[part], hard, leaders)
+                loss, slope = chunk(logits, labels[part], hard_label_weight, leaders)
                 total += loss
                 if any(ctx.needs_input_grad):
                     slope = (slope / count).to(kind)
@@ -89,7 +90,8 @@ class HeadLoss(torch.autograd.Function):
         return to_hidden * scale, None if to_head is None else to_head * scale, None, None, None, None, None, None
 
 
-def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Tensor, Callable] | None) -> tuple[Tensor, Tensor]:
+def chunk(logits: Tensor, labels: Tensor, hard_label_weight: float,
+          leaders: tuple[Tensor, Tensor, Callable] | None) -> tuple[Tensor, Tensor]:
     """Return (summed loss, its gradient with respect to the logits) of one chunk; the logits [n, vocab] are overwritten."""
     z = logits.float()
     z = z.sub_(z.amax(-1, keepdim=True))
@@ -98,7 +100,7 @@ def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Te
     q = z.exp_()
     size = q.sum(-1, keepdim=True)
     q = q.div_(size)
-    loss, scale = -hard * (at_label - size.log()).sum(), torch.full_like(size, hard)
+    loss, scale = -hard_label_weight * (at_label - size.log()).sum(), torch.full_like(size, hard_label_weight)
     if leaders is not None and at_top is not None:
         ids, logp, divergence = leaders
         logp, logq = with_rest(logp), with_rest(at_top - size.log())
@@ -109,7 +111,7 @@ def chunk(logits: Tensor, labels: Tensor, hard: float, leaders: tuple[Tensor, Te
     slope = q.mul_(scale)
     if leaders is not None:
         slope.scatter_add_(1, ids, push)
-    slope.scatter_add_(1, labels[:, None], torch.full_like(at_label, -hard))
+    slope.scatter_add_(1, labels[:, None], torch.full_like(at_label, -hard_label_weight))
     return loss, slope
 
 

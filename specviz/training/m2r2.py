@@ -56,5 +56,5 @@ queries over the layer's own keys and values and a small feed-forward. At the ex
 target's last norm and output matrix draft from there; the check goes on from the first layers' work, so a wrong guess costs time
 and never changes the text.
 
-Distilled from the target's distribution at every place of its answers, with {hard} cross-entropies on the token written; nothing
-else is trained. The paper's formulas could not be read: the form of the adapters, and how both residuals meet, are ours."""
+Loss: distillation plus {hard_label_weight} times cross-entropy on the generated tokens; only the adapters are trained. The paper's
+formulas were not available: the form of the adapters and the combination of both residuals are this project's."""

@@ -57,12 +57,12 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
     return Masks(depth, start % width - back + depth, torch.where(inside, index, -1), mask[:, None])
 
 
-def dropped(batch: Batch, numbers: dict, rng: random.Random, back: int) -> Masks:
+def dropped(batch: Batch, hparams: dict, rng: random.Random, back: int) -> Masks:
     """Return the masks of a training step. numbers: block (tokens per pass), anchors (per row of text), keep (share of the masks
     of one depth that are followed by another), keep_least."""
-    shares = (max(numbers["keep"] ** depth, numbers["keep_least"]) for depth in range(1, numbers["block"]))
-    kept = [max(1, int(numbers["anchors"] * share)) for share in shares]
-    return masks(batch, drawn(batch, numbers["anchors"], rng), kept, back)
+    shares = (max(hparams["keep"] ** depth, hparams["keep_least"]) for depth in range(1, hparams["block"]))
+    kept = [max(1, int(hparams["anchors"] * share)) for share in shares]
+    return masks(batch, drawn(batch, hparams["anchors"], rng), kept, back)
 
 
 def every(batch: Batch, block: int, back: int) -> Masks:

@@ -40,22 +40,22 @@ class MaskTrainer:
         later = (masks.at(depth, width) for depth in range(1, deepest + 1))
         return [(out[first], kept), *((out[at], index) for at, index in later)]
 
-    def loss(self, batch: Batch, numbers: dict, step: int, head: Tensor) -> Tensor:
+    def loss(self, batch: Batch, hparams: dict, step: int, head: Tensor) -> Tensor:
         """Return the distillation loss at every row; head [vocab, hidden]: the output matrix."""
-        masks = mask_rows.dropped(batch, numbers, random.Random(f"{self.features.job.seed} {step}"), self.back)
+        masks = mask_rows.dropped(batch, hparams, random.Random(f"{self.features.job.seed} {step}"), self.back)
         rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
-        return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], numbers["hard"],
-                             negatives=numbers.get("negatives", 0))
+        return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], hparams["hard_label_weight"],
+                             negatives=hparams.get("negatives", 0))
 
-    def measure(self, numbers: dict) -> dict[str, float]:
+    def measure(self, hparams: dict) -> dict[str, float]:
         """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
         some = [a for a in self.features.heldout if a.greedy]
-        some = some[:: max(1, len(some) // numbers["measure_rows"])]
+        some = some[:: max(1, len(some) // hparams["measure_rows"])]
         by_task = {}
         for task in TASKS:
-            marks = [self.hits(answer, numbers["block"]) for answer in some if answer.task == task]
+            marks = [self.hits(answer, hparams["block"]) for answer in some if answer.task == task]
             if marks:
-                by_task[task] = chains.figures(marks, numbers["block"])["block_efficiency"]
+                by_task[task] = chains.figures(marks, hparams["block"])["block_efficiency"]
         return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
                 **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
 

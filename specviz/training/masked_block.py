@@ -34,9 +34,9 @@ class AuxStateFeatures(Features):
 
     keeps = "layer"
 
-    def __init__(self, job: Job, numbers: dict, build: Callable = network.build):
-        super().__init__(job, numbers)
-        self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.body, numbers).hidden_states)
+    def __init__(self, job: Job, hparams: dict, build: Callable = network.build):
+        super().__init__(job, hparams)
+        self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.body, hparams).hidden_states)
         folder = self.root / ("states-" + "-".join(map(str, self.hidden_states)))
         self.kept = StateCache(folder, self.answers, len(self.hidden_states) * self.head.shape[1])
 
@@ -49,19 +49,19 @@ class AuxStateFeatures(Features):
 
 
 def run(job: Job, recipe: str) -> Path:
-    numbers = job.numbers(recipe)
-    features = AuxStateFeatures(job, numbers)
+    hparams = job.hparams(recipe)
+    features = AuxStateFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = network.build(features.body, numbers)
-    runner = Runner(job, recipe, model, numbers, features.place(recipe))
+    model = network.build(features.body, hparams)
+    runner = Runner(job, recipe, model, hparams, features.place(recipe))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        anchors = drawn(batch, numbers["anchors"], random.Random(f"{job.seed} {step}"))
-        return loss(model, features, batch, anchors, numbers), len(batch.labels)
+        anchors = drawn(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
+        return loss(model, features, batch, anchors, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: measure(model, features, numbers))
-    about = CARD.format(**numbers | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
+    runner.train(loss_at, lambda: measure(model, features, hparams))
+    about = CARD.format(**hparams | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
                                          after=list(model.read_layers), length=model.length))
     return chains.export(job, job.named(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
 
@@ -95,7 +95,7 @@ def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchor
     return found
 
 
-def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, numbers: dict) -> Tensor:
+def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, hparams: dict) -> Tensor:
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for ahead, (states, index) in enumerate(blocks(model, features, batch, anchors)):
@@ -103,14 +103,14 @@ def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors:
             break
         joined, head = predict(model, features, batch, states, index)
         leaders = batch.top_ids[index], batch.top_logp[index]
-        weight = math.exp(-ahead / numbers["fading"])
-        found = losses.distil(joined, head, *leaders, batch.labels[index], numbers["hard"],
-                              negatives=numbers.get("negatives", 0))
+        weight = math.exp(-ahead / hparams["loss_decay_length"])
+        found = losses.distil(joined, head, *leaders, batch.labels[index], hparams["hard_label_weight"],
+                              negatives=hparams.get("negatives", 0))
         if model.confidence_head is not None:
             with torch.no_grad():
                 passes = overlap(joined @ head.to(joined.dtype).T, *leaders)
             sure = model.confidence(states, batch.ids.flatten()[batch.where[index]]).float()
-            found = found + numbers["sure"] * F.binary_cross_entropy_with_logits(sure, passes)
+            found = found + hparams["sure"] * F.binary_cross_entropy_with_logits(sure, passes)
         total, weights = total + weight * found, weights + weight
     return total / weights
 
@@ -132,10 +132,10 @@ def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
     return (torch.minimum(p, q).sum(-1) + rest).clamp(0, 1)
 
 
-def measure(model: network.BlockDrafter, features: Features, numbers: dict) -> dict[str, float]:
+def measure(model: network.BlockDrafter, features: Features, hparams: dict) -> dict[str, float]:
     """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
     some = [a for a in features.heldout if a.greedy]
-    some = some[:: max(1, len(some) // numbers["measure_rows"])]
+    some = some[:: max(1, len(some) // hparams["measure_rows"])]
     by_task = {}
     for task in TASKS:
         marks = [hits(model, features, answer) for answer in some if answer.task == task]
@@ -165,6 +165,6 @@ CARD = """A block drafter ({layers} layers{heads}; embedding and output matrix a
 the outputs of the target's layers {after} (0 is the first) and drafts {length} tokens in one pass; the target checks them, so a
 wrong guess costs time and never changes the text.
 
-Distillation of the target's distribution at every place of a block, weight e^(-place / {fading}), and {hard} cross-entropies on
-the token written, {anchors} blocks a row of text. The paper's and the authors' losses are cross-entropy and L1 distance; theirs
-have more layers and a hundred times the text."""
+Loss: distillation at every position of a block, multiplied by e^(-position / {loss_decay_length}), plus {hard_label_weight} times
+cross-entropy on the generated tokens; {anchors} blocks per row of text. The authors use cross-entropy and L1 distance, more layers
+and about a hundred times the text."""

@@ -36,13 +36,12 @@ def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.HeadStates:
     return guess
 
 
-def about(model: heads_medusa.Medusa, numbers: dict) -> str:
-    return CARD.format(heads=len(model), **{key: numbers[key] for key in ("layers", "output", "fading", "hard")})
+def about(model: heads_medusa.Medusa, hparams: dict) -> str:
+    return CARD.format(heads=len(model), **{key: hparams[key] for key in ("layers", "output", "loss_decay", "hard_label_weight")})
 
 
 CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last
-hidden state and guesses one token further ahead; a sparse tree of their guesses is checked in one pass, so a wrong guess costs
-time and never changes the text. How often each rank of each head is right is in config.json, from which the tree is made.
+hidden state and predicts one token further ahead; a sparse tree of their top tokens is verified in one pass, so a wrong token
+costs time and never changes the text. The accuracy of each rank of each head, from which the tree is planned, is in config.json.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each head counts {fading} of the head before
-it."""
+Loss: distillation plus {hard_label_weight} times cross-entropy; head i's loss is multiplied by {loss_decay}^i."""

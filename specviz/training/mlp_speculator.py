@@ -20,8 +20,8 @@ def run(job: Job) -> Path:
                      most=parallel_heads.OWN_MATRICES)
 
 
-def about(model: mlp_speculator.MLPSpeculator, numbers: dict) -> str:
-    return CARD.format(levels=len(model), inner=model.inner, **{key: numbers[key] for key in ("fading", "hard")})
+def about(model: mlp_speculator.MLPSpeculator, hparams: dict) -> str:
+    return CARD.format(levels=len(model), inner=model.inner, **{key: hparams[key] for key in ("loss_decay", "hard_label_weight")})
 
 
 def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.HeadStates:
@@ -39,5 +39,4 @@ CARD = """An MLPSpeculator of {levels} levels, {inner} numbers wide. From the ta
 before it, each level guesses the next token; the most probable paths are checked in one pass, so a wrong guess costs time and
 never changes the text.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy; each level counts {fading} of the one
-before."""
+Loss: distillation plus {hard_label_weight} times cross-entropy; level i's loss is multiplied by {loss_decay}^i."""

@@ -22,37 +22,38 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("mtp")
-    features = Features(job, numbers)
+    hparams = job.hparams("mtp")
+    features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = mtp.build(features.body, numbers)
-    runner = Runner(job, "mtp", model, numbers, features.place("mtp"))
+    model = mtp.build(features.body, hparams)
+    runner = Runner(job, "mtp", model, hparams, features.place("mtp"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, numbers)
-        return loss(model, features, batch, numbers), len(batch.labels)
+        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, hparams)
+        return loss(model, features, batch, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, numbers, model))
-    return chains.export(job, job.named("mtp"), model, features, runner, CARD.format(**numbers))
+    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    return chains.export(job, job.named("mtp"), model, features, runner, CARD.format(**hparams))
 
 
-def loss(model: mtp.Mtp, features: Features, batch: Batch, numbers: dict) -> Tensor:
+def loss(model: mtp.Mtp, features: Features, batch: Batch, hparams: dict) -> Tensor:
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, states in enumerate(guesses(model, features, batch, numbers["rollout"])):
+    for step, states in enumerate(guesses(model, features, batch, hparams["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         rows = states[batch.where[kept] - 1]
-        found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
-                              negatives=numbers.get("negatives", 0))
-        weight = numbers["fading"] ** step
+        found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
+                              hparams["hard_label_weight"],
+                              negatives=hparams.get("negatives", 0))
+        weight = hparams["loss_decay"] ** step
         total, weights = total + weight * found, weights + weight
     return total / weights
 
 
 CARD = """An MTP module (one layer of its own; embedding and output matrix are shared with the target). It reads the
-target's last hidden states and guesses one token further, again and again on its own; the target checks what comes of it, so a
-wrong guess costs time and never changes the text.
+target's last hidden states and guesses one token further, again and again on its own; the target verifies the draft, so a
+wrong token costs time and never changes the text.
 
-Distillation of the target's distribution and {hard} cross-entropies on the token written, {rollout} steps on its own states, each
-weighing {fading} of the one before. Published modules are trained together with their target; this one came after it."""
+Loss: distillation plus {hard_label_weight} times cross-entropy on the generated tokens, over {rollout} steps on the module's own states;
+step i's loss is multiplied by {loss_decay}^i. Published modules are trained together with their target; this one was trained later."""

@@ -17,7 +17,7 @@ from .job import TrainingError
 class Optimisers:
     """Both optimisers as one; their state is stored as flat tensors, so no pickle is ever read."""
 
-    def __init__(self, model: nn.Module, numbers: dict):
+    def __init__(self, model: nn.Module, hparams: dict):
         if not hasattr(torch.optim, "Muon"):
             raise TrainingError(f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.",
                                 "training.torch")
@@ -26,17 +26,17 @@ class Optimisers:
             table = "embed" in name or "lm_head" in name or name.startswith(("emb.", "head."))  # a row a token
             hidden = weight.ndim == 2 and not table
             (matrices if hidden else rest).append(weight)
-        block = {"block": numbers["muon_block"]} if numbers.get("muon_block") else {}
+        block = {"block": hparams["muon_block"]} if hparams.get("muon_block") else {}
         self.weights, self.peaks = matrices + rest, []
         if matrices:
             muon = (BlockMuon if block else torch.optim.Muon)(
-                matrices, lr=numbers["muon_lr"], momentum=0.95, weight_decay=numbers["weight_decay"], ns_steps=4, **block
+                matrices, lr=hparams["muon_lr"], momentum=0.95, weight_decay=hparams["weight_decay"], ns_steps=4, **block
             )
-            self.peaks.append((muon, numbers["muon_lr"]))
+            self.peaks.append((muon, hparams["muon_lr"]))
         if rest:
-            adamw = torch.optim.AdamW(rest, lr=numbers["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True)
-            self.peaks.append((adamw, numbers["adamw_lr"]))
-        self.clip = numbers["clip"]
+            adamw = torch.optim.AdamW(rest, lr=hparams["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True)
+            self.peaks.append((adamw, hparams["adamw_lr"]))
+        self.clip = hparams["clip"]
 
     def step(self, share: float) -> None:
         """Do one update at `share` of the peak learning rates; the gradients are consumed."""
@@ -103,7 +103,7 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
     return x.T if tall else x
 
 
-def rate(done: float, step: int, numbers: dict) -> float:
+def rate(done: float, step: int, hparams: dict) -> float:
     """Return the share of the peak learning rate when ``done`` of the budget is spent."""
-    warm = min(1.0, (step + 1) / numbers["warmup_steps"])
-    return warm * min(1.0, max(0.0, 1.0 - done) / numbers["decay"])
+    warm = min(1.0, (step + 1) / hparams["warmup_steps"])
+    return warm * min(1.0, max(0.0, 1.0 - done) / hparams["decay"])

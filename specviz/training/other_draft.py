@@ -23,40 +23,40 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers, target = job.numbers("other_draft"), job.model(job.target)
+    hparams, target = job.hparams("other_draft"), job.model(job.target)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.",
                             "training.not_shipped")
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
-    older = job.model(numbers["from"]) if "from" in numbers else None
-    words = AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older else learn(job, numbers, place / "tokenizer")
+    older = job.model(hparams["from"]) if "from" in hparams else None
+    words = AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older else learn(job, hparams, place / "tokenizer")
     theirs = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     bridge = others.bridge(target, older or place / "tokenizer", len(theirs), len(words))
     train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
-    model = draft.started_from(job, numbers, len(words)) if older else draft.build(
-        shape(open_config(target), words), numbers)
-    runner = Runner(job, "other_draft", model, numbers, place)
-    own = draft.Batches(train, numbers, job.seed, runner.device)
-    wide = draft.Batches(train + read, numbers, job.seed, runner.device)
+    model = draft.started_from(job, hparams, len(words)) if older else draft.build(
+        shape(open_config(target), words), hparams)
+    runner = Runner(job, "other_draft", model, hparams, place)
+    own = draft.Batches(train, hparams, job.seed, runner.device)
+    wide = draft.Batches(train + read, hparams, job.seed, runner.device)
 
     def loss_at(step: int):
-        ids, where, _, _, labels = (own if runner.done() > 1 - numbers["decay"] else wide)[step]
+        ids, where, _, _, labels = (own if runner.done() > 1 - hparams["decay"] else wide)[step]
         return losses.next_token(draft.at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
-    figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, numbers))
+    figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, hparams))
     made = export(job, job.named("other-draft"), model, words, OTHER_DRAFT)
     for folder in job.places(job.named("other-draft")):
         write_text(folder / "README.md", card(job, model, words, bridge, figures, older.name if older else ""))
     return made
 
 
-def learn(job: Job, numbers: dict, place: Path):
+def learn(job: Job, hparams: dict, place: Path):
     """Train the tokenizer, once per target."""
     if not (place / "tokenizer.json").is_file():
-        rows = data.load(job.data, "train", numbers["own_rows"])
-        words = tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), numbers["rows"]), numbers["vocabulary"],
+        rows = data.load(job.data, "train", hparams["own_rows"])
+        words = tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
                                 digits=False, quiet=job.quiet)
         write_tokenizer(words, place)
     return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
@@ -78,12 +78,12 @@ def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
     return generate.Answer(whole, start, answer.task, answer.temperature, nothing, nothing)
 
 
-def measure(model, bridge: others.Bridge, heldout: list, numbers: dict) -> dict:
+def measure(model, bridge: others.Bridge, heldout: list, hparams: dict) -> dict:
     """Return, on held-out answers of the target, nats per byte and the share of its greedy tokens that are the draft's top-1
     token."""
     nats = size = right = tried = 0
     for answer in heldout:
-        ids = answer.ids[: numbers["length"]]
+        ids = answer.ids[: hparams["length"]]
         labels = ids[answer.start :].to(model.device)
         if not len(labels):
             continue

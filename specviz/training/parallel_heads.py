@@ -35,21 +35,21 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[
     counted and stored with the weights. look: runs the attention, if any, whose entropy is measured. begin: initialises weights
     before the first step. most: maximum bytes.
     """
-    numbers = job.numbers(kind)
-    features = Features(job, numbers)
+    hparams = job.hparams(kind)
+    features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = build(features.body, numbers)
+    model = build(features.body, hparams)
     if begin:
         begin(model, features)
-    runner = Runner(job, kind, model, numbers, features.place(kind))
+    runner = Runner(job, kind, model, hparams, features.place(kind))
     guess, heads = guesses(model, features), cast(ranks.Heads, model)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return ranks.loss(heads, guess, features, batch, numbers), len(batch.labels)
+        return ranks.loss(heads, guess, features, batch, hparams), len(batch.labels)
 
     def measure() -> dict[str, Any]:
-        shape = chain(model) if chain else shape_of([], numbers["nodes"], 0).within(len(heads), numbers["ranks"])
+        shape = chain(model) if chain else shape_of([], hparams["nodes"], 0).within(len(heads), hparams["ranks"])
         looked = {}
         looks = look
         if looks and any(isinstance(part, Attention) for part in model.modules()):
@@ -60,5 +60,5 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[
     runner.train(loss_at, measure)
     if not chain:
         model.eval()
-        ranks.calibrate(heads, guess, features, numbers)
-    return chains.export(job, job.named(kind), model, features, runner, about(model, numbers), most)
+        ranks.calibrate(heads, guess, features, hparams)
+    return chains.export(job, job.named(kind), model, features, runner, about(model, hparams), most)

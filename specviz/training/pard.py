@@ -21,25 +21,25 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("pard")
-    features = Features(job, numbers)
+    hparams = job.hparams("pard")
+    features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = begin(job, features, numbers)
-    runner = Runner(job, "pard", model, numbers, features.place("pard"))
+    model = begin(job, features, hparams)
+    runner = Runner(job, "pard", model, hparams, features.place("pard"))
     trainer = mask_trainer(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return trainer.loss(batch, numbers, step, model.output), len(batch.labels)
+        return trainer.loss(batch, hparams, step, model.output), len(batch.labels)
 
-    runner.train(loss_at, lambda: trainer.measure(numbers))
-    return chains.export(job, job.named("pard"), model, features, runner, CARD.format(**numbers | {"layers": model.sizes.layers}))
+    runner.train(loss_at, lambda: trainer.measure(hparams))
+    return chains.export(job, job.named("pard"), model, features, runner, CARD.format(**hparams | {"layers": model.sizes.layers}))
 
 
-def begin(job: Job, features: Features, numbers: dict) -> models.MaskedModel:
+def begin(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
     """Initialise with the target's draft model."""
     folder = job.model(job.named("draft"))
-    config = config_of(folder) | {"pard_token": numbers["mask_token"], "spd_type": "pard"}
+    config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}
     return models.read(folder, config, features.body).requires_grad_()
 
 
@@ -56,6 +56,6 @@ def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:
 CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {block} tokens in one pass: token {mask_token}
 stands for each that is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
 
-It began as the draft model beside it. Distillation of the target's distribution and {hard} cross-entropies on the token written,
-at every place of an answer and at masks after {anchors} places a row of text; of the masks of one depth a share of {keep} have
-one after them, and never less than {keep_least} of the places, as in the paper. The authors learn from the words alone."""
+Initialised with the target's draft model. Loss: distillation plus {hard_label_weight} times cross-entropy on the generated tokens, at
+every answer position and at masks after {anchors} positions per row of text. A share of {keep} of the masks of one depth are followed
+by another, at least {keep_least} of the positions, as in the paper. The authors train with cross-entropy on text."""

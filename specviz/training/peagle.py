@@ -22,24 +22,24 @@ from .runner import Runner
 class States(AuxStateFeatures):
     """Batches with the target's hidden states at the layers that the head reads (``read_layers``), as for EAGLE-3."""
 
-    def __init__(self, job: Job, numbers: dict):
-        super().__init__(job, numbers, models.build)
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams, models.build)
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("peagle")
-    features = States(job, numbers)
+    hparams = job.hparams("peagle")
+    features = States(job, hparams)
     torch.manual_seed(job.seed)
-    model = models.build(features.body, numbers)
-    runner = Runner(job, "peagle", model, numbers, features.place("peagle"))
+    model = models.build(features.body, hparams)
+    runner = Runner(job, "peagle", model, hparams, features.place("peagle"))
     trainer = mask_trainer(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return trainer.loss(batch, numbers, step, features.head.float()), len(batch.labels)
+        return trainer.loss(batch, hparams, step, features.head.float()), len(batch.labels)
 
-    runner.train(loss_at, lambda: trainer.measure(numbers))
-    about = CARD.format(**numbers | {"read": list(model.read_layers)})
+    runner.train(loss_at, lambda: trainer.measure(hparams))
+    about = CARD.format(**hparams | {"read": list(model.read_layers)})
     return chains.export(job, job.named("peagle"), model, features, runner, about)
 
 
@@ -59,6 +59,6 @@ CARD = """A P-EAGLE head ({layers} layers; embedding and output matrix are share
 enters the target's layers {read} (0 is the first) and drafts {block} tokens in one pass, a learned state standing for each that
 is not known yet. The target checks them, so a wrong guess costs time and never changes the text.
 
-Distillation of the target's distribution and {hard} cross-entropies on the token written, at every place of an answer and at
-masks after {anchors} places a row of text; of the masks of one depth a share of {keep} have one after them, and never less than
-{keep_least} of the places. Published heads have four layers, and an embedding and an output matrix of their own."""
+Loss: distillation plus {hard_label_weight} times cross-entropy on the generated tokens, at every answer position and at masks after
+{anchors} positions per row of text. A share of {keep} of the masks of one depth are followed by another, at least {keep_least} of
+the positions. Published heads have four layers and an embedding and output matrix of their own."""

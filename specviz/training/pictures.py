@@ -47,14 +47,14 @@ Trained by `python -m specviz.training pictures`. All pictures were drawn by thi
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("pictures")
+    hparams = job.hparams("pictures")
     torch.manual_seed(job.seed)
-    codes = codebook(numbers, job.seed)
+    codes = codebook(hparams, job.seed)
     words = tokenizer(len(codes))
-    model = LlamaForCausalLM(config(numbers, words))
-    runner = Runner(job, "pictures", model, numbers, job.folder("pictures", job.size))
-    batches = Batches(codes, words, numbers, job.seed, runner.device)
-    heldout = batches.make(-1, numbers["heldout"], drop=False)
+    model = LlamaForCausalLM(config(hparams, words))
+    runner = Runner(job, "pictures", model, hparams, job.folder("pictures", job.size))
+    batches = Batches(codes, words, hparams, job.seed, runner.device)
+    heldout = batches.make(-1, hparams["heldout"], drop=False)
 
     def loss_of(batch):
         ids, where, labels = batch
@@ -63,28 +63,28 @@ def run(job: Job) -> Path:
     def measure() -> dict:
         return {"heldout": round(float(loss_of(heldout)[0]), 4)}
 
-    figures = runner.train(lambda step: loss_of(batches.make(step, numbers["batch"])), measure)
-    place = export(job, numbers["name"], model, words)
-    for folder in job.places(numbers["name"]):
+    figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"])), measure)
+    place = export(job, hparams["name"], model, words)
+    for folder in job.places(hparams["name"]):
         write_codec(folder, codes, words)
-        write_text(folder / "README.md", card(numbers, model, batches, figures))
+        write_text(folder / "README.md", card(hparams, model, batches, figures))
     return place
 
 
-def card(numbers: dict, model, batches: "Batches", figures: dict) -> str:
+def card(hparams: dict, model, batches: "Batches", figures: dict) -> str:
     return CARD.format(
-        **{name: numbers[name] for name in ("name", "patch", "layers", "hidden", "codes", "heldout")},
+        **{name: hparams[name] for name in ("name", "patch", "layers", "hidden", "codes", "heldout")},
         parameters=sum(p.numel() for p in model.parameters()), steps=figures["steps"], minutes=figures["minutes"],
-        pictures=figures["steps"] * numbers["batch"], loss=figures.get("heldout", float("nan")), error=batches.error(),
+        pictures=figures["steps"] * hparams["batch"], loss=figures.get("heldout", float("nan")), error=batches.error(),
         colours=len(drawings.COLOURS), things=len(drawings.SHAPES) + 2 * len(drawings.LETTERS) + len(drawings.DIGITS),
         shapes=", ".join(drawings.SHAPES))
 
 
-def config(numbers: dict, words) -> LlamaConfig:
+def config(hparams: dict, words) -> LlamaConfig:
     return LlamaConfig(
-        vocab_size=len(words), hidden_size=numbers["hidden"], intermediate_size=numbers["intermediate"],
-        num_hidden_layers=numbers["layers"], num_attention_heads=numbers["heads"], num_key_value_heads=numbers["kv_heads"],
-        head_dim=numbers["head_dim"], max_position_embeddings=numbers["positions"], tie_word_embeddings=True,
+        vocab_size=len(words), hidden_size=hparams["hidden"], intermediate_size=hparams["intermediate"],
+        num_hidden_layers=hparams["layers"], num_attention_heads=hparams["heads"], num_key_value_heads=hparams["kv_heads"],
+        head_dim=hparams["head_dim"], max_position_embeddings=hparams["positions"], tie_word_embeddings=True,
         bos_token_id=words.bos_token_id, eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id)
 
 
@@ -114,22 +114,22 @@ def patches(pictures: np.ndarray, size: int) -> np.ndarray:
     return cut.reshape(n, count * count, -1) if side == count * size else cut
 
 
-def codebook(numbers: dict, seed: int) -> np.ndarray:
+def codebook(hparams: dict, seed: int) -> np.ndarray:
     """Return k-means centres of the patches of random pictures, uint8 [codes, patch, patch, 3]. Equal patches count once, else plain
     ground would be most of them."""
     rng = random.Random(f"{seed} codebook")
-    pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(numbers["codebook_pictures"])])
-    flat = np.unique(patches(pictures, numbers["patch"]).reshape(-1, numbers["patch"] ** 2 * 3), axis=0)
+    pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
+    flat = np.unique(patches(pictures, hparams["patch"]).reshape(-1, hparams["patch"] ** 2 * 3), axis=0)
     points = torch.from_numpy(flat).float()
-    centres = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:numbers["codes"]]].clone()
-    for _ in range(numbers["kmeans_steps"]):
+    centres = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:hparams["codes"]]].clone()
+    for _ in range(hparams["kmeans_steps"]):
         nearest = nearest_code(points, centres)
         total = torch.zeros_like(centres).index_add_(0, nearest, points)
         count = torch.bincount(nearest, minlength=len(centres))[:, None]
         centres = torch.where(count > 0, total / count.clamp(min=1), centres)
-    ground = torch.tensor([drawings.DAY, drawings.NIGHT]).float().repeat(1, numbers["patch"] ** 2)
+    ground = torch.tensor([drawings.DAY, drawings.NIGHT]).float().repeat(1, hparams["patch"] ** 2)
     centres[nearest_code(ground, centres)] = ground  # plain ground is exact
-    return centres.round().to(torch.uint8).numpy().reshape(-1, numbers["patch"], numbers["patch"], 3)
+    return centres.round().to(torch.uint8).numpy().reshape(-1, hparams["patch"], hparams["patch"], 3)
 
 
 def nearest_code(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
@@ -141,8 +141,8 @@ def nearest_code(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
 class Batches:
     """Batch number ``step``, a function of seed and step."""
 
-    def __init__(self, codes: np.ndarray, words, numbers: dict, seed: int, device):
-        self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
+    def __init__(self, codes: np.ndarray, words, hparams: dict, seed: int, device):
+        self.words, self.hparams, self.seed, self.device = words, hparams, seed, device
         self.centres = torch.from_numpy(codes.reshape(len(codes), -1)).float()
         self.first = words.convert_tokens_to_ids("patch 0")
 
@@ -150,7 +150,7 @@ class Batches:
         """Return (ids [count, length], where, labels): flat predicting positions and the tokens after them."""
         rng = random.Random(f"{self.seed} {step}")
         wishes = [drawings.draw_wish(rng) for _ in range(count)]
-        cut = patches(np.stack([drawings.paint(wish, rng) for wish in wishes]), self.numbers["patch"])
+        cut = patches(np.stack([drawings.paint(wish, rng) for wish in wishes]), self.hparams["patch"])
         tokens = self.first + nearest_code(torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float(), self.centres).reshape(count, -1)
         prompts = [self.prompt(wish, rng, drop) for wish in wishes]
         longest = max(map(len, prompts)) + cut.shape[1] + 1
@@ -164,13 +164,13 @@ class Batches:
 
     def prompt(self, wish: drawings.Wish, rng: random.Random, drop: bool) -> list[int]:
         ids = self.words.encode(drawings.words_of(wish, rng))
-        dropped, unknown = drop and rng.random() < self.numbers["drop"], self.words.unk_token_id
-        noise = self.numbers["noise"] if drop else 0.0
+        dropped, unknown = drop and rng.random() < self.hparams["drop"], self.words.unk_token_id
+        noise = self.hparams["noise"] if drop else 0.0
         return [i if i < len(SPECIAL) else unknown if dropped or (noise and rng.random() < noise) else i for i in ids]
 
     def error(self) -> float:
         """Return the mean absolute error of a colour value of 100 pictures through the codebook."""
         rng = random.Random(f"{self.seed} error")
-        cut = patches(np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)]), self.numbers["patch"])
+        cut = patches(np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)]), self.hparams["patch"])
         points = torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float()
         return float((points - self.centres[nearest_code(points, self.centres)]).abs().mean())

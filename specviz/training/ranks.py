@@ -46,7 +46,7 @@ class Heads(Protocol):
         ...
 
 
-def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, numbers: dict) -> Tensor:
+def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, hparams: dict) -> Tensor:
     """Return the mean divergence of all heads from the target's distribution; later heads weigh less."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
@@ -54,9 +54,9 @@ def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, numb
         kept, states = guess(batch, index)
         if not len(kept):  # nothing of this batch is so far ahead
             continue
-        head, weight = model.matrix(index, features.head), numbers["fading"] ** index
-        one = losses.distil(states, head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], numbers["hard"],
-                            negatives=numbers.get("negatives", 0))
+        head, weight = model.matrix(index, features.head), hparams["loss_decay"] ** index
+        one = losses.distil(states, head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept], hparams["hard_label_weight"],
+                            negatives=hparams.get("negatives", 0))
         total, weights = total + weight * one, weights + weight
     return total / weights
 
@@ -111,7 +111,7 @@ def measure(model: Heads, guess: HeadStates, features: Features, shape: Shape) -
     """Return mean block efficiency over tasks on held-out answers, greedy and at temperature 1; ``measure_rows`` of the recipe
     limits the answers."""
     out, all_of_them = {}, features.heldout
-    heldout = all_of_them[::max(1, len(all_of_them) // features.numbers.get("measure_rows", len(all_of_them)))]
+    heldout = all_of_them[::max(1, len(all_of_them) // features.hparams.get("measure_rows", len(all_of_them)))]
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         chosen = [[a for a in heldout if a.task == task and a.temperature == temperature] for task in TASKS]
         each = [figures(ranks(model, guess, features, some), shape)["block_efficiency"] for some in chosen if some]
@@ -119,12 +119,12 @@ def measure(model: Heads, guess: HeadStates, features: Features, shape: Shape) -
     return out
 
 
-def calibrate(model: Heads, guess: HeadStates, features: Features, numbers: dict) -> Shape:
+def calibrate(model: Heads, guess: HeadStates, features: Features, hparams: dict) -> Shape:
     """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split, and return the tree they give."""
     answers = features.own.answers
-    some = answers[:: max(1, len(answers) // numbers["calibrate"])]
-    model.accuracy = accuracy(ranks(model, guess, features, some), numbers["ranks"])
-    model.nodes = numbers["nodes"] or best_node_count(model.accuracy, costs(features.path))
+    some = answers[:: max(1, len(answers) // hparams["calibrate"])]
+    model.accuracy = accuracy(ranks(model, guess, features, some), hparams["ranks"])
+    model.nodes = hparams["nodes"] or best_node_count(model.accuracy, costs(features.path))
     return calibrated(model.accuracy, model.nodes)
 
 

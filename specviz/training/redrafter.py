@@ -18,7 +18,7 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "redrafter", redrafter.build, guesses, lambda model, numbers: CARD.format(**numbers),
+    return parallel_heads.run(job, "redrafter", redrafter.build, guesses, lambda model, hparams: CARD.format(**hparams),
                      chain=lambda model: product((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
 
 
@@ -39,5 +39,5 @@ its output matrix unless the head has one of its own). From the target's last hi
 guesses the next token; several continuations are followed by beam search and checked in one pass, so a wrong guess costs time and
 never changes the text.
 
-Distillation of the target's distribution with a weight of {hard} for cross-entropy, {length_ahead} tokens ahead, each counting
-{fading} of the one before. The figures of the curve are of a single beam."""
+Loss: distillation plus {hard_label_weight} times cross-entropy, {length_ahead} tokens ahead; step i's loss is multiplied by
+{loss_decay}^i. Figures in the curve are for a single beam."""

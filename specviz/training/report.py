@@ -23,16 +23,16 @@ LAST_RUN = re.compile(r"^Last training run: .*\n(\n!\[loss\]\(loss\.svg\)\n)?", 
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("report")
+    hparams = job.hparams("report")
     job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
-    found: dict = {} if job.only else {"target": of_target(job, numbers)}
+    found: dict = {} if job.only else {"target": of_target(job, hparams)}
     if not job.only or "draft" in job.only:
-        found["draft"] = of_draft(job, numbers)
-    found["drafters"] = drafters.run(job, numbers)
+        found["draft"] = of_draft(job, hparams)
+    found["drafters"] = drafters.run(job, hparams)
     path = job.folder() / "report.json"
     if not job.only:
         write_json(path, found)
-    for name, text in texts(job, found, numbers).items():
+    for name, text in texts(job, found, hparams).items():
         print(text)
         place = job.place(name)
         if place == job.shipped_place(name) and not job.ship:
@@ -46,12 +46,12 @@ def run(job: Job) -> Path:
     return path
 
 
-def texts(job: Job, found: dict, numbers: dict) -> dict[str, str]:
+def texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
     """Return the text for the card of each model."""
     engine = found["drafters"]
     out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
     if "draft" in found:
-        out[job.named("draft")] = draft_text(found["draft"], numbers["gamma"])
+        out[job.named("draft")] = draft_text(found["draft"], hparams["gamma"])
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
     return {name: text + ("" if name == job.target else training(job, name)) for name, text in out.items()}
@@ -66,28 +66,28 @@ def recipe_of(job: Job, name: str) -> str:
     return name.removeprefix(job.named(""))
 
 
-def of_target(job: Job, numbers: dict) -> dict:
+def of_target(job: Job, hparams: dict) -> dict:
     words, model = loaded(job, job.target)
-    heldout = data.load(job.data, "heldout", numbers["own_rows"])
-    asked = answers.questions(job, numbers)
-    answered = answers.written(job, model, words, [(one.task, one.text) for one in asked], numbers["new_tokens"])
+    heldout = data.load(job.data, "heldout", hparams["own_rows"])
+    asked = answers.questions(job, hparams)
+    answered = answers.written(job, model, words, [(one.task, one.text) for one in asked], hparams["new_tokens"])
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
-        "held_out_loss": target.by_task(model, words, heldout, numbers),
-        "induction": target.induction(model, words, numbers),
-        "looping": answers.looping(job, model, words, heldout, numbers),
-        "looping_of": parent_share(job, heldout, numbers),
+        "held_out_loss": target.by_task(model, words, heldout, hparams),
+        "induction": target.induction(model, words, hparams),
+        "looping": answers.looping(job, model, words, heldout, hparams),
+        "looping_of": parent_share(job, heldout, hparams),
         "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, answered)],
     }
 
 
-def parent_share(job: Job, heldout: list[data.Row], numbers: dict) -> dict[str, float]:
+def parent_share(job: Job, heldout: list[data.Row], hparams: dict) -> dict[str, float]:
     """Return the same share for the target that this one was grown from, for comparison."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
     words, model = loaded(job, name)
-    return {name: answers.looping(job, model, words, heldout, numbers)}
+    return {name: answers.looping(job, model, words, heldout, hparams)}
 
 
 def loaded(job: Job, name: str) -> tuple:
@@ -96,10 +96,10 @@ def loaded(job: Job, name: str) -> tuple:
     return words, open_network(path, torch.float32).eval()
 
 
-def of_draft(job: Job, numbers: dict) -> dict:
+def of_draft(job: Job, hparams: dict) -> dict:
     model = open_network(job.model(job.named("draft")), torch.float32).eval()
     replayed = generate.read(generate.folder(job) / "heldout")
-    return acceptance.tables(model.to(job.torch_device()), replayed, numbers["gamma"])
+    return acceptance.tables(model.to(job.torch_device()), replayed, hparams["gamma"])
 
 
 def target_text(found: dict, summary: str) -> str:

@@ -39,19 +39,19 @@ class Progress:
 class Runner:
     """Train `model` in `place` until the budget is spent; `loss_at(step)` -> (loss, tokens)."""
 
-    def __init__(self, job: Job, name: str, model: nn.Module, numbers: dict, place: Path):
-        self.job, self.name, self.numbers, self.place = job, name, numbers, place
+    def __init__(self, job: Job, name: str, model: nn.Module, hparams: dict, place: Path):
+        self.job, self.name, self.hparams, self.place = job, name, hparams, place
         self.device = job.torch_device()
         self.model = model.float().to(self.device)
         self.half = half_is_faster(self.device)
-        self.optimisers = Optimisers(self.model, numbers)
+        self.optimisers = Optimisers(self.model, hparams)
         self.progress = Progress()
-        self.minutes = job.minutes or numbers["minutes"]
+        self.minutes = job.minutes or hparams["minutes"]
         self.checkpoint = place / "checkpoint.safetensors"
         if self.checkpoint.is_file():
             self.resume()
-        elif numbers.get("begin"):
-            begin(job, model, numbers["begin"], numbers.get("begin_names"))
+        elif hparams.get("begin"):
+            begin(job, model, hparams["begin"], hparams.get("begin_names"))
 
     def done(self) -> float:
         """Return the share of the budget that is spent."""
@@ -63,7 +63,7 @@ class Runner:
     def marked(self) -> bool:
         """Return whether a share of ``measure_at`` was passed since the last measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
-        return any(last < mark <= self.done() < 1 for mark in self.numbers.get("measure_at", ()))
+        return any(last < mark <= self.done() < 1 for mark in self.hparams.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
         """Train until the budget is spent, or resume; a finished run costs nothing."""
@@ -84,7 +84,7 @@ class Runner:
         return self.finish()
 
     def loop(self, loss_at: Callable, measure: Callable[[], dict] | None, bar: tqdm) -> None:
-        progress, each = self.progress, self.numbers.get("history_steps", 10)
+        progress, each = self.progress, self.hparams.get("history_steps", 10)
         saved = measured = time.monotonic()
         recent: list[float] = []
         while self.done() < 1:
@@ -99,7 +99,7 @@ class Runner:
                 recent.clear()
             bar.update()
             bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {tokens / (time.monotonic() - began):.0f} tokens/s, {self.done():.1%}")
-            if measure and (self.marked() or time.monotonic() - measured > 60 * self.numbers["measure_minutes"]):
+            if measure and (self.marked() or time.monotonic() - measured > 60 * self.hparams["measure_minutes"]):
                 self.save()  # a measurement may take longer than a kill may cost
                 self.measure(measure)
                 measured = time.monotonic()
@@ -118,7 +118,7 @@ class Runner:
                 f" is whole, lower the learning rates in {self.name}.yaml and resume."
             , "training.loss")
         loss.backward()
-        self.optimisers.step(rate(self.done(), self.progress.step, self.numbers))
+        self.optimisers.step(rate(self.done(), self.progress.step, self.hparams))
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:

@@ -26,64 +26,64 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
-    numbers = job.numbers("target")
+    hparams = job.hparams("target")
     torch.manual_seed(job.seed)
-    words, model = start(job, numbers)
-    place = "target" if numbers["name"] == TARGET else numbers["name"].lower()
-    runner = Runner(job, "target", model, numbers, job.folder(place))
-    rows = material(job, numbers)
-    batches = Batches(rows, words, numbers, job.seed, runner.device)
-    heldout = data.load(job.data, "heldout", numbers["own_rows"] // 4)
+    words, model = start(job, hparams)
+    place = "target" if hparams["name"] == TARGET else hparams["name"].lower()
+    runner = Runner(job, "target", model, hparams, job.folder(place))
+    rows = material(job, hparams)
+    batches = Batches(rows, words, hparams, job.seed, runner.device)
+    heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
 
-    if numbers.get("compile") and any(map(shutil.which, ("g++", "clang++", "c++"))):
+    if hparams.get("compile") and any(map(shutil.which, ("g++", "clang++", "c++"))):
         model.model.compile()  # in place: the checkpoint's names stay as they are
 
     def loss_at(step: int):
-        ids, where, labels = batches.make(step, prompts=runner.done() < numbers["first_stage"])
+        ids, where, labels = batches.make(step, prompts=runner.done() < hparams["first_stage"])
         return losses.next_token(at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     def measure() -> dict:
         with torch.compiler.set_stance("force_eager"):  # rows of every length, once each
-            return by_task(model, words, heldout, numbers) | {"induction": induction(model, words, numbers)}
+            return by_task(model, words, heldout, hparams) | {"induction": induction(model, words, hparams)}
 
     runner.train(loss_at, measure)
-    before = job.shipped / numbers.get("from", numbers["name"])
+    before = job.shipped / hparams.get("from", hparams["name"])
     if job.ship and (before / "config.json").is_file():
-        refuse_worse(before, model, words, heldout, numbers)
-    return export(job, numbers["name"], model, words)
+        refuse_worse(before, model, words, heldout, hparams)
+    return export(job, hparams["name"], model, words)
 
 
-def refuse_worse(path: Path, model, words, heldout: list[data.Row], numbers: dict) -> None:
+def refuse_worse(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
     """Refuse to replace the shipped weights at ``path`` unless the new ones are better in every task; compared per byte, because
     vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
-    before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, numbers, by_bytes=True)
+    before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
-    after = by_task(new, words, heldout, numbers, by_bytes=True)
+    after = by_task(new, words, heldout, hparams, by_bytes=True)
     worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
     if worse:
         raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.",
                             "training.not_better")
 
 
-def start(job: Job, numbers: dict):
+def start(job: Job, hparams: dict):
     """Return (tokenizer, model) to start from; a checkpoint, if there is one, overwrites the weights."""
-    if numbers["start"] in ("shipped", "grown"):
-        path = job.shipped / (numbers["name"] if numbers["start"] == "shipped" else numbers["from"])
+    if hparams["start"] in ("shipped", "grown"):
+        path = job.shipped / (hparams["name"] if hparams["start"] == "shipped" else hparams["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = open_network(path, torch.float32)
-        shape = {name: numbers[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
-        return words, model if numbers["start"] == "shipped" else grown(model, shape, job.seed)
+        shape = {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
+        return words, model if hparams["start"] == "shipped" else grown(model, shape, job.seed)
     words = AutoTokenizer.from_pretrained(tokenizer.run(job), trust_remote_code=False)
     config = LlamaConfig(
         vocab_size=len(words),
-        hidden_size=numbers["hidden"],
-        intermediate_size=numbers["intermediate"],
-        num_hidden_layers=numbers["layers"],
-        num_attention_heads=numbers["heads"],
-        num_key_value_heads=numbers["kv_heads"],
-        head_dim=numbers["head_dim"],
-        max_position_embeddings=numbers["positions"],
+        hidden_size=hparams["hidden"],
+        intermediate_size=hparams["intermediate"],
+        num_hidden_layers=hparams["layers"],
+        num_attention_heads=hparams["heads"],
+        num_key_value_heads=hparams["kv_heads"],
+        head_dim=hparams["head_dim"],
+        max_position_embeddings=hparams["positions"],
         tie_word_embeddings=True,
         bos_token_id=words.bos_token_id,
         eos_token_id=words.eos_token_id,
@@ -92,15 +92,15 @@ def start(job: Job, numbers: dict):
     return words, LlamaForCausalLM(config)
 
 
-def material(job: Job, numbers: dict) -> tuple[dict, dict]:
+def material(job: Job, hparams: dict) -> tuple[dict, dict]:
     """Return rows by task: the folder's, without excluded sources, and the project's own."""
-    own = corpus.make_rows(numbers["own_rows"], seed=job.seed + 3)
+    own = corpus.make_rows(hparams["own_rows"], seed=job.seed + 3)
     given = own if job.data is None else data.load(job.data, "train")
     pools = []
     for rows in (given, own):
         pool: dict[str, list[data.Row]] = {}
         for row in rows:
-            if row.source not in numbers["leave_out"]:
+            if row.source not in hparams["leave_out"]:
                 pool.setdefault(row.task, []).append(row)
         pools.append(pool)
     return pools[0], pools[1]
@@ -109,18 +109,18 @@ def material(job: Job, numbers: dict) -> tuple[dict, dict]:
 class Batches:
     """Packed batch number `step`, a function of seed and step."""
 
-    def __init__(self, pools, words, numbers: dict, seed: int, device):
+    def __init__(self, pools, words, hparams: dict, seed: int, device):
         self.given, self.own = pools
-        self.words, self.numbers, self.seed, self.device = words, numbers, seed, device
+        self.words, self.hparams, self.seed, self.device = words, hparams, seed, device
 
     def make(self, step: int, prompts: bool = False):
         """Return (ids [rows, length], where, labels): flat predicting positions and the tokens after them."""
-        rng, numbers = random.Random(f"{self.seed} {step}"), self.numbers
-        first = step < numbers["copy_steps"]
-        length = numbers["copy_length"] if first else numbers["length"]
+        rng, hparams = random.Random(f"{self.seed} {step}"), self.hparams
+        first = step < hparams["copy_steps"]
+        length = hparams["copy_length"] if first else hparams["length"]
         ids, where, labels = [], [], []
-        for index in range(numbers["copy_rows"] if first else numbers["batch_rows"]):
-            repeated = first or rng.random() < numbers["copy_share"]
+        for index in range(hparams["copy_rows"] if first else hparams["batch_rows"]):
+            repeated = first or rng.random() < hparams["copy_share"]
             row, counts = self.copied(rng, length) if repeated else self.packed(rng, prompts)
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
@@ -131,15 +131,15 @@ class Batches:
     def packed(self, rng: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
         """Return exchanges one after another; a truncated one is used as far as it goes."""
         row, counts = [], []
-        while len(row) < self.numbers["length"]:
+        while len(row) < self.hparams["length"]:
             ids, start = data.chat_row(self.words, self.draw(rng))
             row += ids
             counts += [prompts] * start + [True] * (len(ids) - start)
         return row, counts
 
     def draw(self, rng: random.Random) -> data.Row:
-        pool = self.own if rng.random() < self.numbers["own_share"] else self.given
-        shares = {task: share for task, share in self.numbers["tasks"].items() if task in pool}
+        pool = self.own if rng.random() < self.hparams["own_share"] else self.given
+        shares = {task: share for task, share in self.hparams["tasks"].items() if task in pool}
         if not shares:
             raise data.DataError("The data has no rows of any task that target.yaml asks for.", "data.no_rows")
         return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
@@ -148,14 +148,14 @@ class Batches:
         return repeated(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
 
 
-def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = False) -> dict[str, float]:
+def by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
     """Return the mean loss per answer token (or byte), by task, on the first held-out rows of each."""
     found = {}
     for task in data.TASKS:
         total = count = 0.0
-        for row in [r for r in rows if r.task == task][: numbers["heldout_rows"]]:
+        for row in [r for r in rows if r.task == task][: hparams["heldout_rows"]]:
             ids, start = data.chat_row(words, row)
-            ids = ids[: numbers.get("heldout_length", numbers["length"])]
+            ids = ids[: hparams.get("heldout_length", hparams["length"])]
             if start < len(ids):
                 total += span_loss(model, ids, start) * (len(ids) - start)
                 count += len(words.decode(ids[start:]).encode()) if by_bytes else len(ids) - start
@@ -164,9 +164,9 @@ def by_task(model, words, rows: list[data.Row], numbers: dict, by_bytes: bool = 
     return found
 
 
-def induction(model, words, numbers: dict, spans: int = 8) -> float:
+def induction(model, words, hparams: dict, spans: int = 8) -> float:
     """Return the loss on the second occurrence of random spans of a quarter of the length: near zero once the model copies."""
-    rng, size = random.Random(7), numbers.get("heldout_length", numbers["length"]) // 4
+    rng, size = random.Random(7), hparams.get("heldout_length", hparams["length"]) // 4
     each = [random_span(rng, size, len(words)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
 

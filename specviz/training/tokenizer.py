@@ -25,9 +25,9 @@ def run(job: Job) -> Path:
     place = job.folder("tokenizer", job.size)
     if (place / "tokenizer.json").is_file():
         return place
-    numbers, size = job.numbers("tokenizer"), job.numbers("target")["vocabulary"]
-    rows = data.load(job.data, "train", numbers["own_rows"])
-    words = learn(itertools.islice(data.balanced(rows, job.seed), numbers["rows"]), size, quiet=job.quiet)
+    hparams, size = job.hparams("tokenizer"), job.hparams("target")["vocabulary"]
+    rows = data.load(job.data, "train", hparams["own_rows"])
+    words = learn(itertools.islice(data.balanced(rows, job.seed), hparams["rows"]), size, quiet=job.quiet)
     write_tokenizer(words, place)
     job.log("tokenizer", vocabulary=len(words))
     return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import DeviceTopology, DraftTree, ScoringModel, numbers
+from ..core import DeviceTopology, DraftTree, ScoringModel, lazy_ints
 
 
 class DeviceTree:
@@ -30,7 +30,7 @@ class DeviceTree:
         self._parents = torch.cat([self._parents, above])
         depth = self._tree.depths[first] + 1 if count else 1
         device_topology = DeviceTopology((*self._tree.depths, *[depth] * n), self._parents, self._sees[:1 + count + n, :1 + count + n])
-        self._tree = DraftTree((*self._tree.tokens, *numbers(tokens)), (*self._tree.parents, *numbers(above)), (-1,) * (count + n),
+        self._tree = DraftTree((*self._tree.tokens, *lazy_ints(tokens)), (*self._tree.parents, *lazy_ints(above)), (-1,) * (count + n),
                                device_topology=device_topology)
         self._frontier = count, n
         return model.score(self._tree, count).logits[-n:]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import State, TreeBuilder, argmax_tokens, is_on_device, numbers, read, token_tensor
+from ..core import State, TreeBuilder, argmax_tokens, is_on_device, lazy_ints, read, token_tensor
 
 _CHUNKS = 64
 
@@ -38,7 +38,7 @@ def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
     if state.sampling.greedy:
         on_host = not is_on_device(logits)
         best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
-        return numbers(best)[0], one_hot(logits, best)
+        return lazy_ints(best)[0], one_hot(logits, best)
     probs = state.sampling.probs(logits)
     return pick(probs, state), probs
 

@@ -21,7 +21,7 @@ from ..core import (
     State,
     TreeBuilder,
     is_on_device,
-    numbers,
+    lazy_ints,
 )
 from .draws import best, draw_on_device, draw_some, first_duplicates, path_tokens, pick
 from .shapes import Shape
@@ -118,7 +118,7 @@ def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) ->
 def _top(rows: Tensor, count: int, masked: bool = False) -> list[list[Any]]:
     """Return the top tokens of each row; ``masked``: none that a mask forbids."""
     values, found = best(rows, count)
-    tokens = numbers(found)
+    tokens = lazy_ints(found)
     if not masked:
         return tokens
     return [[token for token, value in zip(ids, row) if value > -math.inf] for ids, row in zip(tokens, values.tolist())]

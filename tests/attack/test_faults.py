@@ -261,7 +261,7 @@ def test_a_kill_costs_at_most_a_minute_of_training(tmp_path, monkeypatch):
         save()
 
     runner.update, runner.save = slow, noted
-    runner.numbers = runner.numbers | {"save_minutes": 60}
+    runner.hparams = runner.hparams | {"save_minutes": 60}
     runner.train(loss_at)
     assert max(b - a for a, b in zip(saves, saves[1:])) <= KEPT == 60.0
 

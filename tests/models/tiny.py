@@ -24,7 +24,7 @@ def head(kind: str, on: Body, seed: int = 0) -> torch.nn.Module:
     """An untrained head of the recipe's tiny size; every weight is random, so that each of them matters."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = network_of(kind).build(on, Job(size="tiny").numbers(kind))
+        made = network_of(kind).build(on, Job(size="tiny").hparams(kind))
         for weight in made.parameters():
             torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
     return ready(made, on)

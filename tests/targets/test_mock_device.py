@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import DraftTree, LazyScalar, Proposal, Sampling, Scores, State, numbers, open_run
+from specviz.core import DraftTree, LazyScalar, Proposal, Sampling, Scores, State, lazy_ints, open_run
 from specviz.core.round import _split_seconds, play
 from specviz.methods import catalogue
 from specviz.targets.static_shapes import StaticModel
@@ -77,11 +77,11 @@ def test_two_devices_do_not_mix():
 
 def test_numbers_are_read_together_and_pass_for_plain_ones():
     with Card() as card:
-        one, several = numbers(torch.tensor([5]).to(CARD, non_blocking=True)), numbers(torch.tensor([[1, 2], [3, 4]]).to(CARD, non_blocking=True))
+        one, several = lazy_ints(torch.tensor([5]).to(CARD, non_blocking=True)), lazy_ints(torch.tensor([[1, 2], [3, 4]]).to(CARD, non_blocking=True))
         assert type(one[0]) is LazyScalar and repr(several[1][0]) == "LazyScalar()" and not +card.waits
         assert several[1][1] == 4 and one[0] in {5} and one[0] > 4 and [10, 11, 12][several[0][1]] == 12 and max(several[0]) == 2
         assert card.waits == {"read": 1}
-        assert numbers(torch.tensor([[1, 2]])) == [[1, 2]] and type(numbers(torch.tensor([1]))[0]) is int
+        assert lazy_ints(torch.tensor([[1, 2]])) == [[1, 2]] and type(lazy_ints(torch.tensor([1]))[0]) is int
 
 
 def test_what_is_waited_for_beyond_the_pass_was_drafting():

@@ -48,7 +48,7 @@ def test_labels_are_what_the_engines_chains_do(trained):
     """Every round of a chain of three begins at some place: what it accepts there is that place's label."""
     most, work = 3, job(trained, trained)
     model = FastModel(trained / "models" / TARGET)
-    features = whole_numbers(adaeagle.ChainLengthFeatures(work, work.numbers("adaeagle")), trained)
+    features = whole_numbers(adaeagle.ChainLengthFeatures(work, work.hparams("adaeagle")), trained)
     head = eagle_models.load(trained / "models" / "Llama-specviz-eagle", body(model.open()))
     met = set()
     for answer in features.own.answers[:4]:

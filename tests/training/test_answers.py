@@ -23,14 +23,14 @@ def test_a_circle_is_twelve_tokens_three_times(ids, yes):
 
 
 def test_questions_are_the_recipes_the_pages_and_those_of_the_data_folder(tmp_path):
-    numbers = {"prompts": {"story": ["Tell me a story."]}}
-    alone = answers.questions(Job(), numbers)
+    hparams = {"prompts": {"story": ["Tell me a story."]}}
+    alone = answers.questions(Job(), hparams)
     assert alone[0] == answers.Question("story", "Tell me a story.", "Tell me a story.") and len(alone) > 4
     (tmp_path / "eval").mkdir()
     rows = [{"question_id": i, "category": kind, "turns": [f"Somebody else's words {i}", "More"]}
             for i, kind in enumerate(("writing", "math", "extraction"), 81)]
     (tmp_path / "eval" / "mt_bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    more = answers.questions(Job(data=tmp_path), numbers)[len(alone):]
+    more = answers.questions(Job(data=tmp_path), hparams)[len(alone):]
     assert [(one.task, one.text) for one in more] == [("writing", rows[0]["turns"][0]), ("extraction", rows[2]["turns"][0])]
     assert not any("Somebody" in one.title for one in more), "the card names the question and does not repeat it"
 
@@ -48,7 +48,7 @@ def test_the_share_of_circles_is_that_of_as_many_prompts_a_task(monkeypatch):
 
 def test_a_grown_target_stands_beside_the_one_it_grew_from(monkeypatch):
     monkeypatch.setattr(report, "loaded", lambda job, name: (name, name))
-    monkeypatch.setattr(answers, "looping", lambda job, model, words, heldout, numbers: 0.125 if model == TARGET else 1.0)
+    monkeypatch.setattr(answers, "looping", lambda job, model, words, heldout, hparams: 0.125 if model == TARGET else 1.0)
     found = report.parent_share(Job(target="Llama-specviz-52M"), [], {})
     assert found == {TARGET: 0.125} and report.parent_share(Job(), [], {}) == {}
     assert report.circles({"looping": 0.05, "looping_of": found}).endswith(f"3 times (12% of {TARGET}'s).")

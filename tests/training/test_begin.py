@@ -51,13 +51,13 @@ def test_where_nothing_fits_it_is_said(job):
 
 
 def test_a_run_begins_so_once_and_goes_on_from_its_checkpoint(job, tmp_path):
-    numbers = dict(begin="eagle", minutes=1, muon_lr=0.1, adamw_lr=0.1, weight_decay=0.0, clip=1.0, warmup_steps=1, decay=0.5)
+    hparams = dict(begin="eagle", minutes=1, muon_lr=0.1, adamw_lr=0.1, weight_decay=0.0, clip=1.0, warmup_steps=1, decay=0.5)
     first = Head()
-    runner = Runner(job, "twice", first, numbers, tmp_path)
+    runner = Runner(job, "twice", first, hparams, tmp_path)
     assert (first.fc.weight == 7).all()
     runner.train(lambda step: (first.fc(torch.ones(1, 3)).square().mean() + first.out.weight.square().mean(), 1))
     moved = first.fc.weight.clone()
     assert not (moved == 7).any()
     again = Head()
-    Runner(job, "twice", again, numbers, tmp_path)
+    Runner(job, "twice", again, hparams, tmp_path)
     assert torch.equal(again.fc.weight, moved)

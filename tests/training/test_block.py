@@ -52,7 +52,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_a_trained_drafter_uses_the_text(material, trained, kind):  # noqa: F811
     """Its rows change when the states of the text are shuffled, though the last one stays."""
     work = job(material, trained)
-    features = masked_block.AuxStateFeatures(work, work.numbers(kind))
+    features = masked_block.AuxStateFeatures(work, work.hparams(kind))
     head = network.load(trained / "models" / f"Llama-specviz-{kind}", features.body)
     answer = features.heldout[0]
     batch = features.states(masked_block.collate([answer], len(answer.ids), features.device))
@@ -76,7 +76,7 @@ def test_the_engine_keeps_what_the_replay_promises(material, trained, kind):  # 
     target = model.open()
     head = network.load(trained / "models" / f"Llama-specviz-{kind}", body(target))
     work = job(material, trained)
-    features = masked_block.AuxStateFeatures(work, work.numbers(kind))
+    features = masked_block.AuxStateFeatures(work, work.hparams(kind))
     features.target.float()
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     answer = next(a for a in features.heldout if a.greedy)

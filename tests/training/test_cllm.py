@@ -25,7 +25,7 @@ from ..message_codes import refuses
 from ..models.tiny import body
 from .recipes import START, job, learns_and_resumes
 
-NUMBERS = {"block": 4, "passes": 2, "hard": 0.0, "stay": 1.0}
+NUMBERS = {"block": 4, "passes": 2, "hard_label_weight": 0.0, "stay": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def trained(pair, tmp_path_factory):
 @pytest.fixture(scope="module")
 def features(pair, trained):
     work = job(pair, trained)
-    return cllm.Trajectories(work, work.numbers("cllm"))
+    return cllm.Trajectories(work, work.hparams("cllm"))
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch):
@@ -80,8 +80,8 @@ def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says
 
 
 def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, trained, features, tmp_path, monkeypatch):
-    numbers = Job.numbers
-    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"rank": 2, "bits": 8})
+    hparams = Job.hparams
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"rank": 2, "bits": 8})
     place = cllm.run(job(pair, tmp_path))
     kept = load_file(place / "model.safetensors")
     assert kept and all(".lora_" in name for name in kept) and sum(t.numel() for t in kept.values()) < 0.2 * sum(w.numel() for w in features.before.parameters())

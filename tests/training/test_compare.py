@@ -21,7 +21,7 @@ def figures(efficiency, speedup=None):
 def job(tmp_path):
     """A work folder whose cards were written by the report's own functions, of figures that are told apart."""
     work = Job(work=tmp_path, size="tiny", quiet=True)
-    chosen = {method.key: method for method in drafters.shown(work.numbers("report")) if method.key in NAMES}
+    chosen = {method.key: method for method in drafters.shown(work.hparams("report")) if method.key in NAMES}
     assert chosen.keys() == NAMES.keys()
     found = {"methods": {}, "skipped": {}, "equal_nodes": 4, "machine": {"machine": "a toy"}}
     for i, (key, method) in enumerate(chosen.items()):
@@ -43,7 +43,7 @@ def test_the_rows_are_the_cards_figures(job, capsys):
     assert str(job.work / "trained.md") in capsys.readouterr().out
     text = (job.work / "trained.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")][1:]
-    titles = {method.key: method.title for method in drafters.shown(job.numbers("report"))}
+    titles = {method.key: method.title for method in drafters.shown(job.hparams("report"))}
     assert {row[0] for row in rows} == {titles[key] for key in NAMES} and all(len(row) == len(compare.COLUMNS) for row in rows)
     told = [float(row[5]) for row in rows]
     assert told == sorted(told, reverse=True) == [4.5, 3.5, 2.5, 1.5]
@@ -68,7 +68,7 @@ def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
     """Neither target nor draft model is measured anew, and every other card stays as it is."""
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
     row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
-    monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"eagle": row}} if told.only == ("eagle",) else None)
+    monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"eagle": row}} if told.only == ("eagle",) else None)
     report.run(replace(job, only=("eagle",)))
     changed = [path for path, text in cards.items() if path.read_text() != text]
     assert [path.parent.name for path in changed] == ["Llama-specviz-eagle"] and "4.25" in changed[0].read_text()
@@ -81,7 +81,7 @@ def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
     (place / "model.safetensors").rename(place / "model.safetensors.part-01-of-01")
     assert job.model("Llama-specviz-eagle") != place
     row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
-    monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"eagle": row}})
+    monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"eagle": row}})
     report.run(replace(job, only=("eagle",)))
     assert "4.25" in (place / "README.md").read_text()
 
@@ -89,9 +89,9 @@ def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
 def test_the_report_of_the_draft_model_writes_its_replay_and_its_card_alone(job, monkeypatch):
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
     row = {"title": "Speculative decoding", "model": "Llama-specviz-draft"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
-    monkeypatch.setattr(drafters, "run", lambda told, numbers: {"methods": {"speculative": row}})
+    monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"speculative": row}})
     replay = {"greedy": {"mean": {"block_efficiency": 3.625, "acceptance_rate": 0.5, "by_position": [0.5]}}}
-    monkeypatch.setattr(report, "of_draft", lambda told, numbers: replay)
+    monkeypatch.setattr(report, "of_draft", lambda told, hparams: replay)
     report.run(replace(job, only=("draft",)))
     changed = [path for path, text in cards.items() if path.read_text() != text]
     assert [path.parent.name for path in changed] == ["Llama-specviz-draft"]
@@ -109,13 +109,13 @@ def test_the_kind_draft_stands_for_the_methods_that_show_the_draft_model(job, mo
     monkeypatch.setattr(drafters, "walk", lambda *_: {})
     monkeypatch.setattr(drafters, "by_task", lambda *_: {"mean": {}})
     monkeypatch.setattr(drafters, "model_of", lambda _, method: method.key)
-    run = {kind: set(drafters.run(replace(job, only=(kind,)), job.numbers("report"))["methods"]) for kind in ("draft", "medusa")}
-    assert run["draft"] == set(job.numbers("report")["with_draft"]) and "medusa" in run["medusa"] and not run["medusa"] & run["draft"]
+    run = {kind: set(drafters.run(replace(job, only=(kind,)), job.hparams("report"))["methods"]) for kind in ("draft", "medusa")}
+    assert run["draft"] == set(job.hparams("report")["with_draft"]) and "medusa" in run["medusa"] and not run["medusa"] & run["draft"]
 
 
 def test_without_a_model_there_is_no_table(tmp_path):
     job = Job(work=tmp_path, size="tiny")
-    rows = compare.of_target(job, job.numbers("report"))
+    rows = compare.of_target(job, job.hparams("report"))
     assert len(rows) > 30 and not any(row.there or row.cells for row in rows)
     lines = compare.table(rows)
     assert len(lines) == 1 and lines[0].startswith("No weights yet: ")
@@ -124,5 +124,5 @@ def test_without_a_model_there_is_no_table(tmp_path):
 def test_docs_trained_is_what_the_shipped_cards_say():
     job = Job(ship=True)
     page = (ROOT / "docs" / "trained.md").read_text(encoding="utf-8")
-    assert page == compare.page(job, job.numbers("report")), "write it anew: python -m specviz.training compare --ship"
+    assert page == compare.page(job, job.hparams("report")), "write it anew: python -m specviz.training compare --ship"
     assert f"## {TARGET}\n" in page and "| EAGLE-2 |" in page

@@ -43,7 +43,7 @@ def trained(pair, tmp_path_factory):
 @pytest.fixture(scope="module")
 def features(pair, tmp_path_factory):
     work = job(pair, tmp_path_factory.mktemp("features"))
-    return draft_length.DraftFeatures(work, work.numbers("specdecpp"))
+    return draft_length.DraftFeatures(work, work.hparams("specdecpp"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -50,11 +50,11 @@ def job(work, **more):
 
 def lesson(work, recipe, **more):
     one = job(work)
-    numbers = one.numbers(recipe) | more
+    hparams = one.hparams(recipe) | more
     torch.manual_seed(3)
     target = one.model(TARGET)
-    model = draft.build(LlamaConfig.from_pretrained(target), numbers)
-    return DraftTrainer(one, numbers, model, AutoTokenizer.from_pretrained(target), torch.device("cpu"))
+    model = draft.build(LlamaConfig.from_pretrained(target), hparams)
+    return DraftTrainer(one, hparams, model, AutoTokenizer.from_pretrained(target), torch.device("cpu"))
 
 
 @pytest.fixture
@@ -81,20 +81,20 @@ def test_a_killed_run_ends_at_the_same_weights_and_its_card_says_how(work, alone
 def test_every_kind_has_a_recipe_that_is_the_drafts_but_for_its_numbers():
     assert set(draft_kinds()) == set(RECIPES)
     for size in ("default", "tiny"):
-        plain = Job(size=size).numbers("draft")
+        plain = Job(size=size).hparams("draft")
         for kind in draft_kinds():
-            own = Job(size=size).numbers(kind)
+            own = Job(size=size).hparams(kind)
             assert own["kind"] == kind and own["like"] == "draft" and plain.keys() <= own.keys()
             assert 3 <= sum(own[name] != value for name, value in plain.items()) <= 8
     with refuses(Exception, "training.size", "tvdpp.yaml", "'wide'"):
-        Job(size="wide").numbers("tvdpp")
+        Job(size="wide").hparams("tvdpp")
 
 
 def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
     """Answers at temperature 1 to the step's prompts, other weights write others; the leaders are the target's along them."""
     one = lesson(work, "distillspec")
     ids, where, top_ids, top_logp, labels = one.written(2)
-    asked = one.own.rows(2)[:one.numbers["policy_rows"]]
+    asked = one.own.rows(2)[:one.hparams["policy_rows"]]
     assert len(ids) == len(asked) and {tuple(a.ids[:a.start].tolist()) for a in asked} == {tuple(row[:18].tolist()) for row in ids}
     assert torch.equal(ids.flatten()[where + 1], labels) and not torch.equal(ids, torch.stack([a.ids[:ids.shape[1]] for a in asked]))
     again = one.written(2)
@@ -148,11 +148,11 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
     """The loss is the mean over exits; what an exit says in training is what its layers say where they draft."""
     one = lesson(work, "s2d")
     ids, where, top_ids, top_logp, labels = one.wide[0]
-    layers = one.numbers["layers"]
+    layers = one.hparams["layers"]
     assert one.layers == exits(layers) == (2, 3, 4) and exits(12) == (6, 9, 12) and exits(1) == (1,)
     with torch.no_grad():
         states = draft.at_exits(one.model, ids, where, one.layers)
-        each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.numbers["hard"]) for x in states]
+        each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.hparams["hard_label_weight"]) for x in states]
         assert float(one.loss(0, 0.0)[0]) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
     place = s2d.run(job(work, steps=2))
     net, found = FastModel(place), draft.LlamaForCausalLM.from_pretrained(place, dtype=torch.float32)
@@ -168,7 +168,7 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
 def test_a_draft_may_begin_as_a_smaller_one(work):
     """The wider and deeper one computes the same, so nothing that was learned is lost."""
     one = job(work)
-    small = one.numbers("draft")
+    small = one.hparams("draft")
     torch.manual_seed(5)
     old = draft.build(LlamaConfig.from_pretrained(one.model(TARGET)), small)
     old.save_pretrained(work / "models" / "before")
@@ -194,7 +194,7 @@ def test_a_draft_carries_what_it_earned_on_its_way(work, tmp_path):
     net = draft.LlamaForCausalLM.from_pretrained(place, dtype=torch.float32)
     assert found["parameters"] == sum(weight.numel() for weight in net.parameters())
     heldout = generate.read(generate.folder(one) / "heldout")
-    again = draft.measure(net.eval(), heldout, one.numbers("draft"))
+    again = draft.measure(net.eval(), heldout, one.hparams("draft"))
     last = found["points"][-1]
     assert set(again) <= set(last) and {"block_efficiency_greedy", "acceptance_rate_sampled"} <= set(again)
     assert all(last[name] == pytest.approx(value, abs=0.2) for name, value in again.items())  # shipped in 16 bits

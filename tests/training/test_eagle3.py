@@ -37,7 +37,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 
 def test_the_vocabulary_it_writes_is_that_of_the_answers(material, trained):  # noqa: F811
     work = job(material, trained)
-    features = eagle3.ReducedVocabFeatures(work, work.numbers("eagle3"))
+    features = eagle3.ReducedVocabFeatures(work, work.hparams("eagle3"))
     place = trained / "models" / "Llama-specviz-eagle3"
     head, stored = models.load(place, features.body), load_file(place / "model.safetensors")
     counts = torch.bincount(torch.cat([a.ids[a.start:] for a in features.own.answers]).long(), minlength=48)
@@ -51,8 +51,8 @@ def test_the_vocabulary_it_writes_is_that_of_the_answers(material, trained):  # 
 def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, trained):  # noqa: F811
     """By hand, a place at a time; places whose likeliest token it lacks count for nothing."""
     work = job(material, trained)
-    numbers = work.numbers("eagle3") | {"rollout": 1}
-    features = eagle3.ReducedVocabFeatures(work, numbers)
+    hparams = work.hparams("eagle3") | {"rollout": 1}
+    features = eagle3.ReducedVocabFeatures(work, hparams)
     head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body).float()
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     head.set_draft_vocab(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
@@ -65,15 +65,15 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
             inside = {i: p for i, p in probs.items() if i in spoken}
             found.append(-sum(p / sum(inside.values()) * float(q[spoken.index(i)]) for i, p in inside.items()))
     assert 0 < len(found) < len(batch.where)
-    assert float(eagle3.loss(head, features, batch, numbers)) == pytest.approx(sum(found) / len(found), rel=1e-4)
+    assert float(eagle3.loss(head, features, batch, hparams)) == pytest.approx(sum(found) / len(found), rel=1e-4)
 
 
 def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_tokens(material, trained, tmp_path):  # noqa: F811
     """By hand, over the stored leaders and one outcome for the rest; what is written has no matrix and reads back without one."""
     work = job(material, trained)
-    numbers = work.numbers("eagle3") | {"rollout": 1, "own_head": False, "draft_vocab": 0}
-    features = eagle3.ReducedVocabFeatures(work, numbers)
-    head = models.build(features.body, numbers)
+    hparams = work.hparams("eagle3") | {"rollout": 1, "own_head": False, "draft_vocab": 0}
+    features = eagle3.ReducedVocabFeatures(work, hparams)
+    head = models.build(features.body, hparams)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     states = eagle3.guesses(head, features, batch, 1)[0].detach()
     found = []
@@ -82,7 +82,7 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
         p = batch.top_logp[row].float().exp().tolist()
         p, q = [*p, max(1 - sum(p), 1e-6)], [*(float(q[i]) for i in batch.top_ids[row]), 1 - sum(float(q[i]) for i in batch.top_ids[row])]
         found.append(sum(a * math.log(a / b) for a, b in zip(p, q)))
-    assert float(eagle3.loss(head, features, batch, numbers).detach()) == pytest.approx(sum(found) / len(found), rel=1e-3)
+    assert float(eagle3.loss(head, features, batch, hparams).detach()) == pytest.approx(sum(found) / len(found), rel=1e-3)
     save_file(dict(head.state_dict()), tmp_path / "model.safetensors")
     write_json(tmp_path / "config.json", {**head.config, "model_type": "eagle3"})
     again = models.load(tmp_path, features.body)
@@ -94,7 +94,7 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
 def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811
     """What it says after the same last pair changes when the pairs before it are shuffled."""
     work = job(material, trained)
-    features = eagle3.ReducedVocabFeatures(work, work.numbers("eagle3"))
+    features = eagle3.ReducedVocabFeatures(work, work.hparams("eagle3"))
     head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.layer.float()[:20], batch.ids[0, 1:21]
@@ -110,7 +110,7 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     gamma, work = 3, job(material, trained)
     model = FastModel(trained / "models" / TARGET)
     head = models.load(trained / "models" / "Llama-specviz-eagle3", body(model.open()))
-    features = eagle3.ReducedVocabFeatures(work, work.numbers("eagle3"))
+    features = eagle3.ReducedVocabFeatures(work, work.hparams("eagle3"))
     whole_numbers(features, trained)
     features.model = head
     chosen = [a for a in features.own.answers if a.greedy]

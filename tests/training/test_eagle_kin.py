@@ -50,7 +50,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     model, work, gamma = FastModel(trained / "models" / TARGET), job(pair, trained), GAMMA[kind]
     head = eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
-    features = whole_numbers(Features(work, work.numbers(kind)), trained)
+    features = whole_numbers(Features(work, work.hparams(kind)), trained)
     chosen = [a for a in features.own.answers if a.greedy]
     guesses = eagle_kin.ahead(head, features)
     expected_length = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
@@ -62,7 +62,7 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
 def test_a_trained_head_uses_the_text(pair, trained, kind):
     """What it says after the same last pair changes when the pairs before it are shuffled."""
     work = job(pair, trained)
-    features = Features(work, work.numbers(kind))
+    features = Features(work, work.hparams(kind))
     head = made(kind, trained, features)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.states.float()[:20], batch.ids[0, 1:21]
@@ -84,37 +84,37 @@ def test_a_trained_head_uses_the_text(pair, trained, kind):
 def alone(pair, tmp_path):
     """A batch of one answer, and a feature of noise in the place of each true one."""
     work = job(pair, tmp_path)
-    features = Features(work, work.numbers("fspad"))
+    features = Features(work, work.hparams("fspad"))
     return features, features.states(collate(features.heldout[:1], 64, features.device))
 
 
-def by_hand(features, batch, numbers, kept, feature, spoken):
+def by_hand(features, batch, hparams, kept, feature, spoken):
     near = torch.nn.functional.smooth_l1_loss(feature, batch.states[batch.where[kept]].float())
     logq, found = features.logits(spoken).log_softmax(-1), []
     for row, index in zip(logq, kept.tolist()):
         p, ids = batch.top_logp[index].exp(), batch.top_ids[index]
         rest, left = (1 - p.sum()).clamp(min=1e-6), (1 - row[ids].exp().sum()).clamp(min=1e-6)
         found.append((p * (p.log() - row[ids])).sum() + rest * (rest / left).log())
-    return float(numbers["regress"] * near + numbers["classify"] * torch.stack(found).mean())
+    return float(hparams["regression_weight"] * near + hparams["classification_weight"] * torch.stack(found).mean())
 
 
 def test_each_state_learns_its_own_part(alone, trained, pair):
     """FSPAD: the handed-on state is held to the feature, the other to the token; Jakiro: the second guess to the token after the next."""
     features, batch = alone
     for kind in ("fspad", "jakiro"):
-        numbers = job(pair, trained).numbers(kind) | {"rollout": 1, "hard": 0.0}
+        hparams = job(pair, trained).hparams(kind) | {"rollout": 1, "hard_label_weight": 0.0}
         head = made(kind, trained, features)
         with torch.no_grad():
             out = eagle_kin.eagle.guesses(head, features, batch, 1)[0]
-            found = eagle_kin.LOSSES[kind](head, features, batch, batch.states.float(), numbers, None)
+            found = eagle_kin.LOSSES[kind](head, features, batch, batch.states.float(), hparams, None)
         first, second = (batch.back(steps)[0] for steps in (1, 2))
         rows = out[batch.where[first] - 1]
         if kind == "fspad":
-            want = by_hand(features, batch, numbers, first, rows[:, 32:], rows[:, :32])
+            want = by_hand(features, batch, hparams, first, rows[:, 32:], rows[:, :32])
         else:
             later = out[batch.where[second] - 2][:, 32:64]
-            want = by_hand(features, batch, numbers, first, rows[:, :32], rows[:, :32])
-            want = (want + 0.5 * by_hand(features, batch, numbers, second, later, later)) / 1.5
+            want = by_hand(features, batch, hparams, first, rows[:, :32], rows[:, :32])
+            want = (want + 0.5 * by_hand(features, batch, hparams, second, later, later)) / 1.5
         assert float(found) == pytest.approx(want, rel=2e-2)  # the recipe computes in half precision
 
 
@@ -122,11 +122,11 @@ def test_a_glance_answers_a_share_of_the_mistakes(alone, trained, pair, monkeypa
     """What the second try reads differs from the first in block starts alone, and there by the pair two places further on."""
     features, batch = alone
     head = made("falcon", trained, features)
-    numbers, seen, forward = job(pair, trained).numbers("falcon"), [], type(head).forward
+    hparams, seen, forward = job(pair, trained).hparams("falcon"), [], type(head).forward
     monkeypatch.setattr(type(head), "forward", lambda self, e, f, o: (seen.append((e[0], f[0], o)), forward(self, e, f, o))[1])
     with torch.no_grad():
         for share in (1.0, 0.0):
-            eagle_kin.falcon_loss(head, features, batch, batch.states.float(), numbers, (random.Random(3), share))
+            eagle_kin.falcon_loss(head, features, batch, batch.states.float(), hparams, (random.Random(3), share))
     (tokens, states, offset), (other, truer, _), *rest = seen
     changed = (states != truer).any(-1).nonzero()[:, 0]
     assert len(changed) and ((changed - offset) % 2 == 0).all()

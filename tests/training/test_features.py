@@ -51,7 +51,7 @@ def answers(net, count, seed):
             logits = net(torch.tensor([ids])).logits[0, -1]
             ids.append(int(logits.argmax() if i % 2 == 0 else torch.multinomial(logits.softmax(-1), 1)))
         texts.append(ids)
-    read = Maker(net, None, Job(size="tiny").numbers("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
+    read = Maker(net, None, Job(size="tiny").hparams("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
     return [Answer(a.ids, a.start, a.task, float(i % 2), a.top_ids, a.top_logp) for i, a in enumerate(read)]
 
 
@@ -143,7 +143,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     gamma, work = 3, job(material, tmp_path / "replay")
     model = FastModel(trained / "models" / TARGET)
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
-    features = Features(work, work.numbers(kind), layer=getattr(head, "exit", None))
+    features = Features(work, work.hparams(kind), layer=getattr(head, "exit", None))
     features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
@@ -173,12 +173,12 @@ def test_figures_walk_rounds():
 
 def test_refusals(material, tmp_path, monkeypatch):
     one = job(material, tmp_path / "one")
-    numbers = Job.numbers
+    hparams = Job.hparams
     for told, sentence in ((3, "training.exit_layer 1 2"), (0, "training.exit_layer 1 2")):
-        monkeypatch.setattr(Job, "numbers", lambda self, recipe, told=told: numbers(self, recipe) | {"exit_layer": told})
+        monkeypatch.setattr(Job, "hparams", lambda self, recipe, told=told: hparams(self, recipe) | {"exit_layer": told})
         with refuses(TrainingError, *sentence.split()):
             kangaroo.run(one)
-    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"intermediate": 60_000, "rollout": 1})
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"intermediate": 60_000, "rollout": 1})
     with refuses(TrainingError, "training.size_limit", 9.5):
         eagle.run(job(material, tmp_path / "large", steps=1))
 
@@ -190,13 +190,13 @@ HOT = {"eagle": 0.5, "kangaroo": 2.0}  # rates at which the scores run away with
 def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tmp_path, monkeypatch, kind):
     """Without the limit every row looks at one place alone in the end: what stands elsewhere in the text counts for nothing."""
     recipe, reader = RECIPES[kind]
-    numbers, awake, moved = Job.numbers, {}, {}
+    hparams, awake, moved = Job.hparams, {}, {}
     for limit in (12, 1e9):
-        monkeypatch.setattr(Job, "numbers", lambda self, name, limit=limit: numbers(self, name) | {
+        monkeypatch.setattr(Job, "hparams", lambda self, name, limit=limit: hparams(self, name) | {
             "muon_lr": HOT[kind], "score_limit": limit, "measure_rows": 2})
         one = job(material, tmp_path / f"{limit}", steps=25)
         place = recipe.run(one)
-        features = Features(one, one.numbers(kind), layer=1)
+        features = Features(one, one.hparams(kind), layer=1)
         head = reader.load(place, features.body).float()
         batch = features.states(collate(list(features.own.answers[:1]), 64, features.device))
         order = torch.arange(batch.ids.shape[1])
@@ -205,6 +205,6 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         whole, other = (part[0](part[1][:, rows].float(), part[2], None, None)[0][0, -1] for rows in (torch.arange(len(order)), order))
         moved[limit] = float((whole - other).norm() / whole.norm())
         awake[limit] = attention.entropy(head, partial(recipe.ahead(head, features), batch, 1))
-        told = chains.measure(recipe.ahead(head, features), features, one.numbers(kind), head)
+        told = chains.measure(recipe.ahead(head, features), features, one.hparams(kind), head)
         assert (told["attention_entropy"] > 0.2) == (limit == 12)
     assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02

@@ -30,7 +30,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def features(material, trained):  # noqa: F811
     work = job(material, trained)
-    return glide.KeyValueFeatures(work, work.numbers("glide"))
+    return glide.KeyValueFeatures(work, work.hparams("glide"))
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811

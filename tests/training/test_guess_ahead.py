@@ -54,7 +54,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_the_replay_says_what_the_engine_does(material, trained, name):  # noqa: F811
     _, reader, drafter_of, guess_of = RECIPES[name]
     work = job(material, trained)
-    features = whole_numbers(Features(work, work.numbers(name)), trained)
+    features = whole_numbers(Features(work, work.hparams(name)), trained)
     expected_length, kept, accepted = promised_and_kept(
         reader, drafter_of, lambda model: guess_of(model, features), features, trained, name, CHAIN)
     assert accepted > 0 and expected_length == kept

@@ -79,14 +79,14 @@ def test_a_killed_run_ends_at_the_same_weights(work, monkeypatch, recipe):
 def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
     place = medusa.run(job(work))
     before = {path.name: path.read_bytes() for path in place.iterdir()}
-    features = Features(job(work), job(work).numbers("medusa"))
-    model = heads_medusa.build(features.body, features.numbers)
+    features = Features(job(work), job(work).hparams("medusa"))
+    model = heads_medusa.build(features.body, features.hparams)
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    runner = Runner(job(work), "medusa", model, features.numbers, features.place("medusa"))
+    runner = Runner(job(work), "medusa", model, features.hparams, features.place("medusa"))
     with refuses(TrainingError, "training.save"):
         chains.export(job(work), "Llama-specviz-medusa", model, features, runner, "")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
@@ -94,8 +94,8 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
 
 def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
     """Output matrices of their own make a folder of several files, none larger than asked; going back leaves one."""
-    numbers, whole = Job.numbers, files.write_shards
-    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"output": "own"})
+    hparams, whole = Job.hparams, files.write_shards
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"output": "own"})
     monkeypatch.setattr(chains, "write_shards", lambda place, tensors: whole(place, tensors, 30_000))
     place = medusa.run(job(work, steps=1))
     parts = sorted(path.name for path in place.glob("*.safetensors"))
@@ -110,10 +110,10 @@ def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
 
 
 def test_a_recipe_may_store_its_matrices_in_eight_bits(work, monkeypatch):
-    numbers = Job.numbers
+    hparams = Job.hparams
     monkeypatch.setattr(mx, "WORTH", 500)
     wide = heads_medusa.load(medusa.run(job(work)), Body("toy", 32, 300, 2))
-    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"bits": 8})
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"bits": 8})
     place = medusa.run(job(work))
     kept = load_file(place / "model.safetensors")
     assert {tensor.dtype for tensor in kept.values()} == {torch.int8, torch.uint8, torch.bfloat16}
@@ -133,7 +133,7 @@ def test_heads_of_a_target_that_is_not_shipped_are_not_shipped(work, tmp_path):
 
 @pytest.fixture
 def features(work):
-    return Features(job(work), job(work).numbers("medusa"))
+    return Features(job(work), job(work).hparams("medusa"))
 
 
 def test_states_and_places_are_the_targets_own(features):
@@ -157,7 +157,7 @@ def test_states_and_places_are_the_targets_own(features):
 def test_the_loss_of_a_head_is_its_divergence_from_the_law_it_should_speak(features):
     """By hand, in full: head k reads the state k + 1 places before the place whose law it learns."""
     torch.manual_seed(1)
-    model = heads_medusa.build(features.body, features.numbers)
+    model = heads_medusa.build(features.body, features.hparams)
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.2)
     answer = features.heldout[0]
@@ -167,7 +167,7 @@ def test_the_loss_of_a_head_is_its_divergence_from_the_law_it_should_speak(featu
         kept, places = batch.back(index + 1)
         return kept, model.blocks[index](batch.states[places].float())
 
-    found = float(ranks.loss(model, guess, features, batch, features.numbers | {"hard": 0.0}).detach())
+    found = float(ranks.loss(model, guess, features, batch, features.hparams | {"hard_label_weight": 0.0}).detach())
     total = weights = 0.0
     for k in range(len(model)):
         each = []
@@ -182,10 +182,10 @@ def test_the_loss_of_a_head_is_its_divergence_from_the_law_it_should_speak(featu
 
 
 def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
-    numbers = job(work).numbers("hydra")
-    features = Features(job(work), numbers)
+    hparams = job(work).hparams("hydra")
+    features = Features(job(work), hparams)
     torch.manual_seed(1)
-    model = heads_hydra.build(features.body, numbers | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8})
+    model = heads_hydra.build(features.body, hparams | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8})
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
@@ -202,7 +202,7 @@ def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
 
 def test_ranks_count_how_many_tokens_a_head_prefers(features):
     torch.manual_seed(2)
-    model = heads_medusa.build(features.body, features.numbers)
+    model = heads_medusa.build(features.body, features.hparams)
 
     def guess(batch, index):
         kept, places = batch.back(index + 1)
@@ -229,7 +229,7 @@ def test_chat_prompts_are_long_enough_for_every_head():
 
 
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
-    assert len(chat_prompt(words, "")) > Job().numbers("medusa")["heads"]
+    assert len(chat_prompt(words, "")) > Job().hparams("medusa")["heads"]
 
 
 @pytest.mark.parametrize("target", [TARGET, "fox-52M"])
@@ -240,12 +240,12 @@ def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_p
     model.config = {}
     place = tmp_path / "medusa"
     place.mkdir()
-    runner, features = SimpleNamespace(name="medusa", place=place, numbers={}), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
+    runner, features = SimpleNamespace(name="medusa", place=place, hparams={}), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
     card = (chains.export(told, told.named("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
     more = "" if target == TARGET else f" --target {target}"
     assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
     assert told.named("eagle") not in card
-    told, runner.numbers = replace(told, size="grown"), {"begin": "eagle"}
+    told, runner.hparams = replace(told, size="grown"), {"begin": "eagle"}
     card = (chains.export(told, told.named("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
     assert f"medusa --data DIR{more} --size grown\n" in card and told.named("eagle") in card
 

@@ -32,7 +32,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def features(material, trained):  # noqa: F811
     work = job(material, trained)
-    return whole_numbers(Features(work, work.numbers("ppd")), trained)
+    return whole_numbers(Features(work, work.hparams("ppd")), trained)
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811

@@ -17,17 +17,17 @@ def kl(draft, target, top):
     return distil(draft, torch.eye(draft.shape[1]), *leaders(target, top), labels)
 
 
-def plain(hidden, head, ids, logp, labels, hard):
+def plain(hidden, head, ids, logp, labels, hard_label_weight):
     """The same loss in plain operations."""
     logq_all = (hidden @ head.T).log_softmax(-1)
     q, p = logq_all.gather(1, ids), logp.exp()
     p_rest, q_rest = 1 - p.sum(-1), 1 - q.exp().sum(-1)
     soft = (p * (logp - q)).sum(-1) + p_rest * (p_rest.log() - q_rest.log())
-    return soft.mean() + hard * F.nll_loss(logq_all, labels)
+    return soft.mean() + hard_label_weight * F.nll_loss(logq_all, labels)
 
 
-@pytest.mark.parametrize("hard", [0.0, 0.3])
-def test_value_and_gradients_are_those_of_plain_operations(hard, monkeypatch):
+@pytest.mark.parametrize("hard_label_weight", [0.0, 0.3])
+def test_value_and_gradients_are_those_of_plain_operations(hard_label_weight, monkeypatch):
     monkeypatch.setattr(losses, "CHUNK", 4)  # ten positions: two whole chunks and a part
     torch.manual_seed(0)
     hidden, head = torch.randn(10, 6), torch.randn(30, 6)
@@ -36,7 +36,7 @@ def test_value_and_gradients_are_those_of_plain_operations(hard, monkeypatch):
     found = []
     for loss in (distil, plain):
         h, w = hidden.clone().requires_grad_(), head.clone().requires_grad_()
-        value = loss(h, w, ids, logp, labels, hard)
+        value = loss(h, w, ids, logp, labels, hard_label_weight)
         (3 * value).backward()
         found.append((value.detach(), h.grad, w.grad))
     for ours, theirs in zip(*found):

@@ -32,7 +32,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def features(material, trained):  # noqa: F811
     work = job(material, trained)
-    return whole_numbers(m2r2.Shared(work, work.numbers("m2r2"), layer=1), trained)
+    return whole_numbers(m2r2.Shared(work, work.hparams("m2r2"), layer=1), trained)
 
 
 def test_no_entropy_is_told_of_attention_that_is_not_looked_at(trained):
@@ -70,7 +70,7 @@ def test_the_replay_says_what_the_engine_does(features, trained):
 
 
 def test_an_exit_that_the_target_does_not_have_is_refused(material, tmp_path, monkeypatch):  # noqa: F811
-    numbers = Job.numbers
-    monkeypatch.setattr(Job, "numbers", lambda self, recipe: numbers(self, recipe) | {"exit_layer": 3})
+    hparams = Job.hparams
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"exit_layer": 3})
     with refuses(TrainingError, "training.exit_layer", "1 and 2"):
         m2r2.run(job(material, tmp_path))

@@ -42,10 +42,10 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 @pytest.mark.parametrize("back", [0, 1])
 def test_a_mask_sees_the_text_before_its_anchor_and_the_masks_between(pair, tmp_path, back):
     work = job(pair, tmp_path)
-    features = Features(work, work.numbers("pard"))
+    features = Features(work, work.hparams("pard"))
     batch = features.batch(0, 1.0)
-    numbers = {"block": 4, "anchors": 5, "keep": 0.7, "keep_least": 0.2}
-    made, width = mask_rows.dropped(batch, numbers, random.Random("1"), back), batch.ids.shape[1]
+    hparams = {"block": 4, "anchors": 5, "keep": 0.7, "keep_least": 0.2}
+    made, width = mask_rows.dropped(batch, hparams, random.Random("1"), back), batch.ids.shape[1]
     assert torch.bincount(made.depth).tolist() == [0, 3, 2, 1], "fewer masks the further ahead"
     own = torch.cat([torch.arange(count) for count in (3, 2, 1)])
     for row in range(len(batch.ids)):
@@ -67,8 +67,8 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     recipe, reader, kept, drafter = RECIPES[kind]
     model, work = FastModel(trained / "models" / TARGET), job(pair, trained)
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
-    features = whole_numbers(kept(work, work.numbers(kind)), trained)
-    block = work.numbers(kind)["block"]
+    features = whole_numbers(kept(work, work.hparams(kind)), trained)
+    block = work.hparams(kind)["block"]
     chosen = [a for a in features.own.answers if a.greedy]
     expected_length = chains.figures([recipe.mask_trainer(head, features).hits(a, block) for a in chosen], block)
     found, accepted = tokens_a_round(model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen)
@@ -80,7 +80,7 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
     """What each place says after the same last rows changes when the text before them is shuffled."""
     recipe, reader, kept, _ = RECIPES[kind]
     work = job(pair, trained)
-    features = kept(work, work.numbers(kind))
+    features = kept(work, work.hparams(kind))
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
     trainer, answer = recipe.mask_trainer(head, features), features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))

@@ -29,9 +29,9 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 
 def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path):  # noqa: F811
     work = job(material, tmp_path)
-    features = Features(work, work.numbers("mlp_speculator"))
+    features = Features(work, work.hparams("mlp_speculator"))
     torch.manual_seed(1)
-    model = models.build(features.body, features.numbers)
+    model = models.build(features.body, features.hparams)
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
     guess = mlp_speculator.guesses(model, features)

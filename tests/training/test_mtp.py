@@ -35,7 +35,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_a_trained_module_uses_the_text(material, trained):  # noqa: F811
     """What it says after the same last pair changes when the pairs before it are shuffled."""
     work = job(material, trained)
-    features = Features(work, work.numbers("mtp"))
+    features = Features(work, work.hparams("mtp"))
     module = models.load(trained / "models" / "Llama-specviz-mtp", features.body)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.states.float()[:20], batch.ids[0, 1:21]
@@ -51,7 +51,7 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     gamma, work = 3, job(material, trained)
     model = FastModel(trained / "models" / TARGET)
     module = models.load(trained / "models" / "Llama-specviz-mtp", body(model.open()))
-    features = Features(work, work.numbers("mtp"))
+    features = Features(work, work.hparams("mtp"))
     whole_numbers(features, trained)
     chosen = [a for a in features.own.answers if a.greedy]
     expected_length = chains.figures([chains.hits(mtp.ahead(module, features), features, a, gamma, 0) for a in chosen], gamma)

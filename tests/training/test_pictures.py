@@ -52,10 +52,10 @@ def test_a_tiny_run_ships_a_target_that_paints(trained):
 
 
 def test_a_share_of_prompts_loses_its_words():
-    numbers = Job(size="tiny").numbers("pictures") | {"drop": 1.0}
+    hparams = Job(size="tiny").hparams("pictures") | {"drop": 1.0}
     codes = np.zeros((4, 16, 16, 3), np.uint8)
     words = pictures.tokenizer(4)
-    batches = pictures.Batches(codes, words, numbers, 0, "cpu")
+    batches = pictures.Batches(codes, words, hparams, 0, "cpu")
     wish = drawings.Wish("heart", "red")
     assert set(batches.prompt(wish, random.Random(0), True)) <= set(range(len(pictures.SPECIAL)))
     assert words.convert_tokens_to_ids("heart") in batches.prompt(wish, random.Random(0), False)

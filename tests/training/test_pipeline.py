@@ -90,7 +90,7 @@ def test_the_wide_draft_and_the_deep_one_are_equally_large():
     size = {}
     for shape in ("default", "wide", "deep", "small"):
         with torch.device("meta"):
-            size[shape] = sum(weight.numel() for weight in draft.build(whole, Job(size=shape).numbers("draft")).parameters())
+            size[shape] = sum(weight.numel() for weight in draft.build(whole, Job(size=shape).hparams("draft")).parameters())
     assert abs(size["wide"] / size["deep"] - 1) < 0.01
     assert size["small"] < 0.5 * size["default"]
 
@@ -114,10 +114,10 @@ def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
     """However many prompts are read in one pass, each padded to the longest of its own."""
     monkeypatch.setattr(generate, "PREFILL", together)
     model, words = pair
-    numbers = Job(size="tiny").numbers("generate")
+    hparams = Job(size="tiny").hparams("generate")
     texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
     batch = [(data.chat_prompt(words, text), "chat", 0.0) for text in texts]
-    for made, (prompt, _, _) in zip(generate.Maker(model, words, numbers, Job()).decode(batch), batch):
+    for made, (prompt, _, _) in zip(generate.Maker(model, words, hparams, Job()).decode(batch), batch):
         ids = list(prompt)
         for j, token in enumerate(made.ids[made.start :].tolist()):
             with torch.inference_mode():
@@ -125,14 +125,14 @@ def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
             assert int(logp.argmax()) == token
             assert torch.allclose(made.top_logp[j].float(), logp[made.top_ids[j].long()], atol=2e-2)
             ids.append(token)
-        assert token == words.eos_token_id or len(made.top_ids) == numbers["new_tokens"]
+        assert token == words.eos_token_id or len(made.top_ids) == hparams["new_tokens"]
 
 
 def test_reading_gives_the_law_along_the_given_answer(pair):
     model, words = pair
-    numbers = Job(size="tiny").numbers("generate")
+    hparams = Job(size="tiny").hparams("generate")
     rows = [data.Row("chat", "s", "Hello", "Hi there"), data.Row("math", "s", "1 + 1", "2")]
-    made = generate.Maker(model, words, numbers, Job()).answers([(row, None) for row in rows])
+    made = generate.Maker(model, words, hparams, Job()).answers([(row, None) for row in rows])
     for a in made:
         with torch.inference_mode():
             logp = model(a.ids[None]).logits[0, a.start - 1 : -1].log_softmax(-1)
@@ -176,9 +176,9 @@ def test_a_large_vocabulary_survives_a_shard(tmp_path):
 def test_batches_depend_on_seed_and_step_alone(pair):
     _, words = pair
     job = Job(size="tiny")
-    numbers = job.numbers("target")
-    pools = target.material(job, numbers)
-    one, two = (target.Batches(pools, words, numbers, 0, "cpu") for _ in range(2))
+    hparams = job.hparams("target")
+    pools = target.material(job, hparams)
+    one, two = (target.Batches(pools, words, hparams, 0, "cpu") for _ in range(2))
     two.make(4)
     for a, b in zip(one.make(9), two.make(9)):
         assert torch.equal(a, b)
@@ -189,8 +189,8 @@ def test_batches_depend_on_seed_and_step_alone(pair):
 def test_only_answers_carry_loss(pair):
     _, words = pair
     job = Job(size="tiny")
-    numbers = job.numbers("target") | {"copy_share": 0.0, "length": 64}
-    batches = target.Batches(target.material(job, numbers), words, numbers, 0, "cpu")
+    hparams = job.hparams("target") | {"copy_share": 0.0, "length": 64}
+    batches = target.Batches(target.material(job, hparams), words, hparams, 0, "cpu")
     ids, where, _ = batches.make(0)
     user = words.convert_tokens_to_ids("<|user|>")
     counted = set((where + 1).tolist())

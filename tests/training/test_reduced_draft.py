@@ -20,9 +20,9 @@ SOME = 64
 @pytest.fixture(scope="module")
 def trained(work):  # noqa: F811
     one = job(work)
-    numbers = one.numbers("draft")
+    hparams = one.hparams("draft")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(one), "numbers", lambda self, recipe: numbers | {"draft_vocab": SOME, "kind": "part"})
+        patch.setattr(type(one), "hparams", lambda self, recipe: hparams | {"draft_vocab": SOME, "kind": "part"})
         return draft.run(one)
 
 

@@ -28,7 +28,7 @@ def trained(pair, tmp_path_factory):
 @pytest.fixture(scope="module")
 def features(pair, trained):
     work = job(pair, trained)
-    return whole_numbers(acceptance_heads.ReplacementFeatures(work, work.numbers("judge")), trained)
+    return whole_numbers(acceptance_heads.ReplacementFeatures(work, work.hparams("judge")), trained)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -41,7 +41,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
     follows. The places of a text are judged in one pass, and none sees what was swapped at another."""
     answer, after = features.heldout[0], 4
     batch = features.states(collate([answer], 64, features.device))
-    numbers = {"after": after, "places": 5, "margin": 0.0}
+    hparams = {"after": after, "places": 5, "margin": 0.0}
     chosen = acceptance_heads.places(batch, after, 5, random.Random(5))[1][0].tolist()
     assert len(set(chosen)) == 5
     with torch.no_grad():
@@ -56,7 +56,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
                 lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
             found.append((lost[0] - lost[1], features.target.model(text[None]).last_hidden_state[0, place]))
         for margin in [loss + side for loss, _ in found for side in (1e-3, -1e-3)]:
-            states, label = acceptance_heads.replaced_tokens(features, batch, {**numbers, "margin": margin}, random.Random(5))
+            states, label = acceptance_heads.replaced_tokens(features, batch, {**hparams, "margin": margin}, random.Random(5))
             assert label.tolist() == [float(loss <= margin) for loss, _ in found]
             assert torch.allclose(states, torch.stack([state for _, state in found]), atol=1e-5)
 

@@ -15,7 +15,7 @@ from ...core import (
     State,
     TreeBuilder,
     is_on_device,
-    numbers,
+    lazy_ints,
     read,
     to_device,
     token_tensor,
@@ -214,7 +214,7 @@ class Slot:
 
     def _draw_on_device(self, build: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
         """Do the same on a device with one synchronisation for token, probability and remaining mass."""
-        token = numbers(left.argmax(-1, keepdim=True))[0] if self.greedy else pick(left, state)
+        token = lazy_ints(left.argmax(-1, keepdim=True))[0] if self.greedy else pick(left, state)
         place = token_tensor(left.device, [token])
         self._left = left.index_fill(0, place, 0.0)
         prob, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))

@@ -16,10 +16,10 @@ CONFIG = {"hidden_size": 16, "vocab_size": 40, "num_hidden_layers": 1, "num_atte
           "intermediate_size": 20, "rms_norm_eps": 1e-5, "rope_theta": 300.0, "max_position_embeddings": 64}
 
 
-def head(module, seed: int = 0, body: Body = BODY, **numbers):
+def head(module, seed: int = 0, body: Body = BODY, **hparams):
     """An EAGLE head or a Kangaroo adapter of which every weight is random."""
     torch.manual_seed(seed)
-    made = module.build(body, {**NUMBERS, **numbers}).double()
+    made = module.build(body, {**NUMBERS, **hparams}).double()
     for name, weight in made.named_parameters():
         torch.nn.init.normal_(weight, std=0.3, mean=1.0) if "norm" in name else torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
     return made.eval().requires_grad_(False)

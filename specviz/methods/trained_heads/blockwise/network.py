@@ -59,15 +59,15 @@ class Blockwise(nn.Module):
                 "inner_size": self.inner}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Blockwise:
+def build(body: Body, hparams: dict[str, Any]) -> Blockwise:
     """Return an untrained network."""
-    return Blockwise(body.hidden, body.vocab, numbers["heads"], numbers["inner"])
+    return Blockwise(body.hidden, body.vocab, hparams["heads"], hparams["inner"])
 
 
 def load(folder: Path, body: Body) -> Blockwise:
     """Load heads from a folder in this project's layout. Raises ModelError."""
     weights = HeadWeights(folder, body)
-    heads = weights.numbers(r"out\.(\d+)\.weight")
+    heads = weights.indices(r"out\.(\d+)\.weight")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no heads for blockwise parallel decoding", "head.other_kind")
     hidden, inner = weights.shape("out.0.weight")

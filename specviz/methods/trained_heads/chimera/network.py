@@ -91,18 +91,18 @@ class Chimera(nn.Module):
         return {**self.settings, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Chimera:
+def build(body: Body, hparams: dict[str, Any]) -> Chimera:
     """Return an untrained network; its encoder has the shape of a target layer unless the numbers differ."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
-    sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
+    sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
-    return Chimera({**sizes, "chimera_num_heads": numbers["heads"], "own_output": False})
+    return Chimera({**sizes, "chimera_num_heads": hparams["heads"], "own_output": False})
 
 
 def load(folder: Path, body: Body) -> Chimera:
     """Load heads from a folder, this project's or the authors' in one file. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
-    heads = weights.numbers(r"chimera_head\.(\d+)\.0\.weight")
+    heads = weights.indices(r"chimera_head\.(\d+)\.0\.weight")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no Chimera heads under any of the known names", "head.other_kind")
     alien = f"{folder.name} does not fit {body.name}: it"

@@ -84,17 +84,17 @@ class Clover(nn.Module):
         return {**self.sizes, "model_type": "clover", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Clover:
+def build(body: Body, hparams: dict[str, Any]) -> Clover:
     """Return an untrained network; its layer has the shape of a target layer unless the numbers differ."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
-    sizes |= {key: numbers[key] for key in OF_TARGET if key in numbers}
-    return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": numbers["heads"]})
+    sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
+    return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": hparams["heads"]})
 
 
 def load(folder: Path, body: Body) -> Clover:
     """Load heads from a folder in this project's layout. Raises ModelError, also for Clover-2, which is another network."""
     config, weights = config_of(folder), HeadWeights(folder, body)
-    heads = weights.numbers(r"mlp\.(\d+)\.linear\.weight")
+    heads = weights.indices(r"mlp\.(\d+)\.linear\.weight")
     if weights.first(r"clover_.*"):
         raise ModelError(f"{folder.name} holds Clover-2, which reads the token in front of its layers: Clover alone is read here",
                          "head.other_kind")

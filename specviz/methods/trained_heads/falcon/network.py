@@ -145,9 +145,9 @@ class BlockwiseRows(EagleRows):
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Falcon:
+def build(body: Body, hparams: dict[str, Any]) -> Falcon:
     """Return an untrained head. numbers, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
-    return Falcon({**config_like(body, numbers), "k_mask": numbers.get("block", 2)}, f"the Falcon head of {body.name}")
+    return Falcon({**config_like(body, hparams), "k_mask": hparams.get("block", 2)}, f"the Falcon head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Falcon:

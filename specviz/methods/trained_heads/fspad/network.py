@@ -112,9 +112,9 @@ class FspadRows(EagleRows):
         return self.net.joined(embeds.to(kind), features[..., -self.net.hidden:].to(kind))
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Fspad:
+def build(body: Body, hparams: dict[str, Any]) -> Fspad:
     """Return an untrained head. numbers, all optional: intermediate, heads, kv_heads, head_dim."""
-    return Fspad(config_like(body, numbers), f"the FSPAD head of {body.name}")
+    return Fspad(config_like(body, hparams), f"the FSPAD head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Fspad:

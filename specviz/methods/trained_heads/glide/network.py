@@ -156,15 +156,15 @@ class GlideRows(RowCache):
         return super()._run(x, depths, sees, work)
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Glide:
+def build(body: Body, hparams: dict[str, Any]) -> Glide:
     """Return an untrained drafter for a target. numbers: block; the others optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     heads, width = key_shape(body)
-    config = config_like(body, numbers)
+    config = config_like(body, hparams)
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % heads == 0 else heads
     if config["num_attention_heads"] % config["num_key_value_heads"]:
         config["num_key_value_heads"] = config["num_attention_heads"]
-    return Glide({**config, "block_size": numbers["block"], "target_key_heads": heads, "target_head_dim": width,
+    return Glide({**config, "block_size": hparams["block"], "target_key_heads": heads, "target_head_dim": width,
                   "target_layers": body.layers}, f"the GliDe drafter of {body.name}")
 
 

@@ -118,9 +118,9 @@ class JakiroRows(EagleRows):
         return super()._joined(embeds, features[..., :self.net.hidden])
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Jakiro:
+def build(body: Body, hparams: dict[str, Any]) -> Jakiro:
     """Return an untrained head. numbers, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
-    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, numbers), "bias": bool(numbers.get("bias", True))}
+    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, hparams), "bias": bool(hparams.get("bias", True))}
     return Jakiro(config, f"the Jakiro head of {body.name}")
 
 
@@ -132,6 +132,6 @@ def load(folder: str | Path, body: Body) -> Jakiro:
     if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
         raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here",
                          "jakiro.star")
-    if (several := len(weights.numbers(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
+    if (several := len(weights.indices(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
         raise ModelError(f"{folder.name} has {several} experts; heads of two are read here", "jakiro.experts")
     return load_variant(folder, body, Jakiro)

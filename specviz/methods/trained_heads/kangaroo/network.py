@@ -61,9 +61,9 @@ class Kangaroo(nn.Module):
         return RowCache(self.fused)
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Kangaroo:
+def build(body: Body, hparams: dict[str, Any]) -> Kangaroo:
     """Return an untrained adapter for a target. numbers, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
-    config = {**config_like(body, numbers), "exit_layer": numbers.get("exit_layer", EXIT)}
+    config = {**config_like(body, hparams), "exit_layer": hparams.get("exit_layer", EXIT)}
     return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
 
 
@@ -80,7 +80,7 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
     if type(exit) is not int or not 0 < exit < body.layers:
         raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers", "head.exit_layer")
     # published configs are the target's own, so the layers are counted in the file
-    config["num_hidden_layers"] = max(1, len(weights.numbers(r"layers\.(\d+)\.")))
+    config["num_hidden_layers"] = max(1, len(weights.indices(r"layers\.(\d+)\.")))
     sizes = Sizes.of(config, folder.name)
     for i in range(sizes.layers):
         found |= layer_weights(weights, sizes, f"layers.{i}.", True, False)

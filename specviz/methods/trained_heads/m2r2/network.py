@@ -90,13 +90,13 @@ class FastResidual(nn.Module):
         return x - embeds
 
 
-def build(body: Body, numbers: dict[str, Any]) -> FastResidual:
+def build(body: Body, hparams: dict[str, Any]) -> FastResidual:
     """Return untrained adapters for a target. numbers: exit_layer and rank; heads is optional."""
     kv_heads, width = key_shape(body)
-    config = config_like(body, {"heads": numbers.get("heads")})
+    config = config_like(body, {"heads": hparams.get("heads")})
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % kv_heads == 0 else kv_heads
-    config |= {"num_key_value_heads": kv_heads, "head_dim": width, "model_type": "m2r2", "num_hidden_layers": numbers["exit_layer"]}
-    return FastResidual({**config, "exit_layer": numbers["exit_layer"], "rank": numbers["rank"], "target_key_heads": kv_heads,
+    config |= {"num_key_value_heads": kv_heads, "head_dim": width, "model_type": "m2r2", "num_hidden_layers": hparams["exit_layer"]}
+    return FastResidual({**config, "exit_layer": hparams["exit_layer"], "rank": hparams["rank"], "target_key_heads": kv_heads,
                          "target_head_dim": width}, f"the fast residual of {body.name}")
 
 

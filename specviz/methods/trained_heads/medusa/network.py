@@ -94,15 +94,15 @@ class Medusa(nn.Module):
                 "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Medusa:
+def build(body: Body, hparams: dict[str, Any]) -> Medusa:
     """Return untrained heads; the recipe may initialise their own output matrix from the target's."""
-    return Medusa(body.hidden, body.vocab, numbers["heads"], numbers["layers"], numbers["output"])
+    return Medusa(body.hidden, body.vocab, hparams["heads"], hparams["layers"], hparams["output"])
 
 
 def load(folder: Path, body: Body) -> Medusa:
     """Load heads from a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
-    tensors = _vllm(weights, body) if weights.numbers(r"blocks\.(\d+)\.") else _authors(weights, body)
+    tensors = _vllm(weights, body) if weights.indices(r"blocks\.(\d+)\.") else _authors(weights, body)
     weights.none_left(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model
     heads = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
     layers = len([name for name in tensors if name.startswith("blocks.0.") and name.endswith("weight")])
@@ -121,10 +121,10 @@ def load(folder: Path, body: Body) -> Medusa:
 def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
     """Read the authors' names. Published blocks of one head are the same block repeated, and the copies may be left out."""
     at = "medusa_head." if any(name.startswith("medusa_head.") for name in weights.names) else ""
-    heads = weights.numbers(rf"{at}(\d+)\.0\.linear\.weight")
+    heads = weights.indices(rf"{at}(\d+)\.0\.linear\.weight")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{weights.title} holds no Medusa heads under any of the known names", "head.other_kind")
-    last = max(weights.numbers(rf"{at}0\.(\d+)\.weight"), default=0)
+    last = max(weights.indices(rf"{at}0\.(\d+)\.weight"), default=0)
     if not last:
         raise ModelError(f"{weights.title} lacks the weight {at}0.1.weight", "head.lacks_weight")
     tensors = {}
@@ -139,10 +139,10 @@ def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
 def _vllm(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
     """Read vLLM's names, which this project also writes. Without any output matrix the target's is used."""
     tensors: dict[str, Tensor] = {}
-    for i in weights.numbers(r"blocks\.(\d+)\."):
-        for j in weights.numbers(rf"blocks\.{i}\.layers\.(\d+)\.weight"):
+    for i in weights.indices(r"blocks\.(\d+)\."):
+        for j in weights.indices(rf"blocks\.{i}\.layers\.(\d+)\.weight"):
             _linear(weights, f"blocks.{i}.layers.{j}", f"blocks.{i}.layers.{j}", body, tensors)
-    for i in weights.numbers(r"lm_heads\.(\d+)\.weight"):
+    for i in weights.indices(r"lm_heads\.(\d+)\.weight"):
         tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"lm_heads.{i}.weight", body)
     if "lm_head.weight" in weights:
         tensors["lm_heads.0.weight"] = _matrix(weights, "lm_head.weight", body)

@@ -86,10 +86,10 @@ class MLPSpeculator(nn.Module):
                 "vocab_size": self.vocab, "tie_weights": self.tied, "scale_input": self.scaled, "top_k_tokens_per_head": list(self.top)}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> MLPSpeculator:
+def build(body: Body, hparams: dict[str, Any]) -> MLPSpeculator:
     """Return an untrained network."""
-    return MLPSpeculator(body.hidden, body.vocab, numbers["levels"], numbers["inner"], numbers["tied"], numbers["scaled"],
-                         tuple(numbers["top"]))
+    return MLPSpeculator(body.hidden, body.vocab, hparams["levels"], hparams["inner"], hparams["tied"], hparams["scaled"],
+                         tuple(hparams["top"]))
 
 
 def load(folder: str | Path, body: Body) -> MLPSpeculator:

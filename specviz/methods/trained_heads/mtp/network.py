@@ -127,10 +127,10 @@ class MtpRows(EagleRows):
         return self.net.lead(torch.cat([self.net.of_embedding(embeds.to(kind)), self.net.of_state(features.to(kind))], -1))
 
 
-def build(body: Body, numbers: dict[str, Any]) -> Mtp:
+def build(body: Body, hparams: dict[str, Any]) -> Mtp:
     """Return an untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate,
     qk_norm."""
-    return Mtp({**config_like(body, {**numbers, "layers": 1}), "qk_norm": bool(numbers.get("qk_norm"))}, f"the MTP module of {body.name}")
+    return Mtp({**config_like(body, {**hparams, "layers": 1}), "qk_norm": bool(hparams.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Mtp:
@@ -150,7 +150,8 @@ def load(folder: str | Path, body: Body) -> Mtp:
     if config["hidden_size"] != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['hidden_size']} numbers, and {body.name} "
                          f"has {body.hidden}", "head.states")
-    config |= {"num_hidden_layers": 1, "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
+    config |= {"num_hidden_layers": 1, "layer_types": None,  # the module's layer has full attention in hybrids, too (c05b95b)
+               "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
                "zero_first": layout.zero_first, "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
     sizes, d = Sizes.of(config, folder.name), body.hidden
     joint = weights.fitting(f"{fc}.weight", body, d, 2 * d)

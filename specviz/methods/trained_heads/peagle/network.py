@@ -88,13 +88,13 @@ class MaskedPairs(Eagle3Rows):
         return super(Eagle3Rows, self).read(torch.cat([pairs, empty]), passing=masks)[-1 - masks:]
 
 
-def build(body: Body, numbers: dict[str, Any]) -> PEagle:
+def build(body: Body, hparams: dict[str, Any]) -> PEagle:
     """Return an untrained head that uses the target's embedding and output matrix. numbers, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
-    settings = {"read_layers": list(numbers.get("read_layers") or default_layers(body.layers)),
-                "mask_token_id": numbers.get("mask_token", 0),
-            "own_head": False, "qk_norm": bool(numbers.get("qk_norm"))}
-    return PEagle({**config_like(body, numbers), **settings}, f"the P-EAGLE head of {body.name}")
+    settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
+                "mask_token_id": hparams.get("mask_token", 0),
+            "own_head": False, "qk_norm": bool(hparams.get("qk_norm"))}
+    return PEagle({**config_like(body, hparams), **settings}, f"the P-EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> PEagle:

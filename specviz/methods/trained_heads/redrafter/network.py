@@ -71,17 +71,17 @@ class ReDrafter(nn.Module):
                 "num_draft_layers": len(self.lm_head) - self.own, "rnn": self.recurrent, "num_lookback_tokens": self.length}
 
 
-def build(body: Body, numbers: dict[str, Any]) -> ReDrafter:
+def build(body: Body, hparams: dict[str, Any]) -> ReDrafter:
     """Return an untrained network; with the target's output matrix its inner width is the hidden size."""
-    own = numbers["own_output"]
+    own = hparams["own_output"]
     exit = 2 * body.hidden if own else body.hidden
-    return ReDrafter(body.hidden, body.vocab, exit, numbers["layers"], own, length=numbers["length_ahead"])
+    return ReDrafter(body.hidden, body.vocab, exit, hparams["layers"], own, length=hparams["length_ahead"])
 
 
 def load(folder: Path, body: Body) -> ReDrafter:
     """Load the head of a folder, ours or a published one. Raises ModelError with a sentence."""
     config, weights = config_of(folder), HeadWeights(folder, body)
-    blocks = weights.numbers(r"lm_head\.(\d+)\.linear\.weight")
+    blocks = weights.indices(r"lm_head\.(\d+)\.linear\.weight")
     if not blocks or blocks != list(range(len(blocks))):
         raise ModelError(f"{folder.name} holds no ReDrafter head under any of the known names", "head.other_kind")
     out = f"lm_head.{len(blocks)}.weight"
