@@ -103,6 +103,7 @@
         paint();
       },
     });
+    const chip = P.chip(env);
     let lane = null;
 
     /* What a draft step is to the target, kept when the target grows: the ratio of sizes where the method drafts with the
@@ -248,8 +249,10 @@
           el("div", { class: "pn-box" }, figs, plot.root),
         ),
         K.box("", prose),
+        chip.root,
       );
       paint();
+      chip.update(lane);
     }
     return {
       root,
@@ -265,7 +268,10 @@
           build();
         }
       },
-      destroy: () => plot.stop(),
+      destroy() {
+        plot.stop();
+        chip.destroy();
+      },
     };
   }
 

@@ -16,8 +16,10 @@ ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distrib
           "mask_sides": "mask_sides",
           "sweep": "sweep", "heat_map": "heat_map", "load": "load", "prompt_set": "prompt_set", "doctor": "doctor"}
 LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
-         "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend"}
+         "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend",
+         "chip_model": "chip"}
 FIELDS = {"recommend": ("engine", "model", "task", "load", "temperature")}  # of a light question's payload; the others have a name
+WHOLE = {"chip_model"}  # light questions that read and check their whole payload
 
 
 class LabError(CodedError, ValueError):
@@ -27,7 +29,8 @@ class LabError(CodedError, ValueError):
 def answer(name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool) -> Iterator[Any]:
     """Answer one question. Raises SessionError or LabError with a one-sentence message."""
     if name in LIGHT:
-        yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**_only(payload, FIELDS.get(name, ("name",))))
+        fields = payload if name in WHOLE else _only(payload, FIELDS.get(name, ("name",)))
+        yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**fields)
         return
     yield from getattr(import_module(f".{ENGINE[name]}", __name__), name)(loaded, payload, stop)
 

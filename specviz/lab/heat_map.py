@@ -14,8 +14,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core import Knob, Method, Sampling
+from ..core.chip_model import tokens_per_round
 from ..methods import catalogue
-from ..policies.cost_ratio import tokens
 from ..run.request import SessionError, read_whole
 from ..run.result import collect
 from ..run.session import Session
@@ -96,7 +96,7 @@ def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[fl
             ours, mine = _speed(found[length, t]), sum(found[length, t], Totals())
             cost = rounds[length] if found[length, t] else None
             cells.append(dict(zip(COLUMNS, (length, t, ours, ours / base if ours and base else None,
-                                            tokens(min(rate, 0.999), length) / cost / base if rate is not None and base and cost else None,
+                                            tokens_per_round(min(rate, 0.999), length) / cost / base if rate is not None and base and cost else None,
                                             mine.metrics()["block_efficiency"], mine.metrics()["acceptance_rate"]))))
     return {"method": method.key, "knob": knob.name, "lengths": lengths, "temperatures": temperatures, "cells": cells, "done": done,
             "of": of, "csv": to_csv(cells)}

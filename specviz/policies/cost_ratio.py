@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from ..core import Budget, Outcome, Policy, State
+from ..core.chip_model import tokens_per_round
 
 PRIOR = 4.0  # weight of the initial acceptance rate, in tokens
 MEMORY = 0.98  # exponential decay of older rounds
@@ -21,7 +22,7 @@ class CostRatio(Policy):
         accept = min(self.good / self.tried, 0.999)
         if self.rounds >= 2:  # the first round includes one-time work
             step = state.costs.draft(self.gamma) / self.gamma
-            self.gamma = max(range(1, self.most + 1), key=lambda g: tokens(accept, g) / (g * step + state.costs.verify(g)))
+            self.gamma = max(range(1, self.most + 1), key=lambda g: tokens_per_round(accept, g) / (g * step + state.costs.verify(g)))
         state.note("length", gamma=self.gamma, acceptance=accept)
         return Budget(self.gamma)
 
@@ -29,8 +30,3 @@ class CostRatio(Policy):
         self.rounds += 1
         accepted, refused = len(outcome.verdict.path), len(outcome.verdict.path) < len(outcome.tree)
         self.good, self.tried = self.good * MEMORY + accepted, self.tried * MEMORY + accepted + refused
-
-
-def tokens(accept: float, gamma: int) -> float:
-    """Return the expected tokens per round, the target's own included, if each drafted one is accepted with probability ``accept``."""
-    return sum(accept**i for i in range(gamma + 1))

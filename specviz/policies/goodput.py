@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ..core import Budget, DraftTree, JointPolicy, Outcome, State
+from ..core.chip_model import tokens_per_round
 from .batch_lengths import note_rows
-from .cost_ratio import MEMORY, PRIOR, tokens
+from .cost_ratio import MEMORY, PRIOR
 from .linear_cost import LinearCost
 
 OPENING = (1, 0, 0.5, 1)  # draft length of the first rounds, as a share of ``first``: a linear fit needs several points
@@ -94,7 +95,7 @@ class Goodput(JointPolicy):
         """Return the expected tokens per second with drafts of length k for ``drafting`` of the requests (default: all). unread: tokens
         the draft model must prefill, per token left to generate."""
         drafting = requests if drafting is None else drafting
-        each = tokens(self.acceptance, k)
+        each = tokens_per_round(self.acceptance, k)
         rows = requests + drafting * k
         seconds = self.passes.seconds(*sizes(rows, k, context))
         seconds += self.steps.seconds(k, drafting * k, unread * each) if k else 0.0

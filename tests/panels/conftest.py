@@ -10,6 +10,7 @@ import pytest
 from specviz import ASSETS
 from specviz.evidence.scaling import FIGURES, report
 from specviz.lab import recommend
+from specviz.lab.chip import chip_model
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
 from specviz.ui.cards import card_data, cards
@@ -59,6 +60,7 @@ ANSWERS = {
              "environment": {"requests": 9, "max_new_tokens": 32, "interrupted": False}},
     "scaling": {"figures": FIGURES, "targets": [report("t", DRAFTS), report("bare", [])]},
     "tasks": [{"task": "story", "prompts": 6}],
+    "chip_model": chip_model(measured={"rows": [1, 2, 4, 8, 16, 32], "seconds": [0.024, 0.025, 0.026, 0.029, 0.036, 0.055], "draft_seconds": 0.003}),
     "questions": recommend.questions(), "recommend": recommend.recommend(),
     "library": [{"name": "story", "title": "A story", "about": "Three lanes.", "temperature": 0.0, "bytes": 188_000}],
     "library_trace": "".join(json.dumps(r) + "\n" for r in sample.race()),

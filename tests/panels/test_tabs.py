@@ -230,6 +230,41 @@ def test_hardware_is_labelled_a_model_and_batches_stop_paying(visit) -> None:
     visit(use, "lab", records=GREEDY)
 
 
+CHIP_ASKED = "asked.filter(([name]) => name === 'chip_model').map(([, payload]) => payload)"
+
+
+def test_the_chip_asks_for_what_the_sliders_show_and_draws_the_model_beside_this_machine(visit) -> None:
+    def use(page):
+        show(page, "hardware")
+        page.wait_for_selector(".pn-chip .pn-figs .strong")
+        first = page.evaluate(CHIP_ASKED)[-1]
+        assert 0 <= first["acceptance"] < 1 and first["target_size"] > first["draft_size"] > 0 and first["longest"] == 16
+        page.get_by_role("slider", name="Host\u2019s part of a round").focus()
+        page.keyboard.press("End")
+        page.wait_for_function(CHIP_ASKED + ".at(-1).sync === 500")
+        page.click(".pn-chip >> text=Measure here")
+        page.wait_for_function(CHIP_ASKED + ".at(-1).measured?.rows.length === 7")
+        assert page.evaluate(CHIP_ASKED)[-1]["measured"] == {name: ANSWERS["cost_curve"][name] for name in ("rows", "seconds", "draft_seconds")}
+        painted(page)
+        plots = page.query_selector_all(".pn-chip .pn-plot")
+        assert [len(plot.query_selector_all("path.ln")) for plot in plots] == [3, 2]
+        assert TEXTS["hardware.about"] in page.text_content(".pn-chip")
+
+    visit(use, "lab", records=GREEDY)
+
+
+@pytest.mark.parametrize("answer", [{}, {"lengths": [0, 1], "designs": {"host": None, "on_chip": {}}}, {"lengths": "x", "designs": 3},
+                                    {"lengths": [0, 1], "designs": {"host": {"tokens_per_second": ["a", None]}}}])
+def test_an_answer_that_is_no_model_is_not_drawn(visit, answer) -> None:
+    def use(page):
+        show(page, "hardware")
+        page.wait_for_function(CHIP_ASKED + ".length > 0")
+        painted(page)
+        assert page.query_selector_all(".pn-chip path.ln") == []
+
+    visit(use, "lab", records=GREEDY, answers={"chip_model": answer})
+
+
 # ---- Learn ----
 
 def test_every_method_has_a_card_that_can_be_found_and_tried(visit) -> None:

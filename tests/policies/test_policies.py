@@ -20,12 +20,12 @@ from specviz.core import (
     open_run,
     play,
 )
+from specviz.core.chip_model import tokens_per_round
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.model.staged import StagedDrafter
 from specviz.methods import catalogue
 from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb
-from specviz.policies.cost_ratio import tokens
 from specviz.policies.stopping import best_threshold
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import product, sparse
@@ -259,7 +259,7 @@ def test_the_length_from_the_cost_ratio_is_the_formulas(step, right, want):
 
 
 def test_expected_tokens_a_round():
-    assert tokens(0.0, 5) == 1 and tokens(1.0, 5) == 6 and tokens(0.5, 2) == pytest.approx(1.75)
+    assert tokens_per_round(0.0, 5) == 1 and tokens_per_round(1.0, 5) == 6 and tokens_per_round(0.5, 2) == pytest.approx(1.75)
 
 
 def test_the_length_stays_until_costs_are_known():
