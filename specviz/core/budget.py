@@ -1,4 +1,4 @@
-"""The budget of a round, and functions that stop drafting early."""
+"""The budget of a round, and functions that end drafting early."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +11,8 @@ if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
 
 @dataclass(frozen=True)
 class Step:
-    """One draft step, for a policy that decides when to stop: the token just kept, its distribution [vocab], its depth (0 first)."""
+    """One draft step, as seen by a policy that decides when to stop: the token just added, its distribution [vocab],
+    and its depth (0 first)."""
 
     token: int
     probs: Tensor
@@ -26,8 +27,8 @@ def never_stop(step: Step) -> bool:
 
 @dataclass(frozen=True)
 class StopBelowProbability:
-    """Stop after a token whose draft probability is below ``least``. It needs one number per token, so a model that drafts a chain in
-    one call (``write``) applies it inside that call."""
+    """Stop after a token whose draft probability is below ``least``. A model that drafts a whole chain in one call
+    applies the rule inside that call."""
 
     least: float
 
@@ -35,14 +36,15 @@ class StopBelowProbability:
         return self.takes(float(step.probs[step.token]))
 
     def takes(self, prob: float) -> bool:
-        """Return whether drafting stops after a token of this probability. Called once for each token, in order."""
+        """Return whether drafting stops after a token with this probability. Called once for each token, in order."""
         return prob < self.least
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The size of a round's draft. gamma: maximum depth; width: children per node; nodes: maximum number of nodes; candidate: index of
-    a bandit's choice; stop: asked after each token is kept (a token it looked at stays: dropping it would bias the output)."""
+    """The size of a round's draft. gamma: maximum depth; width: children per node; nodes: maximum number of nodes;
+    candidate: index of a bandit's choice; stop: called after each token, ends the draft. The token that made it stop is
+    kept, because dropping it would bias the output."""
 
     gamma: int = 4
     width: int = 1

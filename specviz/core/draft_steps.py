@@ -1,4 +1,5 @@
-"""Forward passes as a generator: a drafter yields each pass that it needs, so that a batched loop can merge those of many requests."""
+"""A drafter as a generator of forward passes: it yields each pass that it needs, so that a batched loop can merge the
+passes of many requests."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator

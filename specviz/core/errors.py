@@ -1,6 +1,7 @@
-"""The base of the engine's errors: one sentence for a person, and an identifier for programs and tests.
+"""Base classes of the engine's errors: a message for people, and an identifier for programs and tests.
 
-The sentence stands where the error is raised and may be reworded; the identifier stays. docs/reference/errors.md lists all of them.
+The message is where the error is raised and may be reworded; the identifier is stable. docs/reference/errors.md lists
+all of them.
 """
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 
 class CodedError(Exception):
-    """One sentence and its identifier, such as "checkpoint.lacks_weight"."""
+    """An error with a message and an identifier, such as "checkpoint.lacks_weight"."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
         super().__init__(sentence)

@@ -55,7 +55,7 @@ class PendingTransfer:
 def read(more: Tensor, *also: PendingTransfer) -> list[float]:
     """Copy ``more`` [n] to the host, in one transfer with everything pending on its device.
 
-    Raises the error of a pending check (see ``raise_if``) that holds.
+    Raises the error of a deferred check (see ``raise_if``) whose condition is true.
     """
     transfers = [transfer for ref in _pending.transfers if (transfer := ref()) is not None and transfer.host_values is None]
     mine = [transfer for transfer in {*transfers, *also} if transfer.tensor.device == more.device]
@@ -76,7 +76,7 @@ def read(more: Tensor, *also: PendingTransfer) -> list[float]:
 
 
 def raise_if(broken: Tensor, error: type[Exception]) -> None:
-    """Raise ``error`` if ``broken`` (bool, [1] or []) holds; on a device, at the next read from it."""
+    """Raise ``error`` if ``broken`` (bool, [1] or []) is true. On a device the check is deferred to the next read from it."""
     if broken.device.type == "cpu":
         if bool(broken):
             raise error
@@ -85,7 +85,7 @@ def raise_if(broken: Tensor, error: type[Exception]) -> None:
 
 
 def clear_pending() -> None:
-    """Drop pending checks when a run begins: they belong to a run that was stopped inside a round."""
+    """Drop deferred checks at the start of a run; they belong to a run that was stopped inside a round."""
     _pending.checks = []
 
 
@@ -127,12 +127,13 @@ def is_lazy(token: object) -> TypeGuard[LazyScalar]:
 
 
 def is_on_device(tensor: Tensor) -> bool:
-    """Return whether reading a number of this tensor synchronises with a device."""
+    """Return whether reading a value of this tensor synchronises with a device."""
     return tensor.device.type != "cpu"
 
 
 def lazy_ints(tensor: Tensor) -> Any:
-    """Return integers [...] as ``tensor.tolist()`` does: plain ints of a CPU tensor, lazy scalars of a device tensor."""
+    """Return integers as nested lists, as ``tensor.tolist()`` does: plain ints for a CPU tensor, lazy scalars for a
+    device tensor."""
     if tensor.device.type == "cpu":
         return to_list(tensor)
     transfer = PendingTransfer(tensor.flatten())
@@ -143,7 +144,7 @@ def lazy_ints(tensor: Tensor) -> Any:
 
 
 def plain(tokens: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the same tokens as plain ints."""
+    """Return the tokens with lazy scalars replaced by ints."""
     return tuple(map(int, tokens)) if any(is_lazy(token) for token in tokens) else tokens
 
 
@@ -163,5 +164,5 @@ def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tenso
 
 
 def select_rows(x: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return x[rows] for row indices of the host, without synchronising."""
+    """Return x[rows] for row indices on the host, without synchronising."""
     return x.index_select(0, to_device(torch.tensor(rows, dtype=torch.int64), x.device))

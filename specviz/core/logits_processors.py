@@ -21,9 +21,10 @@ from .tree import DraftTree
 
 @dataclass(frozen=True)
 class Context:
-    """The texts that logits processors see.
+    """The texts that a logits processor reads.
 
-    prompt, output: token ids; paths: per row the drafted tokens from the root down to it, () for the root; -1 is no token.
+    prompt, output: token ids; paths: for each row of logits the drafted tokens on its path, () for the root; -1 means
+    no token.
     """
 
     prompt: Sequence[int]
@@ -40,7 +41,7 @@ class LogitsProcessor(Protocol):
 
 
 class Processors:
-    """The logits processors of one run, in their order. False when there are none."""
+    """The logits processors of one run, in order. Falsy if there are none."""
 
     def __init__(self, processors: Sequence[LogitsProcessor] = ()):
         self.processors = tuple(processors)
@@ -49,8 +50,8 @@ class Processors:
         return bool(self.processors)
 
     def scores(self, tree: DraftTree, scores: Scores, tokens: Sequence[int], start: int) -> Scores:
-        """Return scores with processed logits; the model's own stay in ``raw_logits``. tokens: prompt and output; start: length of
-        the prompt. On a device this reads the tree's tokens."""
+        """Apply the processors to the target's scores; the unprocessed logits are kept as ``raw_logits``. tokens:
+        prompt and output; start: length of the prompt. On a device this reads the tree's tokens."""
         if not self.processors:
             return scores
         logits = self.rows(scores.logits, row_paths(tree)[:len(scores.logits)], tokens, start)
@@ -65,8 +66,8 @@ class Processors:
         return logits
 
     def draft_rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
-        """Return a draft model's processed logits; a row in which no token is left, because the draft's vocabulary lacks them, stays as
-        it is."""
+        """Return a draft model's logits with the processors applied. A row in which no token would remain is returned
+        unchanged."""
         processed = self.rows(logits, [plain(path) for path in paths], tokens, start)
         return torch.where((processed > -torch.inf).any(-1, keepdim=True), processed, logits.to(processed))
 
@@ -76,7 +77,7 @@ class Processors:
         return any(hasattr(process, "forced") for process in self.processors)
 
     def forced(self, tokens: Sequence[int], start: int) -> list[int]:
-        """Return the tokens that a mask forces after the text, as far as there is no choice."""
+        """Return the tokens that a grammar forces next, up to the first position with a choice."""
         for process in self.processors:
             forced = getattr(process, "forced", None)
             if forced is not None and (found := forced(tokens[start:])):
@@ -94,7 +95,7 @@ def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 class TokenMask:
-    """Bans tokens, but never all of a row: a ban that would leave no token is ignored for that row."""
+    """Base class of processors that ban tokens. If a ban would leave no token in a row, it is ignored for that row."""
 
     def banned(self, context: Context, path: tuple[int, ...]) -> Sequence[int]:
         """Return the tokens banned after the output and a path."""
@@ -114,9 +115,10 @@ class TokenMask:
 
 
 class BadWords(TokenMask):
-    """Bans the last token of each sequence where its other tokens end the output; the prompt does not count (vLLM).
+    """Ban bad words: ban the last token of a sequence where the output ends with the other tokens. The prompt is
+    ignored, as in vLLM; transformers' NoBadWords includes it.
 
-    sequences: token ids of each word, with and without a space in front. transformers' NoBadWords also looks at the prompt.
+    sequences: token ids of each word, with and without a leading space.
     """
 
     def __init__(self, sequences: Sequence[Sequence[int]]):

@@ -1,5 +1,5 @@
-"""A method is data: a frozen description and a ``build()`` that returns its parts. The catalogue, page, command line, benchmark
-and tests read everything they need from here."""
+"""A method as data: a frozen description and a ``build()`` that returns its parts. The catalogue, page, command line,
+benchmark and tests read everything they need from it."""
 from __future__ import annotations
 
 import math
@@ -41,7 +41,8 @@ class Knob:
         return min((value - 1 for value, need in self.needs if need not in capabilities), default=self.high)
 
     def why_not(self, choice: str, others: dict[str, Any]) -> str | None:
-        """Return why a choice does not go with the other knobs' values, and what does; None when it does."""
+        """Return why a choice is incompatible with the values of the other knobs, and which choices are compatible;
+        None if it is compatible."""
         for mine, other, values in self.only_with:
             if mine == choice and other in others and others[other] not in values:
                 fitting = [c for c in self.choices if all(others.get(o) in v for m, o, v in self.only_with if m == c and o in others)]
@@ -50,7 +51,7 @@ class Knob:
         return None
 
     def read(self, value: Any) -> Any:
-        """Return the value as build() takes it, from a number or text. Raises ValueError with a sentence when it does not fit."""
+        """Return the value as build() takes it, from a number or text. Raises ValueError when it does not fit."""
         if value is None:
             return self.default
         if self.choices:
@@ -77,9 +78,11 @@ class Knob:
 
 
 class Codec(Protocol):
-    """Read-only view of a target's tokenizer or picture codec (zoo/codec.py). columns: tokens in a row of the output's grid, 0 for text;
-    tokens: ids that an output may hold; neighbours [len(tokens), k]: of each token the others by L2 distance of their pixels, nearest
-    first, where the target offers "codebook"."""
+    """Read-only view of a target's tokenizer or picture codec (zoo/codec.py).
+
+    columns: tokens per row of the output's grid, 0 for text; tokens: ids that an output may contain; neighbours
+    [len(tokens), k]: for each token, the other tokens by L2 distance of their pixels, nearest first, if the target has
+    the capability "codebook"."""
 
     columns: int
     tokens: range
@@ -89,7 +92,7 @@ class Codec(Protocol):
 
 
 class Kit(Protocol):
-    """The argument of build(): facts of the loaded target, and ways to open other models and data."""
+    """The argument of build(): facts about the loaded target, and functions that open other models and data."""
 
     vocab: int
     target: CapableTarget
@@ -97,25 +100,26 @@ class Kit(Protocol):
     codec: Codec
 
     def open(self, role: str) -> CapableTarget:
-        """Open another model by role ("draft", ...): shared weights, its own KV cache. Raises with a sentence when there is none."""
+        """Open another model by role ("draft", ...), with shared weights and a KV cache of its own. Raises an error if
+        there is none."""
         ...
 
     def head(self, kind: str) -> Any:
-        """Return the target's trained heads of a kind ("medusa", ...). Raises with a sentence when there are none."""
+        """Return the target's trained head of a kind ("medusa", ...). Raises an error if there is none."""
 
     def bridge(self, role: str) -> Any:
         """Return the mapping between the target's vocabulary and that of a model with another tokenizer."""
 
     def open_store(self, name: str) -> Any:
-        """Open a datastore of text by name. Raises with a sentence when there is none or it does not fit."""
+        """Open a datastore of text by name. Raises an error if there is none or it does not fit the target."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Methods of one idea: a folder of methods/, whose __init__ declares this once.
+    """A family of methods, the folder of methods/ whose __init__ declares it.
 
-    about: one sentence for people; place: in the order in which families are taught; founder: the key of the method that began it;
-    shape: name of the drawing of a round in the picker, empty: by what each method needs.
+    about: one sentence for people; place: rank in the order in which families are taught; founder: key of the family's
+    first method; shape: name of the drawing of a round in the picker; empty: chosen by each method's needs.
     """
 
     title: str
@@ -130,7 +134,7 @@ class Trained:
     """Weights that a recipe of specviz/training makes for a target, declared by the method that introduces them.
 
     kind: name of the recipe, of the weights' folder and of what methods need ("head:<kind>" or "draft:<kind>");
-    network: module with ``load(folder, body)`` and ``build(body, numbers)``, empty for a complete draft model;
+    network: module with ``load(folder, body)`` and ``build(body, hparams)``, empty for a complete draft model;
     after: the kind that must be trained first; one_pass: a whole block is drafted in one forward pass.
     """
 
@@ -146,21 +150,23 @@ class Trained:
 
 
 def no_parts(kit: Kit, **knobs: Any) -> Parts:
-    """The build() of a server's lane, which decodes elsewhere."""
+    """The build() of a server's lane: nothing is decoded here."""
     raise TypeError("the lane of a server has no parts here")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One decoding method.
+    """One decoding method: its card and the function that builds its parts. Raises ValueError for invalid values.
 
-    key: file name in methods/<family>/; title, paper, summary: for people; exactness: one of EXACTNESS; family: the title of its
-    folder, which the catalogue fills in;
-    build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and things the target must provide ("tree", ...).
-    look, wins, loses: what to watch on the page, and where it is fast and slow.
-    differs: one or two sentences on what is not as the paper or its authors' code has it, or AS_PUBLISHED; compared: what it was
-    held against, one of COMPARED; published: the paper's values of the knobs whose defaults were tuned for small models on two
-    cores; aliases: names by which engines' options and papers call it, for a search. Raises ValueError for what is none of these.
+    key: file name in methods/<family>/; title, paper, summary: for people; exactness: one of EXACTNESS; family: title
+    of its folder, filled in by the catalogue.
+
+    build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and capabilities of the target ("tree", ...).
+
+    look, wins, loses: what to watch on the page, and when the method is fast or slow; differs: differences from the
+    paper or its code, or AS_PUBLISHED; compared: what the implementation was compared with, one of COMPARED; published:
+    the paper's values of knobs whose defaults were tuned for small models on two cores; aliases: names in engines'
+    options and in papers, for search.
     """
 
     key: str
@@ -182,13 +188,19 @@ class Method:
     trains: tuple[Trained, ...] = ()
     by_time: bool = False  # it decides by measured times; see ``decides_by_time``
     bound: bool = False  # an upper bound on speed, never offered as a method that pays
+    any_order: bool = False  # it also decodes a target that gives the patches of a whole scale in one pass
     unchecked: str = ""  # it may write tokens that no processed logits allowed, so response_format is refused: the end of a sentence
     notes: dict[str, Note] = field(default_factory=dict[str, Note], hash=False)
 
     @property
+    def requires(self) -> frozenset[str]:
+        """``needs``, and unless the method paints scales that the target gives one token after another."""
+        return self.needs if self.any_order or "scales" in self.needs else self.needs | {"sequence"}
+
+    @property
     def decides_by_time(self) -> bool:
-        """Return whether the method or a chosen part makes decisions from measured times, so that a seed alone does not fix the
-        run."""
+        """Return whether the method, with its default or chosen parts, makes decisions from measured times, so that the
+        seed alone does not determine the run."""
         return self.by_time or any(knob.by_time for knob in self.knobs)
 
     def __post_init__(self):

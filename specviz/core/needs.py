@@ -1,5 +1,5 @@
-"""Requirements that a method may declare (Method.needs), in words for the picker and for the reason why it cannot run. Each is
-declared once, here."""
+"""Requirements that a method may declare (Method.needs), each with a wording for the picker and for the message that
+says why it cannot run."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Need:
-    """A requirement of methods, in words for people.
+    """The wording of one requirement of methods.
 
-    words: for the picker, empty where every model here meets it; missing: the end of a sentence, with {need} and {name}.
+    words: for the picker, empty if every model here meets it; missing: the end of a message, with placeholders {need}
+    and {name}.
     """
 
     words: str = ""
@@ -39,21 +40,24 @@ NEEDS = {  # by the part of a need before its colon
     "tap": Need("the model's hidden states"),
     "codebook": Need("a target that paints with a codebook of patches", "needs a target whose tokens are entries of a codebook, such as "
                                                                        "specviz-pictures; {name} writes text"),
+    "scales": Need("a target that paints scale by scale", "needs a target that paints a picture scale by scale, such as specviz-scales; "
+                                                          "{name} writes one token after another"),
+    "sequence": Need("", "needs a target that writes one token after another; {name} paints a whole scale in one pass"),
     "output": Need("", "needs a target that writes text, which {name} does not"),
 }
 
 
 def words_of(needs: frozenset[str]) -> list[str]:
-    """Return needs in words, each once."""
+    """Return the needs in words, without duplicates."""
     kinds = sorted({name.split(":")[0] for name in needs if ":" in name or name != "head"})
     return [NEEDS[kind].words for kind in kinds if kind in NEEDS and NEEDS[kind].words]
 
 
 def outputs(needs: frozenset[str]) -> str:
     """Return what a method with these needs can write: "text", "pictures" or "any"."""
-    return "pictures" if "codebook" in needs else "text" if "output:text" in needs else "any"
+    return "pictures" if needs & {"codebook", "scales"} else "text" if "output:text" in needs else "any"
 
 
 def missing(need: str, name: str) -> str:
-    """Return why a target of this name does not meet a need: the end of a sentence."""
+    """Return why a target of this name does not meet a need, as the end of a message."""
     return NEEDS.get(need, NEEDS.get(need.split(":")[0], Need())).missing.format(need=need, name=name)

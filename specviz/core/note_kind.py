@@ -1,4 +1,4 @@
-"""One kind of note: the panel that draws it, its meaning and its fields (note_kinds.py declares each kind)."""
+"""The declaration of one kind of note: the panel that draws it, its meaning and its fields (note_kinds.py lists the kinds)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Note:
     example: dict[str, Any]
 
     def row(self, kind: str) -> str:
-        """Return this kind's line of docs/TRACE.md."""
+        """Return this kind's row of the table in docs/TRACE.md."""
         fields = [f"`{name}`: {meaning}" for name, meaning in self.needed.items()]
         fields += [f"[`{name}`]: {meaning}" for name, meaning in self.maybe.items()]
         return f"| `{kind}` | {self.about} | {'; '.join(fields)} |"

@@ -29,7 +29,7 @@ def register_notes(notes: dict[str, Note]) -> None:
 
 
 def check(kind: str, data: dict[str, Any]) -> None:
-    """Raise ValueError with a sentence for a kind that is not declared, an unknown field, or a missing one."""
+    """Raise ValueError for a kind that is not declared, an unknown field, or a missing one."""
     note = NOTES.get(kind)
     if note is None:
         raise InvalidUse(f"there is no note {kind!r}; specviz/core/note_kinds.py declares each kind", "note.unknown")
@@ -45,7 +45,7 @@ def check(kind: str, data: dict[str, Any]) -> None:
 
 
 def with_table(text: str) -> str:
-    """Return the text of docs/TRACE.md with its table replaced."""
+    """Return docs/TRACE.md with its table of kinds replaced."""
     lines = text.split("\n")
     at = [i for i, line in enumerate(lines) if line.startswith("| kind |")][0]
     end = next(i for i in range(at, len(lines)) if not lines[i].startswith("|"))
@@ -53,7 +53,7 @@ def with_table(text: str) -> str:
 
 
 def table() -> str:
-    """Return the table of docs/TRACE.md."""
+    """Return the table of kinds of notes for docs/TRACE.md."""
     return "\n".join(["| kind | shows | data |", "|---|---|---|", *(note.row(kind) for kind, note in NOTES.items())]) + "\n"
 
 
@@ -225,6 +225,12 @@ NOTES: dict[str, Note] = {
         delta=("bound on what is borrowed", 0.2),
         tests=("`[{node, added, mass, tv}]`: neighbours counted, their probability, and the total variation between the distribution "
                "followed and the target's", [{"node": 0, "added": 3, "mass": 0.12, "tv": 0.05}])),
+    "scale": _note(
+        "scales", "A scale of a picture that one pass painted (next-scale prediction, CoDe).",
+        scale=("its number, from 0", 1), of=("scales of a whole picture", 5), grid=("patches of its side", 2),
+        writer=("`small` or `large`", "large"), seconds=("of the pass", 0.002), parameters=("of the model that painted it", 3_000_000),
+        kv_bytes=("keys and values that this model holds after the pass", 46_080),
+        probs=("probability of each patch drawn", [0.9, 0.8, 0.7, 0.2])),
     "enriched": _note(
         "branches", "The mixture of target and draft that tokens are verified against (RAPID).",
         weight=("of the draft's", 0.3),

@@ -22,12 +22,15 @@ if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
 
 @dataclass(frozen=True)
 class Scores:
-    """Target logits [1 + nodes, vocab]: row 0 the root, row i+1 node i. ``hidden_states``: "final", "layer:k" -> [1 + nodes, d].
+    """Scores of a forward pass: target logits [1 + nodes, vocab], row 0 for the root, row i + 1 for node i.
 
-    ``at`` is the absolute position of row 0. From ``sync``: hidden_states hold every token computed, logits may hold the last row
-    only, and ``num_computed`` counts the tokens. best: argmax of each row, where all were read from a device at once; precomputed:
-    the verifier's ``precompute`` result; seconds: duration of the forward pass, asked once it is over; None where the host waited
-    for nothing else. raw_logits: the model's own logits, where logits processors changed ``logits``.
+    ``hidden_states``: "final" or "layer:k" -> [1 + nodes, d]; ``at``: absolute position of row 0. After ``sync`` the
+    hidden states cover every computed token, the logits maybe only the last, and ``num_computed`` is the number of
+    tokens.
+
+    best: argmax of each row, if all were read from a device at once; precomputed: result of the verifier's
+    ``precompute``; seconds: a function that returns the duration of the pass once it is over, None if the host waited
+    for nothing else; raw_logits: the model's own logits, if logits processors changed ``logits``.
     """
 
     logits: Tensor
@@ -45,7 +48,7 @@ class Scores:
         return self.logits if self.raw_logits is None else self.raw_logits
 
     def top(self, row: int) -> int:
-        """Return the argmax of a row; of equal logits the first."""
+        """Return the argmax of a row; if several logits are equal, the first."""
         from .sampling import argmax_tokens
 
         return argmax_tokens(self.logits[row:row + 1])[0] if self.best is None else self.best[row]
@@ -58,8 +61,10 @@ class Scores:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why one node was accepted or rejected: accepted iff draw < accept. probs [vocab]: the target distribution it was tested
-    against (after earlier rejections); residual [vocab]: the distribution after this rejection. Both are kept for views, may be None."""
+    """The test of one node: it is accepted iff draw < accept.
+
+    probs [vocab]: the target distribution that the node was tested against, after earlier rejections; residual [vocab]:
+    the distribution after this rejection. Both are only for display and may be None."""
 
     node: int
     rule: str
@@ -73,16 +78,18 @@ class Decision:
 
     @property
     def remaining(self) -> Tensor:
-        """The residual of a decision that rejects its node."""
+        """The residual distribution; only for a decision that rejects its node."""
         assert self.residual is not None
         return self.residual
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The accepted path (node indices from the root down) and the token after it, drawn from ``probs`` [vocab].
+    """The result of verification: the accepted path (node indices from the root down) and the next token, sampled from
+    ``probs`` [vocab].
 
-    kind: "bonus" | "correction" | "plain" | "accepted" (cut at an end token or the limit) | "unchecked" | "forced" | "small".
+    kind of the next token: "bonus" | "correction" | "plain" | "accepted" (the path was cut at an end token or the
+    limit) | "unchecked" | "forced" | "small".
     """
 
     path: tuple[int, ...]
@@ -94,8 +101,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a round, from which parts learn. kept[i] is the row of scores that predicted committed[i]: zip(kept, committed)
-    pairs the feature at t with the token at t+1. seconds: plan, draft, verify, judge, commit, observe on the engine's clock."""
+    """The result of a round, from which drafter and policy learn. kept[i]: the row of scores that predicted
+    committed[i]; zip(kept, committed) pairs the hidden state at position t with the token at t + 1. seconds: of plan,
+    draft, verify, judge, commit and observe, on the engine's clock."""
 
     tree: DraftTree
     scores: Scores
@@ -108,10 +116,12 @@ class Outcome:
 
 
 class Early(Protocol):
-    """The first layers of a target; their keys and values stay in the target's scratch, so that the verification continues them."""
+    """The first layers of a target as a draft model. Their keys and values stay in the target's scratch, and
+    verification continues from them."""
 
     def step(self, tree: DraftTree, start: int) -> Tensor:
-        """Return hidden states [rows, d] at the exit, for the root and all nodes (start 0) or for the nodes from start on."""
+        """Return hidden states [rows, d] at the exit: for the root and all nodes if start is 0, else for the nodes from
+        ``start`` on."""
         ...
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -120,13 +130,13 @@ class Early(Protocol):
 
 
 class Target(Protocol):
-    """A causal language model with its KV cache; targets and draft models alike.
+    """A causal language model with its KV cache: a target or a draft model.
 
-    The KV cache holds tokens[:-1]; the last token is the un-cached root of the next round. No other part touches keys and values.
-    capabilities: of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-    "partial_cache", "batch" (``score_many(targets, trees, starts)``: as each one's score() of its tree, in one pass, for targets of the
-    same ``weights``),
-    "draft_chain" (``draft_chain(after, count, temperature, roll, least)``: drafts a chain of ``count`` tokens in one call).
+    The KV cache holds tokens[:-1]; the last token is the uncached root of the next round. No other part accesses keys
+    and values. capabilities: a subset of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv",
+    "early", "skip", "layer_parallel", "partial_cache", "batch" (``score_many(targets, trees, starts)``: one pass for
+    several targets with the same ``weights``), "draft_chain" (``draft_chain(after, count, temperature, roll, least)``:
+    draft a chain of ``count`` tokens in one call).
     """
 
     capabilities: frozenset[str]
@@ -137,26 +147,28 @@ class Target(Protocol):
         """Capture hidden states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
 
     def expect(self, rows: int) -> None:
-        """Expect at most ``rows`` tokens in a forward pass: a hint for a target of fixed shapes."""
+        """Announce that a forward pass will have at most ``rows`` tokens; a hint for a target with static shapes."""
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the KV cache to tokens[:-1]: keep the common prefix, drop the rest, prefill what is missing. Returns Scores of the
-        tokens computed."""
+        """Bring the KV cache to tokens[:-1]: keep the common prefix, drop the rest, and compute the missing tokens.
+        Return the Scores of the tokens computed."""
         ...
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the root and every node. Nodes before ``start`` are in scratch already from the call before."""
+        """Return logits of the root and every node. Nodes before ``start`` were computed by the previous call and are
+        still in the scratch."""
         ...
 
     def commit(self, verdict: Verdict) -> None:
-        """Keep root and accepted path in the KV cache; the verdict's token becomes the root. sync(state.tokens) then does nothing."""
+        """Keep the root and the accepted path in the KV cache. The verdict's token becomes the new root; a following
+        sync(state.tokens) does nothing."""
 
     def close(self) -> None:
         """Free the KV cache."""
 
 
 class ScoringModel(Protocol):
-    """A model that scores a growing tree under the text that it was brought to: a Target, or a head on one."""
+    """A model that scores a growing tree under a text: a Target, or a trained head on one."""
 
     def score(self, tree: DraftTree, start: int = 0, /) -> Scores:
         """As ``Target.score``."""
@@ -164,17 +176,19 @@ class ScoringModel(Protocol):
 
 
 class DraftingModel(ScoringModel, Protocol):
-    """A model that a drafter drafts with: a Target, or anything else that follows a text and scores trees under it."""
+    """A model that a drafter drafts with: a Target, or anything else that can sync to a text and score trees under it."""
 
     def sync(self, tokens: list[int], /) -> Any:
-        """Follow a text."""
+        """Process the text, so that trees are scored under it."""
         ...
 
 
 class CapableTarget(Target, Protocol):
-    """A target with the members that its ``capabilities`` promise: a part may use those of the capabilities that it ``needs``.
+    """A target with the members that its ``capabilities`` promise. A part may use a member only if it lists the
+    capability in ``needs``.
 
-    layers, hidden: number of layers and width of the network; weights: equal for targets that can share a pass ("batch").
+    layers, hidden: number of layers and width of the network; weights: equal for targets that can share a forward pass
+    ("batch").
     """
 
     cached_tokens: list[int]
@@ -189,84 +203,89 @@ class CapableTarget(Target, Protocol):
     def weights(self) -> Any: ...
 
     def embed(self, ids: Sequence[int] | Tensor, /) -> Tensor:
-        """Return the embeddings [n, d] of tokens ("embed")."""
+        """Return the embeddings [n, d] of tokens. Capability "embed"."""
         ...
 
     def norm(self, states: Tensor, /) -> Tensor:
-        """Apply the final norm ("head")."""
+        """Apply the final norm to hidden states. Capability "head"."""
         ...
 
     def head(self, states: Tensor, /) -> Tensor:
-        """Return the logits [n, vocab] of normed states [n, d] ("head")."""
+        """Return the logits [n, vocab] of normalised hidden states [n, d]. Capability "head"."""
         ...
 
     def kv(self, layer: int, /) -> tuple[Tensor, Tensor]:
-        """Return keys and values [kv_heads, rows, head_dim] of a layer's cached tokens ("kv")."""
+        """Return keys and values [kv_heads, rows, head_dim] of a layer's cached tokens. Capability "kv"."""
         ...
 
     def early(self, exit: int, /) -> Early:
-        """Return the layers below ``exit`` ("early")."""
+        """Return the layers below ``exit`` as a draft model. Capability "early"."""
         ...
 
     def skipping(self, sublayers: Iterable[int], /) -> SkippingTarget:
-        """Return a view without these sublayers (2i: attention of layer i, 2i + 1: its MLP), with a KV cache of its own ("skip")."""
+        """Return a view of the target that skips these sublayers (2i: attention of layer i, 2i + 1: its MLP), with a KV
+        cache of its own. Capability "skip"."""
         ...
 
     def layer_parallel(self, size: int, /) -> CapableTarget:
-        """Return a view whose groups of ``size`` layers read the same input ("layer_parallel")."""
+        """Return a view of the target in which the layers of a group of ``size`` read the same input. Capability
+        "layer_parallel"."""
         ...
 
     def partial_cache(self, keep: Any, /) -> CapableTarget:
-        """Return a view that attends to a selection of the KV cache ("partial_cache")."""
+        """Return a view of the target that attends to a selection of the KV cache. Capability "partial_cache"."""
         ...
 
     def score_many(self, targets: Any, trees: Sequence[DraftTree], starts: Sequence[int] = (), /) -> list[Scores]:
-        """Return each target's score() of its tree, in one pass ("batch")."""
+        """Return each target's score() of its tree, computed in one pass. Capability "batch"."""
         ...
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
                     least: float | None = None, /) -> Any:
-        """Draft a chain of ``count`` tokens in one call; None to draft pass by pass ("draft_chain")."""
+        """Draft a chain of ``count`` tokens in one call; None if the caller has to draft pass by pass. Capability
+        "draft_chain"."""
         ...
 
     def learning(self) -> TrainableTarget:
-        """Return a trainable copy."""
+        """Return a copy of the target with trainable weights."""
         ...
 
     def flush(self) -> None:
-        """Compute tokens whose pass was deferred."""
+        """Compute tokens whose forward pass was deferred."""
 
     def forget(self) -> None:
         """Drop all cached tokens."""
 
 
 class SkippingTarget(CapableTarget, Protocol):
-    """A view of a target without some sublayers, which ``skip`` lists and may change."""
+    """A view of a target that skips the sublayers listed in ``skip``; the list may be changed between passes."""
 
     skip: frozenset[int]
 
 
 class TrainableTarget(CapableTarget, Protocol):
-    """A copy of a target whose ``weights`` are the leaves that gradients reach."""
+    """A copy of a target whose ``weights`` are leaf tensors with gradients."""
 
     def logits(self, tokens: Sequence[int], /) -> Tensor:
         """Return the logits [n, vocab] of a text, with gradients."""
         ...
 
     def renew(self) -> None:
-        """Use the weights as they are now."""
+        """Drop everything computed with old weights, after they changed."""
 
 
 class Drafter:
-    """Proposes a draft tree. ``hidden_states``: names of target states to capture; ``needs``: capabilities the target must have;
-    ``restartable``: it can draft after any state.tokens, including a hypothetical continuation."""
+    """Proposes a draft tree in each round. ``hidden_states``: names of the target's hidden states to capture;
+    ``needs``: capabilities that the target must have; ``restartable``: it can draft after any tokens, also after a
+    hypothetical continuation."""
 
     hidden_states: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     restartable: bool = True
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        """Begin a run. prefill holds Scores of the prompt tokens computed just now (maybe not all, maybe none)."""
+        """Begin a run. prefill: Scores of the prompt tokens that were computed now; a reused KV cache may make this a
+        part of the prompt, or nothing."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         """Return a tree of depth at most budget.gamma under state.tokens[-1]."""
@@ -275,10 +294,11 @@ class Drafter:
         return DraftTree()
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
-        """Draft in steps:
-        ``propose`` for a batch: yield forward passes of the drafter's own model, receive their Scores and return the tree, so that
-        passes of many requests can be merged. A class that overrides this defines ``propose`` as ``run_alone(self.steps(...))``, and a
-        subclass overrides both or neither. The default is one step without passes."""
+        """Draft as a generator, for batches: yield the forward passes of the draft model, receive their Scores, and
+        return the tree.
+
+        A batched loop merges the passes of many requests. A class that overrides this defines ``propose`` as
+        ``run_alone(self.steps(...))``, and a subclass overrides both or neither. The default yields no passes."""
         return self.propose(state, budget)
         yield
 
@@ -299,9 +319,9 @@ class Policy:
 
 
 class JointPolicy(Policy):
-    """One policy shared by all requests of a batch: that of the first request.
+    """One policy for all requests of a batch: the policy of the first request is used.
 
-    A request's budget may depend on the other requests' drafts, never on random draws of its own that are still to come.
+    A request's budget may depend on the other requests' drafts, but never on its own future random numbers.
     """
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
@@ -309,18 +329,19 @@ class JointPolicy(Policy):
         raise TypeError(f"{type(self).__name__} does not say how to plan")
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        """Return the trees to score: the same ones, or cut to fit the batch's token budget."""
+        """Return the draft trees to score: unchanged, or cut to fit the batch's token budget."""
         return trees
 
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
-        """Learn from a round of the batch; each outcome's seconds are those of the whole batch."""
+        """Learn from a round of the batch. The seconds in each outcome are those of the whole batch."""
 
     def plan(self, state: State) -> Budget:
         return self.plan_all([state])[0]
 
 
 class Verifier:
-    """Accepts a path and draws the token after it. ``labels``: the kinds of draws it verifies without bias; ``title``: for people."""
+    """Accepts a path of the draft tree and samples the next token. ``labels``: the draft labels that it verifies
+    without bias; ``title``: for people."""
 
     hidden_states: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset({CHOSEN})
@@ -330,14 +351,15 @@ class Verifier:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Any:
-        """Compute on the device all that ``verify`` may need, so that the round synchronises once.
+        """Compute on the device everything that ``verify`` may need, so that a round synchronises once. None:
+        ``verify`` reads values as it needs them.
 
-        The result's numbers ``asked`` [n] are read into its ``values`` with everything else, and ``verify`` finds it as
-        ``scores.precomputed``. None: the rule reads as it goes.
+        The tensor ``asked`` [n] of the result is read into its ``values`` together with all other pending values;
+        ``verify`` gets the result as ``scores.precomputed``.
         """
 
     def check(self, tree: DraftTree) -> None:
-        """Raise IncompatibleVerifier for a tree with draws that this rule would verify with bias."""
+        """Raise IncompatibleVerifier if the tree has draws that this rule would verify with bias."""
         found = {tree.label(i) for i in range(len(tree)) if i not in tree.probes}
         unknown = found - self.labels
         if unknown:
@@ -359,7 +381,7 @@ def compatible_verifiers(labels: Iterable[str]) -> list[str]:
 
 
 class IncompatibleVerifier(CodedError, ValueError):
-    """A verifier was given draws that it cannot verify; the output would be biased."""
+    """A verifier was given draws that it cannot verify without bias."""
 
 
 def _and(words: Iterable[str]) -> str:
@@ -368,7 +390,7 @@ def _and(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Parts:
-    """The built parts of a method. ``loop`` None means the ordinary draft-then-verify loop."""
+    """The parts of a method, as build() returns them. ``loop`` None: the ordinary loop, ``speculate``."""
 
     drafter: Drafter
     policy: Policy

@@ -1,4 +1,5 @@
-"""One round: plan, propose, clip, score, verify, cut, commit, observe. Drafter, target, policy and verifier meet only here."""
+"""One round of speculative decoding: plan, propose, clip, score, verify, cut, commit, observe. Drafter, target, policy
+and verifier meet only here."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def open_run(parts: Parts, target: Target, state: State):
 
 @dataclass(frozen=True)
 class Proposal:
-    """The first half of a round: budget and draft tree; began on the engine's clock, plan and draft in seconds."""
+    """The first half of a round: budget and draft tree. began: start of the round on the engine's clock; plan, draft: seconds."""
 
     budget: Budget
     tree: DraftTree
@@ -43,13 +44,13 @@ class Proposal:
 
 
 def play(parts: Parts, target: Target, state: State) -> Outcome:
-    """Play one round on a target that is synced to state.tokens; it is synced again when the round ends."""
+    """Play one round. The target must be synced to state.tokens, and is again when the round ends."""
     proposal = propose(parts, target, state)
     return conclude(parts, target, state, proposal, target.score(proposal.tree))
 
 
 def propose(parts: Parts, target: Target, state: State) -> Proposal:
-    """Plan, draft, clip."""
+    """Ask the policy for a budget and the drafter for a tree, and clip the tree to the run's limits."""
     now = state.clock.now
     t0 = now()
     budget = within(parts.policy.plan(state), target, state)
@@ -60,7 +61,8 @@ def propose(parts: Parts, target: Target, state: State) -> Proposal:
 
 def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, scores: Scores,
              verify: float | None = None) -> Outcome:
-    """Verify the draft, cut, commit and observe. verify: seconds of the target's pass, else all time since the draft was made."""
+    """Verify the draft, commit the result, and let the parts observe it. verify: seconds of the target's pass; None:
+    all time since the draft was made."""
     now = state.clock.now
     scores = state.processed(proposal.tree, scores)
     tree, scores = read_scores(proposal.tree, scores, lambda: parts.verifier.precompute(proposal.tree, scores, state))
@@ -83,13 +85,14 @@ def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, sco
 
 
 def read_scores(tree: DraftTree, scores: Scores, precompute: Callable[[], Any] = lambda: None) -> tuple[DraftTree, Scores]:
-    """Read all that a round needs of its forward pass, with one synchronisation: the tree's tokens and their draft probabilities, each
-    row's argmax, the verifier's precomputed numbers, and whether a logit is NaN. Raises BrokenModel."""
+    """Read from the device all that a round needs of its forward pass, with one synchronisation: the tree's tokens and
+    their draft probabilities, the argmax of each row, the verifier's precomputed values, and whether a logit is NaN.
+    Raises BrokenModel."""
     logits = scores.logits
     if not is_on_device(logits):
         broken = has_nan(logits)
     else:
-        precomputed, token_probs, rows = precompute(), tree.chances_on(logits.device), len(logits)
+        precomputed, token_probs, rows = precompute(), tree.token_probs_on(logits.device), len(logits)
         asked = [logits.argmax(-1), logits.sum().isnan()[None], *([] if token_probs is None else [token_probs])]
         asked += [] if precomputed is None else [precomputed.asked]
         values = read(torch.cat([part.double() for part in asked]))
@@ -111,7 +114,8 @@ def _split_seconds(proposal: Proposal, scores: Scores, verify: float) -> tuple[f
 
 
 def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, verify: float, draft: float) -> None:
-    """Let costs, drafter and policy learn from a round: ``nodes`` scored in ``verify`` seconds, ``depth`` levels drafted in ``draft``."""
+    """Let the cost model, drafter and policy learn from a round. ``nodes`` were scored in ``verify`` seconds, ``depth``
+    levels drafted in ``draft`` seconds."""
     state.costs.learn(nodes, verify, depth, draft)
     charged = state.costs.charged(nodes, depth, outcome.seconds)
     seen = outcome if charged is outcome.seconds else replace(outcome, seconds=charged)
@@ -120,13 +124,14 @@ def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, 
 
 
 def within(budget: Budget, target: Target, state: State) -> Budget:
-    """Limit a budget to the tokens the run may still write and to what the target can score."""
+    """Limit a budget to the tokens that the run may still generate and to what the target can score."""
     deepest = max(0, min(budget.gamma, state.left - 1)) if state.draft_ready() else 0  # the round also writes one token of the target's own
     return replace(budget, gamma=deepest, width=budget.width if "tree" in target.capabilities else 1)
 
 
 def clip(tree: DraftTree, state: State) -> DraftTree:
-    """Drop candidates deeper than the run may still write. A cut by depth looks at no token, so distributions stay as they are."""
+    """Drop nodes deeper than the run may still generate. The cut depends on depth only, not on tokens, so the
+    distributions of the remaining nodes are unchanged."""
     deepest = state.left - 1
     if not len(tree) or max(tree.depths) <= deepest:
         return tree

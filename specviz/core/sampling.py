@@ -1,6 +1,6 @@
-"""From logits to the distribution a token is drawn from, and all random decisions of a run.
+"""Convert logits to the distribution a token is sampled from, and make all random decisions of a run.
 
-Both sides of a verification compare these distributions, so temperature, top-k, top-p and min-p are applied here only.
+Temperature, top-k, top-p and min-p are applied here only, because verification compares the distributions of draft and target.
 """
 from __future__ import annotations
 
@@ -57,16 +57,17 @@ class Sampling:
 
     @property
     def whole(self) -> bool:
-        """Whether no token is filtered out."""
+        """Whether every token keeps its probability: no top-k, top-p or min-p."""
         return not self.top_k and self.top_p == 1 and not self.min_p
 
     @property
     def greedy(self) -> bool:
-        """Whether the distribution is one-hot: temperature 0, or too small to divide logits by without overflow."""
+        """Whether decoding is greedy: temperature 0, or so small that dividing the logits by it would overflow."""
         return self.temperature < 1e-6
 
     def probs(self, logits: Tensor) -> Tensor:
-        """Return the distribution of the next token for logits [..., vocab]; one-hot at temperature 0. Keeps double, else float32.
+        """Return the distribution of the next token for logits [..., vocab], one-hot at temperature 0. float64 for
+        float64 logits, else float32.
 
         Raises InvalidDistribution for logits with NaN.
         """
@@ -103,8 +104,8 @@ def _nucleus(p: Tensor, top_p: float) -> Tensor:
 class RandomStreams:
     """All random decisions of a run, on named streams ("draft", "verify", "policy").
 
-    Streams are independent, so that draws of a drafter never shift those of a verifier. Tests replace this object by a scripted one
-    with the same methods and enumerate the engine exactly.
+    Streams are independent: draws of a drafter never shift those of a verifier. Tests replace this object by one with
+    the same methods and scripted decisions, and so enumerate all runs of the engine.
     """
 
     def __init__(self, seed: int = 0):
@@ -117,7 +118,7 @@ class RandomStreams:
         return self._streams[name]
 
     def pick(self, stream: str, probs: Tensor) -> int:
-        """Sample an index from probs [vocab], never one of probability 0. Raises InvalidDistribution."""
+        """Sample an index from probs [vocab]; an index of probability 0 is never returned. Raises InvalidDistribution."""
         if is_on_device(probs):
             return int(self.draw(stream, probs))  # synchronises once
         total = probs.cumsum(-1)
@@ -131,7 +132,7 @@ class RandomStreams:
         return index
 
     def draw(self, stream: str, probs: Tensor) -> LazyScalar:
-        """Sample as ``pick`` does from a distribution on a device; the token stays there until it is read."""
+        """Sample as ``pick`` does from a distribution on a device. The token is a lazy scalar."""
         return lazy_ints(sample_rows(probs[None], [self.stream(stream).random()]))[0]
 
     def uniforms(self, stream: str, count: int) -> list[float]:
@@ -148,8 +149,8 @@ class RandomStreams:
         return found
 
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
-        """Accept with probability ``accept``: return the result and the uniform u that decided it (accepted iff u < accept). Raises
-        InvalidDistribution for NaN."""
+        """Accept with probability ``accept``. Return the decision and the uniform number u behind it (accepted iff u <
+        accept). Raises InvalidDistribution for NaN."""
         if accept != accept:
             raise InvalidDistribution
         u = self.stream(stream).random()
@@ -175,20 +176,22 @@ def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
 
 
 def argmax_tokens(x: Tensor) -> list[int]:
-    """Return the argmax of each row of x [n, vocab], the first of equal ones. numpy's argmax takes a tenth of torch's time on a CPU."""
+    """Return the argmax of each row of x [n, vocab]; of equal values the first. Uses numpy on a CPU, where it is ten
+    times faster than torch."""
     on_host = not is_on_device(x) and x.dtype in (torch.float32, torch.float64)
     return to_list((x.detach().numpy() if on_host else x).argmax(-1))
 
 
 def check_distributions(distributions: Tensor) -> Tensor:
-    """Return distributions [n, vocab] as they are. Raises InvalidDistribution where one does not sum to one."""
+    """Return distributions [n, vocab] unchanged. Raises InvalidDistribution if one does not sum to one."""
     if not bool(((distributions.sum(-1) - 1).abs() <= SLACK).all()):
         raise InvalidDistribution
     return distributions
 
 
 class SingleStream:
-    """Random streams of a nested run: every draw comes from one stream of the parent run."""
+    """Random streams of a nested run, such as a draft model's own speculative run: all draws come from one stream of
+    the parent run."""
 
     def __init__(self, rng: RandomStreams | SingleStream, name: str):
         self._rng, self._name = rng, name

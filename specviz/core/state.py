@@ -1,4 +1,4 @@
-"""The state of a run: tokens, limits, random streams, clock, and the costs of rounds so far."""
+"""The state of a run: tokens, limits, random streams, timer, and the measured costs of earlier rounds."""
 from __future__ import annotations
 
 import time
@@ -11,7 +11,7 @@ from .sampling import RandomStreams, Sampling, SingleStream
 
 
 def common(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """Return the length of the longest common prefix. Bisection, so that lists are compared in C."""
+    """Return the length of the longest common prefix of two lists. Uses bisection, so that comparisons run in C."""
     low, high = 0, min(len(a), len(b))
     if list(a[:high]) == list(b[:high]):
         return high
@@ -22,7 +22,7 @@ def common(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 class Clock:
-    """The engine's timer: seconds since it was made, without those during which it was paused.
+    """The engine's timer. It counts seconds except while paused.
 
     A loop pauses it around each ``yield``, so that timings exclude UI rendering and writing of files.
     """
@@ -45,9 +45,9 @@ class Clock:
 
 
 class Costs:
-    """Measured seconds of a verification by node count and of a draft by depth.
+    """Measured seconds of a verification by number of nodes, and of a draft by depth.
 
-    Costs are interpolated linearly between measured counts and constant beyond them; without any measurement they are 1.
+    Costs are interpolated linearly between measured points and constant beyond them; without any measurement they are 1.
     """
 
     def __init__(self, verify: dict[int, float] | None = None, draft: dict[int, float] | None = None, weight: float = 0.2):
@@ -64,11 +64,11 @@ class Costs:
         return Costs(weight=self._weight)
 
     def decided(self, seconds: float) -> float:
-        """Return the seconds by which a part may decide, given those it measured."""
+        """Return the seconds on which a part may base decisions; here those that it measured."""
         return seconds
 
     def charged(self, nodes: int, depth: int, seconds: dict[str, float]) -> dict[str, float]:
-        """Return the seconds of a round's phases from which policy and drafter may learn: here the measured ones."""
+        """Return the seconds of each phase of a round that policy and drafter may learn from; here the measured ones."""
         return seconds
 
     def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
@@ -77,8 +77,8 @@ class Costs:
 
 
 class FixedCosts(Costs):
-    """Costs for deterministic runs; measurements are ignored. A target pass costs 1, plus FIRST and ROW per node if it scores any; a
-    draft costs ``step`` per level; everything else is free."""
+    """Fixed costs for deterministic runs; measured times are ignored. A target pass costs 1, plus FIRST and ROW per
+    draft node; a draft costs ``step`` per level; everything else costs nothing."""
 
     FIRST, ROW = 0.2, 0.05
 
@@ -120,12 +120,13 @@ def _between(table: dict[int, float], key: int) -> float:
 
 @dataclass
 class State:
-    """One run in progress. ``tokens`` is prompt and output; the last one is the root of the next round.
+    """One run in progress. ``tokens``: prompt and output; the last one is the root of the next round.
 
-    start: length of the prompt; limit: most new tokens; stop: ids that end the run; top_k_saved: how many top tokens of each
-    distribution events carry (0 = none); logprobs: how many top log-probabilities events carry beside those of the written tokens
-    (None = not even these); processors: the run's logits processors; draft_ready: False once a draft model can draft no more (rounds then
-    have no draft); round: rounds played so far.
+    start: length of the prompt; limit: maximum number of new tokens; stop: token ids that end the run; top_k_saved:
+    number of top tokens of each distribution in the events; logprobs: number of top log-probabilities in the events
+    besides those of the generated tokens (None: no log-probabilities); processors: the run's logits processors;
+    draft_ready: False once a draft model cannot draft any more, after which rounds have no draft; round: number of
+    rounds played.
     """
 
     tokens: list[int]
@@ -149,12 +150,12 @@ class State:
 
     @property
     def left(self) -> int:
-        """Tokens that may still be written."""
+        """Number of tokens that may still be generated."""
         return self.limit - (len(self.tokens) - self.start)
 
     @property
     def ended(self) -> bool:
-        """Whether the last token written is an end token."""
+        """Whether the last generated token is an end token."""
         return len(self.tokens) > self.start and self.tokens[-1] in self.stop
 
     @property
@@ -162,7 +163,7 @@ class State:
         return self.left <= 0 or self.ended
 
     def fork(self, extra: Sequence[int] = (), limit: int | None = None, stream: str | None = None) -> State:
-        """Return a hypothetical continuation. ``stream``: the one random stream that all its draws come from."""
+        """Return the state of a hypothetical continuation. ``stream``: the random stream for all of its draws."""
         return State(
             self.tokens + list(extra), self.sampling, SingleStream(self.rng, stream) if stream else self.rng,
             10**9 if limit is None else limit, self.start, self.stop if limit is not None else frozenset(),
@@ -170,22 +171,23 @@ class State:
         )
 
     def processed(self, tree: Any, scores: Any) -> Any:
-        """Apply the run's logits processors to the scores of a draft tree under ``tokens``, each row with its own path."""
+        """Apply the run's logits processors to the scores of a draft tree; each row's context is the text and its own path."""
         return self.processors.scores(tree, scores, self.tokens, self.start) if self.processors else scores
 
     def processed_rows(self, logits: Any, paths: Sequence[tuple[int, ...]]) -> Any:
-        """Apply the run's logits processors to a draft model's logits [rows, vocab], given the drafted tokens on each row's path.
+        """Apply the run's logits processors to a draft model's logits [rows, vocab], given the drafted tokens on each
+        row's path.
 
-        A drafter that does so is accepted more often; the verifier is exact either way.
+        This raises the acceptance rate; the output is exact either way.
         """
         return self.processors.draft_rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
     def processed_row(self, logits: Any, path: Sequence[int]) -> Any:
-        """Do the same for the draft's logits [vocab] after one path."""
+        """Apply the run's logits processors to a draft model's logits [vocab] after one path."""
         return self.processed_rows(logits[None], [tuple(path)])[0] if self.processors else logits
 
     def note(self, kind: str, **data: Any) -> None:
-        """Attach a note to this round (plain numbers, strings, lists), for a panel to draw. Raises ValueError with a sentence where
-        core/note_kinds.py declares no such kind, or other fields."""
+        """Attach a note to this round, for a panel to draw. Values: plain numbers, strings, lists. Raises ValueError if
+        core/note_kinds.py does not declare the kind or the fields differ."""
         notes.check(kind, data)
         self.notes.append((kind, data))

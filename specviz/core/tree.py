@@ -1,8 +1,9 @@
-"""The draft tree: proposed by a drafter, judged by a verifier. A chain is a tree; plain decoding uses an empty one.
+"""The draft tree, proposed by a drafter and verified by a verifier. A chain is a tree; plain decoding uses an empty one.
 
-Every node names the draw it came from, so one rule can judge chains, i.i.d. siblings, siblings drawn without replacement,
-chosen siblings (top-k, n-gram, retrieval) and mixtures. Three invariants keep that exact: drawn siblings come before chosen ones;
-duplicate drawn siblings are never merged; a cut that looked at token identities turns the remaining nodes into chosen ones.
+Every node refers to the draw it came from, so that one rule can verify chains, i.i.d. siblings, siblings drawn without
+replacement, chosen siblings (top-k, n-gram, retrieval) and mixtures. Three invariants keep this exact: sampled siblings
+come before chosen ones; duplicate sampled siblings are never merged; if nodes were dropped because of their tokens, the
+remaining nodes count as chosen.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from .lazy_scalars import is_lazy, token_tensor
 
 
 class Origin(NamedTuple):  # made for every copied token: three times quicker than a frozen dataclass
-    """The place a node was copied from: ``source`` ("context" or a store's name), token positions [start, end)."""
+    """Where a node's token was copied from: ``source`` ("context" or a datastore's name), token positions [start, end)."""
 
     source: str
     start: int
@@ -29,7 +30,8 @@ class Origin(NamedTuple):  # made for every copied token: three times quicker th
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows that are not vocabulary tokens: hidden states that enter ``layer`` (0 = the embeddings)."""
+    """Hidden states for ``nodes`` that are not vocabulary tokens; they enter the network at ``layer`` (0: in place of
+    the embeddings)."""
 
     layer: int
     nodes: tuple[int, ...]
@@ -38,8 +40,8 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class DeviceTopology:
-    """Topology of a tree whose parents stay on a device, for a target of fixed shapes: depths (on the host), parents [nodes], and the
-    attention mask ``sees`` [1 + nodes, 1 + nodes] with row 0 the root; a row sees itself."""
+    """Topology of a tree on a device, for a target with static shapes: depths (on the host), parents [nodes], and the
+    attention mask ``sees`` [1 + nodes, 1 + nodes] with row 0 for the root. Each row attends to itself, too."""
 
     depths: tuple[int, ...]
     parents: Tensor
@@ -110,7 +112,7 @@ class DraftTree:
         return CHOSEN if self.draw[i] < 0 else self.drawn[self.draw[i]]
 
     def draft_probs(self, i: int) -> Tensor | None:
-        """Return the distribution node i was drawn from, given its earlier siblings; None = chosen, not drawn."""
+        """Return the distribution from which node i was sampled, given its earlier siblings; None for a chosen node."""
         k = self.draw[i]
         if k < 0:
             return None
@@ -125,13 +127,13 @@ class DraftTree:
         return row
 
     def prob(self, i: int) -> float | None:
-        """Return the probability node i was drawn with, given its earlier siblings; None = chosen, not drawn."""
+        """Return the probability with which node i was sampled, given its earlier siblings; None for a chosen node."""
         if self.draw[i] >= 0 and self.token_probs is not None:
             return self.token_probs[i]
         probs = self.draft_probs(i)
         return None if probs is None else float(probs[self.tokens[i]])
 
-    def chances_on(self, device: torch.device) -> Tensor | None:
+    def token_probs_on(self, device: torch.device) -> Tensor | None:
         """Return ``token_probs`` as a tensor on the distributions' device; None on another device, and for draws without replacement."""
         if self.probs is None or self.probs.device != device or WITHOUT_REPLACEMENT in self.drawn:
             return None
@@ -150,10 +152,11 @@ class DraftTree:
         return replace(self, probs=rows, drawn=self.drawn + (drawn,)), len(self.drawn)
 
     def keep(self, nodes: Iterable[int], looked: bool) -> DraftTree:
-        """Return the part of the tree on ``nodes`` (closed under parents), renumbered.
+        """Return the subtree on ``nodes`` (which must include all ancestors), renumbered.
 
-        looked: the choice depended on the identity of dropped tokens, so the remaining nodes become chosen. Otherwise the cut must
-        keep a prefix of each draw, or ValueError is raised: dropping an earlier sibling would change a later one's distribution.
+        looked: whether the choice of nodes depended on the tokens of dropped nodes; then the remaining nodes count as
+        chosen. Otherwise a prefix of each draw's siblings must be kept, or ValueError is raised: dropping an earlier
+        sibling would change the distribution of a later one.
         """
         nodes = sorted(nodes)
         at = {c: i for i, c in enumerate(nodes)} | {-1: -1}
@@ -185,7 +188,8 @@ class DraftTree:
 
     @classmethod
     def chain(cls, tokens: Sequence[int], probs: Tensor | None = None, drawn: str = IID) -> DraftTree:
-        """Return a single path; with probs [len(tokens), vocab] each token was drawn from its row, without it was chosen."""
+        """Return a chain. With probs [len(tokens), vocab] each token was sampled from its row; without, the tokens were
+        chosen."""
         n = len(tokens)
         draw, labels = ((-1,) * n, ()) if probs is None or not n else (tuple(range(n)), (drawn,) * n)
         return cls(tuple(tokens), tuple(range(-1, n - 1)), draw, probs if labels else None, labels)

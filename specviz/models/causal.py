@@ -118,14 +118,14 @@ def _below(root: nn.Module, path: str) -> nn.Module:
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Causal:
-    """Return an untrained model shaped like the target. numbers, all optional: layers, heads, kv_heads, head_dim,
+    """Return an untrained model shaped like the target. hparams, all optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     config = {**config_like(body, {"layers": body.layers, **hparams}), "tie_word_embeddings": True}
     return Causal(config, f"the consistency model of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Causal:
-    """Load the model of a folder; its width is the target's. Raises ModelError with one sentence."""
+    """Load the model of a folder; its width is the target's. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "cllm")
     config, weights = config_of(folder), HeadWeights(folder, body)

@@ -153,7 +153,7 @@ def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
 
 
 def build(body: Body, hparams: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
-    """Return an untrained network; ``body``: of the draft model, for AdaEAGLE of the target. numbers: kind, and layers, or top
+    """Return an untrained network; ``body``: of the draft model, for AdaEAGLE of the target. hparams: kind, and layers, or top
     and inner, or inner and most."""
     if hparams["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, hparams["inner"], hparams["most"])

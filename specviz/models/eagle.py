@@ -113,13 +113,13 @@ class EagleRows(RowCache):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Eagle:
-    """Return an untrained head for a target, shaped like one of its layers. numbers, all optional: intermediate, layers, heads,
+    """Return an untrained head for a target, shaped like one of its layers. hparams, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
     return Eagle({**config_like(body, hparams), "bias": bool(hparams.get("bias", True))}, f"the EAGLE head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Eagle:
-    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "eagle")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
@@ -138,7 +138,7 @@ def load(folder: str | Path, body: Body) -> Eagle:
 
 def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> Any:
     """Load a variant of EAGLE's head whose weights have our names. Biases of queries, keys and values are optional; weights of
-    the patterns ``fine`` are ignored. Raises ModelError with a sentence."""
+    the patterns ``fine`` are ignored. Raises ModelError."""
     weights = HeadWeights(folder, body)
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
@@ -151,7 +151,7 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
 
 
 def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
-    """Return a config.json for a head with layers like the target's, but for the numbers given."""
+    """Return a config.json for a head with layers like the target's, except for the sizes in hparams."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads

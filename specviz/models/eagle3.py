@@ -194,7 +194,7 @@ def default_layers(layers: int) -> list[int]:
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Eagle3:
-    """Return an untrained head with a layer like the target's. numbers, all optional: draft_vocab (size of the draft vocabulary,
+    """Return an untrained head with a layer like the target's. hparams, all optional: draft_vocab (size of the draft vocabulary,
     the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix and full vocabulary are used),
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
     settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
@@ -205,7 +205,7 @@ def build(body: Body, hparams: dict[str, Any]) -> Eagle3:
 
 
 def load(folder: str | Path, body: Body) -> Eagle3:
-    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "eagle3")
     weights = HeadWeights(folder, body)

@@ -55,7 +55,7 @@ def gguf_in(folder: Path) -> Path | None:
 
 
 class GGUFFile:
-    """A GGUF file: ``metadata`` by key, ``tensors`` by name. Raises ModelError with a sentence for a broken or unknown file."""
+    """A GGUF file: ``metadata`` by key, ``tensors`` by name. Raises ModelError for a broken or unknown file."""
 
     def __init__(self, path: Path):
         self.name = path.name

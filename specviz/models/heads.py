@@ -48,7 +48,7 @@ class Body:
 
 
 class HeadWeights(Weights):
-    """The tensors of a head's folder; ``names`` and ``shape`` identify the published layout. Raises ModelError with a sentence.
+    """The tensors of a head's folder; ``names`` and ``shape`` identify the published layout. Raises ModelError.
     """
 
     def __init__(self, folder: Path, body: Body):

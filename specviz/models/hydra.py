@@ -133,7 +133,7 @@ def build(body: Body, hparams: dict[str, Any]) -> Hydra:
 
 
 def load(folder: Path, body: Body) -> Hydra:
-    """Load heads from a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load heads from a folder, in this project\'s or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"hydra_mlp\.(\d+)\.")
     if not heads or heads != list(range(len(heads))):

@@ -114,14 +114,14 @@ HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
 
 
 def build(body: Body, hparams: dict[str, Any]) -> InTargetRows:
-    """Return an untrained network. numbers: how; from_end: for each step the number of target layers its row goes through;
+    """Return an untrained network. hparams: how; from_end: for each step the number of target layers its row goes through;
     chains."""
     layers = tuple(max(0, body.layers - count) for count in hparams["from_end"])
     return HOW[hparams["how"]](body.hidden, body.vocab, layers, hparams.get("chains", 1))
 
 
 def load(folder: Path, body: Body) -> InTargetRows:
-    """Load the extra rows from a folder, ours or PPD's published one. Raises ModelError with a sentence."""
+    """Load the extra rows from a folder, in this project\'s layout or PPD\'s. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
                 if name in weights), None)

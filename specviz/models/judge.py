@@ -63,7 +63,7 @@ class Reward(nn.Module):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Judge | Reward:
-    """Return an untrained network. numbers: kind ("judge" or "reward"), and inner (width between the layers) for a reward head.
+    """Return an untrained network. hparams: kind ("judge" or "reward"), and inner (width between the layers) for a reward head.
     """
     return Judge(body.hidden, body.vocab) if hparams["kind"] == JUDGE else Reward(body.hidden, body.vocab, hparams["inner"])
 

@@ -113,7 +113,7 @@ class Block:
 
 
 class Llama:
-    """Weights and forward pass. Raises ModelError with a sentence for a checkpoint that cannot be used.
+    """Weights and forward pass. Raises ModelError for a checkpoint that cannot be used.
 
     scripted: all blocks in a row, where they are compiled (models/torchscript_llama.py).
     """

@@ -95,7 +95,7 @@ class Layer:
 class Mamba2:
     """Weights of a Hugging Face folder, and the forward. float32 on a CPU, bfloat16 weights elsewhere; states are float32.
 
-    Raises ModelError with a sentence for a checkpoint that cannot be used.
+    Raises ModelError for a checkpoint that cannot be used.
     """
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):

@@ -58,7 +58,7 @@ class MaskedRows(RowCache):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> MaskedModel:
-    """Return an untrained network. numbers, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
+    """Return an untrained network. hparams, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
     settings = {"pard_token": hparams.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
     config = config_like(body, hparams) | {"hidden_size": hparams.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")

@@ -220,9 +220,6 @@ class BlockNet(Fused):
             else:
                 slots[i, :, :, at:at + n] = new
 
-    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
-        return self.after(super().run(x, rotation, slots, at, mask))
-
 
 class BlockRows(RowCache):
     """KV cache of the text's rows; the block's rows are dropped after each pass."""
@@ -236,8 +233,16 @@ class BlockRows(RowCache):
             self._run(part, list(range(n)), torch.ones(n, n, dtype=torch.bool), self.net.take)
             self.count += n
 
+    def text(self, states: Tensor) -> Tensor:
+        """Return text rows [n, layers * hidden] as the layers read them, [n, hidden]."""
+        return self.net.after_fc(self.net.lead(states.to(self.net.dtype)))
+
     def draft(self, embeds: Tensor) -> Tensor:
         """Return states [block, hidden] of a block whose first row stands after the text; embeds [block, hidden]."""
+        return self.net.after(self.draft_raw(embeds))
+
+    def draft_raw(self, embeds: Tensor) -> Tensor:
+        """Return the same states before the last norm."""
         n = len(embeds)
         return self._run(embeds.to(self.net.dtype), list(range(n)), torch.ones(n, n, dtype=torch.bool))
 
@@ -250,7 +255,7 @@ def _trained_as_dspark(config: dict[str, Any]) -> bool:
 
 
 def build(body: Body, hparams: dict[str, Any]) -> BlockDrafter:
-    """Return an untrained drafter with layers like the target's. numbers: block, mask_token; read_layers (else three spread over
+    """Return an untrained drafter with layers like the target's. hparams: block, mask_token; read_layers (else three spread over
     the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
     rank, last = int(hparams.get("markov_rank") or 0), body.layers - 2
     spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
@@ -263,12 +268,14 @@ def build(body: Body, hparams: dict[str, Any]) -> BlockDrafter:
 
 
 def load(folder: str | Path, body: Body) -> BlockDrafter:
-    """Load the drafter of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the drafter of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), _settings(config_of(folder), body)
     config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights.names
-    config["draft_vocab_size"] = weights.shape("lm_head.weight")[0] if "d2t" in weights.names else None
+    spoken = weights.shape("lm_head.weight")[0] if "d2t" in weights.names else body.vocab
+    tokens = draft_vocabulary(weights, spoken, body)
+    config["draft_vocab_size"] = spoken if tokens else None
     made = BlockDrafter(config, folder.name)
     if max(made.read_layers) >= body.layers - 1:
         raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {body.name} layers 0 to "
@@ -281,11 +288,10 @@ def load(folder: str | Path, body: Body) -> BlockDrafter:
         found |= {f"layers.{i}.self_attn.{name}.weight": weights.get(f"layers.{i}.self_attn.{name}.weight", sizes.head_dim)
                   for name in ("q_norm", "k_norm")}
     if made.lm_head is not None:
-        size = config["draft_vocab_size"]
-        found |= {"lm_head.weight": weights.get("lm_head.weight", size, d)} | draft_vocabulary(weights, size, body)
+        found |= {"lm_head.weight": weights.get("lm_head.weight", spoken, d)} | tokens
     for name, tensor in made.state_dict().items():
         if name == "markov_head.markov_w2.weight" and made.lm_head is not None:
-            found[name] = _spread(weights.get(name, len(found["d2t"]), tensor.shape[1]), found["d2t"], body.vocab)
+            found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), tokens["d2t"], body.vocab)
         elif name.startswith(("markov_head.", "confidence_head.")):
             found[name] = weights.get(name, *tensor.shape)
     weights.none_left(*VERIFIER, r"lm_head\.weight")

@@ -87,7 +87,7 @@ def _checked_config(name: str, source: str, revision: str | None, width: int, sp
 
 
 def load_causal(name: str, source: str, revision: str | None, **options):
-    """Load and return the network. Raises ModelError with one sentence for any unusable checkpoint. options: of from_pretrained."""
+    """Load and return the network. Raises ModelError for any unusable checkpoint. options: of from_pretrained."""
     import transformers
 
     ask_nothing()

@@ -1,6 +1,6 @@
 """Read a model's folder without transformers: config.json, and weights from safetensors (whole or in shards) or a GGUF file.
 
-A checkpoint that cannot be used raises ModelError with one sentence, before anything is run on it.
+A checkpoint that cannot be used raises ModelError, before anything is run on it.
 """
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def watch(prompt: str | list[dict[str, str]], methods: str | Sequence[str] = ("s
     """Run methods side by side and show the board, in a notebook while it runs.
 
     plain: add plain decoding as the last lane. options: target, draft, device, max_new_tokens, temperature, top_k, top_p, seed,
-    knobs {method: {knob: value}}, repeats, request {field: value} (docs/requests.md). Raises SessionError or ZooError with one sentence.
+    knobs {method: {knob: value}}, repeats, request {field: value} (docs/requests.md). Raises SessionError or ZooError.
     """
     records: Records = []
     screen = _Screen(height) if live and _cell() is not None else None

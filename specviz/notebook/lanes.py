@@ -27,7 +27,7 @@ def play(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target: str
          knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1,
          request: Mapping[str, Any] | None = None) -> Iterator[Records]:
     """Yield the records of each event. ``knobs``: {method: {knob: value}}. request: further fields of a GenerationRequest; they win over
-    the arguments. Raises SessionError or ZooError with one sentence."""
+    the arguments. Raises SessionError or ZooError."""
     loaded = load(target, draft, device)
     own = {"max_tokens": (max_new_tokens, None), "temperature": (temperature, 0.0), "top_k": (top_k, 0), "top_p": (top_p, 1.0),
            "seed": (seed, 0)}

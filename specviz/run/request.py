@@ -214,7 +214,7 @@ def _token_ids(name: str, given: Any) -> tuple[int, ...]:
 
 
 def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0, min_p: Any = 0.0) -> Sampling:
-    """Read sampling settings from numbers or text. Raises SessionError with one sentence."""
+    """Read sampling settings from numbers or text. Raises SessionError."""
     try:
         return Sampling(read_number("temperature", temperature), read_whole("top_k", top_k), read_number("top_p", top_p),
                         read_whole("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))

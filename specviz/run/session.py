@@ -44,7 +44,7 @@ MOST_TOP = 50  # maximum number of top tokens of a distribution that events carr
 class Session:
     """One method on loaded models, ready to run prompts.
 
-    ``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError with one sentence.
+    ``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError.
 
     memory: earlier answers of the same visitor; runs of this session read it and add their own. Without one every run begins with
     an empty memory. deterministic: the same seed gives the same run (bit-identical on models loaded as deterministic); timing

@@ -37,7 +37,7 @@ class WrittenTokens(NamedTuple):
 class FastModel(Llama):
     """Weights of a Hugging Face folder: ``FastModel(folder, device="cpu", dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
 
-    ``open()`` returns targets that share them. ``forward``: name of the forward pass in the trace. Raises ModelError with a sentence.
+    ``open()`` returns targets that share them. ``forward``: name of the forward pass in the trace. Raises ModelError.
     """
 
     forward = "eager"

@@ -30,7 +30,7 @@ class HFModel:
 
     device "auto" takes CUDA when there is one, spread over several devices where one is too small; dtype defaults to float32
     on a CPU and bfloat16 elsewhere. device_map: as in accelerate; quantise: a key of models/quantised.py. ``open()`` returns
-    targets that share the weights; ``note`` is the reason if it scores chains only, else None. Raises ModelError with a sentence.
+    targets that share the weights; ``note`` is the reason if it scores chains only, else None. Raises ModelError.
     """
 
     def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None,

@@ -34,7 +34,7 @@ def why_not(config: dict[str, Any]) -> str | None:
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, quantised to int8 when loaded. numbers: data type of its products."""
+    """Weights of a Hugging Face folder, quantised to int8 when loaded. hparams: data type of its products."""
 
     numbers = "int8"
 

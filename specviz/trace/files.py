@@ -88,7 +88,7 @@ class Trace:
 
     @classmethod
     def load(cls, source: str | bytes | Path) -> Trace:
-        """Load from a file, or from its lines (text or bytes, possibly gzipped). Raises TraceError with one sentence."""
+        """Load from a file, or from its lines (text or bytes, possibly gzipped). Raises TraceError."""
         data = _bytes(source)
         records = []
         for count, line in enumerate(data.splitlines(), 1):
@@ -156,7 +156,7 @@ def _parse(line: bytes, count: int) -> Record:
 
 
 def check(records: list[Any]) -> None:
-    """Validate types, finiteness, limits and order of every record. Raises TraceError with one sentence."""
+    """Validate types, finiteness, limits and order of every record. Raises TraceError."""
     if not records:
         raise TraceError("The trace holds no records.", "trace.empty")
     lanes: dict[int, _Lane] = {}

@@ -1,6 +1,6 @@
 """The fields of every record of ``specviz-trace/1`` (docs/TRACE.md), as data.
 
-A check is called with a value and a description of its place, and raises TraceError with one sentence.
+A check is called with a value and a description of its place, and raises TraceError.
 """
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 FIRST = ("tokenizer", "target", "generate", "draft")  # recipes before the trained parts
-LAST = ("other_draft", "datastore", "pictures", "report")  # recipes after them
+LAST = ("other_draft", "datastore", "blockffn", "pictures", "vision", "scales", "report")  # recipes after them
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def available() -> list[str]:
-    """Return the recipes in the order of `all`: recipes of trained parts (core.method.Trained) come after their dependencies."""
+    """Return the names of all recipes in the order in which `all` runs them: a recipe runs after those it depends on."""
     from ..methods import trained_parts
 
     order, waiting = [*FIRST], dict(trained_parts())
@@ -109,7 +109,8 @@ def device(text: str) -> str:
 
 
 def configure_threads(threads: int | None) -> None:
-    """Configure threads, and keep freed memory: returning every large tensor to the kernel made a softmax nine times slower."""
+    """Set the number of threads, and keep freed memory in the process: returning large tensors to the kernel made a
+    softmax nine times slower."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**28)):  # no mmap, no trim, wide steps

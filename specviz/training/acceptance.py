@@ -36,7 +36,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
 
 @torch.inference_mode()
 def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
-    """Return for every answer whether each of its tokens would be accepted from the draft."""
+    """Return, for each answer, whether each of its tokens would be accepted from the draft."""
     rng, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
     for a in answers:
@@ -62,7 +62,8 @@ def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
 
 
 def figures(rows: list[list[bool]], gamma: int) -> dict:
-    """Replay rounds of `gamma` draft tokens and return the figures. rows: per answer, whether each token would be accepted."""
+    """Replay rounds of `gamma` draft tokens; return block efficiency, acceptance rate and acceptance by position. rows:
+    for each answer, whether each of its tokens would be accepted."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in rows:

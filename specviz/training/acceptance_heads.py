@@ -1,10 +1,11 @@
 """Train networks for lossy acceptance (models/judge.py) on the target's own answers.
 
-Judge (2501.19309, which uses human labels): in each answer one token is replaced by the draft model's. It is labelled good if the
-target, having read it, still assigns its own next tokens about the same probability: then it was another wording, not a mistake.
+Judge (2501.19309): in each answer one token is replaced by one of the draft model. The label is "good" if the target
+assigns about the same probability to its own following tokens after the replacement: then the token was another
+wording, not a mistake. The paper uses human labels.
 
-Reward (2501.19324, which uses a large reward model): from the same position the draft model generates a step in place of the
-target's; the head learns to tell them apart.
+Reward (2501.19324): the draft model generates a step from the same position as one of the target's steps, and the head
+learns to tell both apart. The paper uses a large reward model.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from .runner import Runner
 
 
 class ReplacementFeatures(DraftFeatures):
-    """Batches of the target's text together with the draft model. ``body``: the target's facts."""
+    """Batches of the target's text, with a draft model that proposes replacements. ``body``: sizes and device of the target."""
 
     @property
     def body(self) -> Body:
@@ -57,8 +58,10 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return (rows [r], positions in them [r, count]) followed by enough answer tokens; short rows are left out, and rows with
-    fewer positions repeat some."""
+    """Sample ``count`` positions per row that are followed by at least ``room`` answer tokens. Return (rows [r],
+    positions [r, count]).
+
+    Rows without such positions are left out; rows with fewer than ``count`` repeat some."""
     width, found = batch.ids.shape[1], {}
     for place in batch.where.tolist():
         found.setdefault(place // width, []).append(place % width)
@@ -70,9 +73,10 @@ def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Ten
 
 @torch.no_grad()
 def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a model's final hidden states of a text, [rows, width, hidden], and of alternative endings of it, [rows, n, steps,
-    hidden], in one pass. ids [rows, width]; at [rows, n]: last position of its row that an ending sees; tails [rows, n, steps]:
-    the endings."""
+    """Run a text and alternative endings of it in one forward pass, and return a model's final hidden states of both:
+    [rows, width, hidden] and [rows, n, steps, hidden].
+
+    ids [rows, width]; at [rows, n]: the last text position that each ending attends to; tails [rows, n, steps]: the endings."""
     width, (each, steps) = ids.shape[1], tails.shape[1:]
     deep = torch.arange(1, steps + 1, device=ids.device)
     positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
@@ -84,13 +88,14 @@ def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Ten
 
 
 def picked(rows: Tensor, at: Tensor) -> Tensor:
-    """Return the entries of rows [r, width, ...] at places [r, n] or [r, n, m]."""
+    """Gather entries of rows [r, width, ...] at positions [r, n] or [r, n, m]."""
     return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
 
 
 @torch.no_grad()
 def replaced_tokens(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return (states [n, hidden] after a replaced token, whether it was good [n]); only tokens that differ from the target's."""
+    """Return (hidden states [n, hidden] after a replaced token, labels [n]: 1 if the replacement is good). Every
+    replacement differs from the target's token."""
     after = hparams["after"]
     rows, at = places(batch, after, hparams["places"], rng)
     ids = batch.ids[rows]
@@ -105,15 +110,16 @@ def replaced_tokens(features: ReplacementFeatures, batch: Batch, hparams: dict, 
 
 
 def written(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return (states [2n, tokens, hidden] along steps, whether the target generated each [2n]): its own steps, then the draft
-    model's from the same positions."""
+    """Return (hidden states [2n, tokens, hidden] along steps, labels [2n]: 1 if the target generated the step): n steps
+    of the target, then n of the draft model from the same positions."""
     own, theirs = steps(features, batch, hparams, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
 def steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return states [n, tokens, hidden] of the target along its own steps, and along the draft model's in their place."""
+    """Return the target's hidden states [n, tokens, hidden] along its own steps, and along the draft model's steps from
+    the same positions."""
     tokens = hparams["tokens"]
     rows, at = places(batch, tokens, hparams["places"], rng)
     ids, draft = batch.ids[rows], features.draft
@@ -130,7 +136,8 @@ def steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: rando
 
 
 def measure(model, features: ReplacementFeatures, asked, hparams: dict) -> dict[str, float]:
-    """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
+    """Return the held-out loss, and the loss of the best constant prediction for comparison. asked: the function that
+    makes a batch of examples."""
     room = hparams["after"] if "after" in hparams else hparams["tokens"]
     some = [a for a in features.heldout if min(len(a.ids), hparams["length"]) - a.start > room]
     some, rng = some[:: max(1, len(some) // hparams["measure_rows"])], random.Random(0)

@@ -1,7 +1,8 @@
-"""Train AdaEAGLE's length network (2412.18910) on the accepted length of EAGLE's chain along the target's own greedy answers.
+"""Train AdaEAGLE's length predictor (2412.18910) on accepted lengths of EAGLE chains along the target's greedy answers.
 
-The label of a position is the number of tokens of a long draft that equal the answer. A prediction too short costs target passes,
-one too long costs head passes, which are cheaper: the loss is the absolute error, times ``short`` if the prediction is too short.
+The label of a position is the number of tokens at the start of a long draft that equal the answer. Too short a
+prediction costs target passes, too long a one costs passes of the head, which are cheaper. So the loss is the absolute
+error, multiplied by ``short`` where the prediction is too short.
 """
 from __future__ import annotations
 
@@ -36,13 +37,13 @@ class ChainLengthFeatures(Features):
         self.heldout = [a for a in self.heldout if a.greedy]
 
     def place(self, name: str) -> Path:
-        """Return the checkpoint folder; a new target or a new head starts a new one."""
+        """Return the checkpoint folder. It depends on the weights of target and head, so a new one starts a new checkpoint."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.head_path)}")
 
     @torch.no_grad()
     def lengths(self, batch: Batch, most: int) -> Tensor:
-        """Return the accepted tokens of each draft, [n]. A draft has ``most`` tokens; its first token has its label at
-        ``batch.where``."""
+        """Return the number of accepted tokens of each draft, [n]. A draft has ``most`` tokens; the first one is
+        drafted at the position of ``batch.where``."""
         n, passes = len(batch.where), []
         for step, states in enumerate(eagle.guesses(self.eagle, self, batch, most)):
             right = self.logits(states[batch.where - 1]).argmax(-1) == batch.labels
@@ -72,8 +73,8 @@ def run(job: Job) -> Path:
 
 
 def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, hparams: dict) -> tuple[Tensor, Tensor]:
-    """Return (predicted, true) lengths, both [n]. The prediction at a position is computed from the token before it; the first
-    position of a row has none."""
+    """Return (predicted, true) lengths, both [n]. A prediction is computed from the token before its position, so the
+    first position of a row has none."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
     return model(embeds.float(), batch.states[before].float()), features.lengths(batch, hparams["most"])[kept]
@@ -85,7 +86,7 @@ def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
 
 
 def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, hparams: dict) -> dict[str, float]:
-    """Return the held-out loss and that of the best constant length, which a useful network has to beat."""
+    """Return the held-out loss, and the loss of the best constant length for comparison."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams)
              for a in some if a.start < hparams["length"] - 1]

@@ -1,4 +1,4 @@
-"""A target's answers for its card, unedited, and the share of answers that loop."""
+"""Generate a target's answers for its model card, unedited, and measure the share of answers that loop."""
 
 import json
 from collections import Counter
@@ -26,7 +26,8 @@ class Question:
 
 
 def questions(job: Job, hparams: dict) -> list[Question]:
-    """Return the recipe's own questions, the page's examples, and MT-bench's first turns where the data folder has them."""
+    """Return the questions of the card: the recipe's own, the page's examples, and the first turns of MT-bench if the
+    data folder has them."""
     found = [Question(task, text, text) for task, texts in hparams["prompts"].items() for text in texts]
     page = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"]
     found += [Question("example", one["prompt"], one["prompt"]) for one in page]
@@ -39,13 +40,13 @@ def questions(job: Job, hparams: dict) -> list[Question]:
 
 
 def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
-    """Return whether some `size` tokens in a row occur `times` times."""
+    """Return whether some sequence of `size` tokens occurs at least `times` times."""
     grams = Counter(tuple(ids[i : i + size]) for i in range(len(ids) - size + 1))
     return max(grams.values(), default=0) >= times
 
 
 def written(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str]], tokens: int, batch: int = 24) -> list[list[int]]:
-    """Return greedy answers of at most `tokens` tokens to (task, prompt), in their order."""
+    """Return the greedy answers, of at most `tokens` tokens, to the (task, prompt) pairs, in the same order."""
     network: Any = model  # transformers' types lose the model in ``to``
     maker = generate.Maker(network.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
     rows = [(data.chat_prompt(words, text), task, 0.0) for task, text in texts]

@@ -1,7 +1,8 @@
-"""Keep a head's attention from collapsing: limit its scores during training, and measure its entropy.
+"""Keep the attention of a trained head from collapsing: limit its scores during training, and measure its entropy.
 
-Orthogonal updates (Muon) are as large for queries and keys as for every other matrix, whatever the gradients. Without a norm
-before the attention, as in EAGLE's head, scores grow until one row has all the weight and the head ignores its context.
+Updates by Muon have the same size for every matrix, whatever the gradients. Without a norm before the attention, as in
+EAGLE's head, the scores of queries and keys then grow until one position gets all the weight and the head ignores its
+context.
 """
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ EVERY = 8  # steps between two looks at the scores
 
 
 def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
-    """Return, for each attention of the model in order of use: the module, its input rows [batch, n, hidden] and their angles
-    during ``run``."""
+    """Call ``run`` and return, for each attention of the model in order of use: the module, its input rows [batch, n,
+    hidden] and their rotary angles."""
     met: dict[nn.Module, tuple[Tensor, Tensor]] = {}
     hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
              for part in model.modules() if isinstance(part, Attention)]
@@ -32,16 +33,16 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
 
 
 def limit_scores(model: nn.Module, run: Callable[[], object], step: int, hparams: dict) -> None:
-    """Every few steps scale queries and keys so that no score exceeds ``score_limit`` on the rows of ``run``. Deterministic in
-    weights and step."""
+    """Scale queries and keys down every few steps, so that no attention score during ``run`` exceeds the recipe's
+    ``score_limit``. The result depends on weights and step only."""
     if step % EVERY == 0:
         for part, rows, _ in rows_of(model, run):
             part.limit_scores(rows, hparams["score_limit"])
 
 
 def entropy(model: nn.Module, run: Callable[[], object]) -> float | None:
-    """Return the mean entropy of the attention weights divided by its maximum: 0 attends to one position, 1 to all equally. None
-    if the model has no such attention (M2R2's queries read the target's keys)."""
+    """Return the mean entropy of the attention weights as a share of its maximum: 0 means that one position gets all
+    the weight, 1 that all get the same. None if the model has no self-attention (M2R2)."""
     shares = []
     for part, rows, angles in rows_of(model, run):
         weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row has one place to look at

@@ -1,7 +1,7 @@
 """Train the proposal heads of blockwise parallel decoding on the frozen target's last hidden states (Stern et al. 1811.03115).
 
-Of the paper's variants this is the frozen base on its own text ("knowledge distillation"), with the target's distribution as the
-label. The paper trains one random head per step to save memory; here all heads are trained in each step.
+This is the paper's variant with a frozen base model and distillation, with the target's distribution as the label. The
+paper trains one random head per step to save memory; here every step trains all heads.
 """
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def run(job: Job) -> Path:
 
 
 def guesses(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, head) -> (kept, states) that computes a head's hidden states at the positions of a batch."""
+    """Return the function (batch, head) -> (kept, states) for ranks.py: the hidden states of one head at the positions
+    of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)

@@ -1,7 +1,8 @@
-"""Measure and export heads that draft a chain: replay their acceptance on held-out answers of the target, write their files.
+"""Measure and export heads that draft a chain: replay their acceptance on held-out answers of the target, and write
+their files.
 
-The replay is that of a draft model (acceptance.py), except that a head's prediction of a token depends on how many tokens ahead
-it is drafted, because it then depends on its own predictions.
+The replay is that of a draft model (acceptance.py), with one difference: a head reads its own predictions, so its
+prediction of a token depends on how many tokens ahead it is drafted.
 """
 
 from collections.abc import Callable
@@ -58,8 +59,7 @@ def measure(guesses: Guesses, features: Features, hparams: dict, model: nn.Modul
 
 @torch.inference_mode()
 def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed: int) -> list[list[bool]]:
-    """Return for every step ahead and every token of the answer whether it would be accepted from a draft that many tokens ahead.
-    """
+    """Return [step][token]: whether each token of the answer would be accepted if it were drafted ``step`` tokens ahead."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     tokens, greedy, found = batch.labels, answer.greedy, []
     rng = torch.Generator().manual_seed(seed)
@@ -77,7 +77,8 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
 
 
 def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
-    """Replay rounds of ``gamma`` draft tokens and return the figures. answers: per step ahead, whether each token would be accepted."""
+    """Replay rounds of ``gamma`` draft tokens; return block efficiency, acceptance rate and acceptance by position.
+    answers: for each, [step][token] as ``hits`` returns it."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in answers:
@@ -102,8 +103,10 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
-    """Write config.json, bfloat16 weights (MXINT8 matrices if the recipe's ``bits`` are 8), card and loss curve to
-    `<work>/models`, and with `--ship` to `assets/models`. Raises TrainingError above ``most`` bytes; no file is larger than 8 MB.
+    """Write a trained head: config.json, weights (bfloat16; MXINT8 if the recipe's ``bits`` are 8), model card and loss
+    curve, to `<work>/models`, and with `--ship` to `assets/models`.
+
+    most: maximum bytes of the weights. Raises TrainingError if they are larger. No file is larger than 8 MB.
     """
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
     parameters = sum(tensor.numel() for tensor in weights.values())

@@ -1,8 +1,9 @@
-"""Train Chimera's encoders and heads on the frozen target's states along its own answers (Zeng et al. 2402.15758).
+"""Train Chimera's trigram encoder and heads on the frozen target's hidden states along its own answers (Zeng et al.
+2402.15758).
 
-Trigrams are of the true tokens after a position, as on every accepted path; hidden states between are replaced by the encoder's
-own output. The authors unroll the heads' own top tokens instead and regress the first output to the target's next state; here
-each step only learns the target's distribution.
+Trigrams are made of the true tokens after a position, as on an accepted path; the hidden states of these tokens are
+replaced by the encoder's outputs. The authors use the heads' own top-1 tokens instead, and also regress the first
+output to the target's next hidden state; here the only loss is distillation from the target's distribution.
 """
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ def run(job: Job) -> Path:
 
 
 def encoded(model: chimera.Chimera, guess: ranks.HeadStates, batch: Batch) -> None:
-    """Return the layer's output over the text alone, without the trigrams after it."""
+    """Return the decoder layer's outputs over the text alone, without trigrams of later tokens, to measure their attention."""
     model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
 class Reader:
-    """The heads' hidden states at the positions of a batch; all steps are computed once per batch."""
+    """Compute the heads' hidden states at the positions of a batch; the states of all heads are computed once per batch."""
 
     def __init__(self, model: chimera.Chimera, features: Features):
         self.model, self.features = model, features

@@ -1,11 +1,11 @@
-"""CLLM: fine-tune the target until any block of guesses leads it to the converged block (Kou et al. 2403.00835).
+"""CLLM: fine-tune the target so that Jacobi decoding converges in fewer passes (Kou et al. 2403.00835).
 
 With ``rank``, only low-rank adapters of that rank are trained and saved (LoRA, Hu et al. 2106.09685).
 
-In every greedy answer a block is replaced by tokens of the text before it; a few Jacobi passes of the target turn it into one
-point of a trajectory, whose end, the answer itself, is known. The model learns to give the same distribution after the wrong
-block as after the right one (consistency loss, from the first wrong token on), and keeps the target's distribution along the
-answer.
+In every greedy answer one block is replaced by earlier tokens of the text. A few Jacobi passes of the target turn the
+replacement into a point of its Jacobi trajectory, whose fixed point is the original block. The model learns to predict
+the same distributions from the wrong block as from the original (consistency loss, from the first wrong token on), and
+to keep the target's distributions along the answer.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .runner import Runner
 
 
 class Trajectories(Features):
-    """Batches of greedy answers; the target is a trainable module (models/causal.py), as the fine-tuned model is."""
+    """Batches of greedy answers, and the target as a trainable module (models/causal.py) to make Jacobi trajectories."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
@@ -60,8 +60,8 @@ def run(job: Job) -> Path:
 
 @torch.no_grad()
 def trajectory_batch(before: causal.Causal, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return (ids [rows, width] with a block of each row at one point of its trajectory, first [rows]: position of its first
-    wrong token, the width if there is none)."""
+    """Replace one block in each row by a point of its Jacobi trajectory. Return (ids [rows, width], first [rows]): the
+    position of the first wrong token of each row, or the width if there is none."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
     places = batch.where % width + 1
     rows = batch.where // width
@@ -97,8 +97,8 @@ def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first
 
 @torch.inference_mode()
 def measure(model: causal.Causal | causal.LowRank, features: Trajectories, hparams: dict) -> dict[str, float]:
-    """Return gain and cost on held-out answers: tokens per Jacobi pass of each model on its own texts, and each one's loss on the
-    target's texts."""
+    """Return held-out figures of the fine-tuned model and of the target: tokens per Jacobi pass on their own answers,
+    and the loss of each on the target's answers."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = {}
     for name, one in (("target", features.before), ("cllm", model)):
@@ -114,8 +114,8 @@ def measure(model: causal.Causal | causal.LowRank, features: Trajectories, hpara
 
 
 def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> tuple[int, int]:
-    """Return (tokens, passes) for as many tokens as the answer has, in blocks of ``size``, as the engine's BlockJacobi decodes.
-    """
+    """Return (tokens, passes) of Jacobi decoding in blocks of ``size``, for as many tokens as the answer has. The
+    algorithm is that of the engine's BlockJacobi."""
     ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
     guesses: list[int] = []
     while len(ids) < goal:

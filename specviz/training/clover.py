@@ -1,7 +1,8 @@
-"""Train Clover's heads on the frozen target's states along its own answers (Xiao et al. 2405.00263).
+"""Train Clover's heads on the frozen target's hidden states along its own answers (Xiao et al. 2405.00263).
 
-The state runs over the true tokens after a position, as on every accepted path, and head i learns the token after i + 1 of them.
-The augmenting block is initialised randomly; the paper's from the target's last layer. Loss and tree as for Hydra.
+The recurrent state reads the true tokens after a position, as on an accepted path; head i reads i + 1 of them and
+learns the next one. The augmenting block is initialised randomly, in the paper with the target's last layer. Loss and
+tree are those of Hydra.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def run(job: Job) -> Path:
 
 
 class Reader:
-    """The heads' hidden states at the positions of a batch; the augmenting block runs once per batch."""
+    """Compute the heads' hidden states at the positions of a batch; the augmenting block runs once per batch."""
 
     def __init__(self, model: clover.Clover, features: Features):
         self.model = model

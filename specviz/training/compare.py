@@ -1,8 +1,8 @@
 """Compare the trained drafters of a target by the figures in their model cards.
 
-With `--ship` the shipped cards are read and docs/trained.md is written, for every embedded target; otherwise the cards and the
-table of the work folder. Drafters without weights or figures are listed as such. This is not a recipe: `all` leaves it out, and
-`report` writes figures into cards.
+With `--ship`: read the shipped cards and write docs/trained.md for every embedded target. Otherwise: read the cards of
+the work folder and print the table. Drafters without weights or figures are listed below it. `all` does not run this
+recipe; `report` writes the figures into the cards.
 """
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Drafter:
-    """A method and the model that it drafts with. cells: its row, by COLUMNS; None without weights or figures."""
+    """A method and the model that it drafts with, as a row of the table. cells: its values in the order of COLUMNS,
+    None without weights or figures; there: whether its weights exist."""
 
     title: str
     model: str
@@ -62,7 +63,7 @@ def page(job: Job, hparams: dict) -> str:
 
 
 def targets(job: Job) -> list[str]:
-    """Return the embedded targets that have cards; without ``ship`` only the job's own."""
+    """Return the embedded targets that have cards; without ``ship`` only the job's target."""
     if not job.ship:
         return [job.target]
     card_text = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
@@ -70,7 +71,8 @@ def targets(job: Job) -> list[str]:
 
 
 def of_target(job: Job, hparams: dict) -> list[Drafter]:
-    """Return every method that the report measures, those with figures first, by mean accepted length."""
+    """Return every method that the report measures for a target, the highest mean accepted length first, those without
+    figures last."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.shown(hparams):
         name = job.named(kind_of(method))
@@ -81,12 +83,12 @@ def of_target(job: Job, hparams: dict) -> list[Drafter]:
 
 
 def kind_of(method: Method) -> str:
-    """Return the name of the model that a method drafts with, as report's ``model_of`` chooses it."""
+    """Return the kind of the model that a method drafts with ("draft", "eagle", ...), as ``drafters.model_of`` chooses it."""
     return next((need.partition(":")[2] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), "draft")
 
 
 def card(job: Job, name: str) -> str | None:
-    """Return the card of a model, None without one."""
+    """Return the text of a model's card; None if it has none."""
     place = job.shipped_place(name) if job.ship else job.work / "models" / name
     if not all((place / one).is_file() for one in ("config.json", "README.md")):
         return None
@@ -94,7 +96,8 @@ def card(job: Job, name: str) -> str | None:
 
 
 def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
-    """Return a row from a model's card; None if the card has no figures of this method."""
+    """Return a method's row of the comparison table, read from its model's card; None if the card has no figures of
+    this method. equal: as ``equal_nodes`` returns it."""
     greedy, sampled = (mean_of(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
     if greedy is None or sampled is None:
         return None
@@ -105,14 +108,15 @@ def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple
 
 
 def mean_of(card_text: str, heading: str) -> list[str] | None:
-    """Return (tokens per pass, nodes, speed-up, by depth) from the line of means under a heading of ``drafters.table``."""
+    """Return [tokens per pass, nodes, speed-up, acceptance by depth] from the row "mean" of the table under a card's
+    heading; None if it is missing."""
     _, _, rest = card_text.partition(f"{heading}\n")
     line = re.search(r"^\| mean \| (.+) \|$", rest.partition("\n#")[0], re.M)
     return line.group(1).split(" | ") if line else None
 
 
 def equal_nodes(card_text: str) -> dict[str, str]:
-    """Return title -> tokens per pass at an equal number of nodes, from the target's card (``drafters.summary``)."""
+    """Return {method title: tokens per pass with an equal number of tree nodes}, read from the target's card."""
     found = NODES.search(card_text)
     if not found:
         return {}
@@ -122,7 +126,7 @@ def equal_nodes(card_text: str) -> dict[str, str]:
 
 
 def table(rows: list[Drafter]) -> list[str]:
-    """Return lines of Markdown: the rows with figures, then the methods without."""
+    """Return lines of Markdown: a table of the methods with figures, then a list of the others."""
     lines = [f"| {' | '.join(row.cells)} |" for row in rows if row.cells]
     if lines:
         lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines]

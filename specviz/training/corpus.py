@@ -27,7 +27,7 @@ def words() -> dict:
 
 
 def make_rows(count: int, seed: int) -> list[Row]:
-    """Return `count` rows, cycling through the kinds, so that any slice of some length has all six tasks."""
+    """Return `count` rows. Kinds of rows alternate, so that any few consecutive rows cover all six tasks."""
     rng, kinds = random.Random(seed), list(KINDS)
     rows = []
     for index in range(count):
@@ -38,7 +38,7 @@ def make_rows(count: int, seed: int) -> list[Row]:
 
 
 def fill(rng: random.Random, frame: str, **fixed: str) -> str:
-    """Fill the placeholders of a template; within one call a name keeps to one person."""
+    """Fill the placeholders of a template with random words; a name placeholder keeps its value within one call."""
     w = words()
     name, other = rng.sample(w["names"], 2)
     singular = {"animals": "animal", "traits": "trait", "places": "place", "things": "thing", "colours": "colour"}
@@ -127,7 +127,7 @@ def greeting(rng):
 
 
 def follow_up(rng):
-    """Return a second turn over the text of the first, as one prompt."""
+    """Return a row whose prompt contains a first turn and asks a second question about it."""
     topic = fill(rng, "{name} has a {colour} {thing}.")
     text = " ".join([topic, *sentences(rng, 1, 3)])
     kind = rng.randrange(3)

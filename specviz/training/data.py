@@ -1,8 +1,8 @@
-"""Training data: rows to token sequences.
+"""Read training rows and convert them to token sequences.
 
-A row is `{task, source, prompt, response}`. It comes from a folder with `train.jsonl.gz` and `heldout.jsonl.gz`, or from the
-project's own generators (`corpus.py`) without a folder. Chat rows are rendered with the target's chat template; the loss mask
-covers the answer and the end token, never the question.
+A row is `{task, source, prompt, response}`. Rows come from a folder with `train.jsonl.gz` and `heldout.jsonl.gz`, or
+from the project's generators (`corpus.py`). Chat rows are rendered with the target's chat template; the loss covers the
+answer and the end token, never the question.
 """
 
 import gzip
@@ -20,7 +20,7 @@ FIELDS = ("task", "source", "prompt", "response")
 
 
 class DataError(CodedError, ValueError):
-    """Invalid training data; the message is one sentence."""
+    """Invalid training data."""
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -52,7 +52,7 @@ def _row(line: str, path: Path, number: int) -> Row:
 
 
 def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
-    """Return the rows of a split: the folder's, or `own` generated ones without a folder."""
+    """Return the rows of a split: those of the data folder, or `own` generated rows if there is no folder."""
     if data is not None:
         if not data.is_dir():
             raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.", "data.folder")
@@ -61,7 +61,7 @@ def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
 
 
 def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None):
-    """Yield rows without end, tasks in proportion to `weights`, each task reshuffled when used up."""
+    """Yield rows without end, with tasks in proportion to `weights`. Rows of a task are reshuffled when all were used."""
     rng = random.Random(seed)
     pools: dict[str, list[Row]] = {}
     for row in rows:
@@ -84,7 +84,7 @@ def chat_prompt(tokenizer, prompt: str) -> list[int]:
 
 
 def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:
-    """Return (ids, start): the exchange's token ids and the index of the answer's first token."""
+    """Return (ids, start): the token ids of question and answer, and the index of the answer's first token."""
     ids = chat_prompt(tokenizer, row.prompt)
     answer = tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True)
     return ids + answer + [tokenizer.eos_token_id], len(ids)

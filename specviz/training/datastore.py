@@ -1,14 +1,13 @@
-"""A datastore for retrieval drafters: texts as tokens with a suffix array over them (REST, He et al. 2311.08252).
+"""Build a datastore for retrieval drafters: tokens of texts, with a suffix array over them (REST, He et al. 2311.08252).
 
-The texts are the project's own generated rows, or a data folder's; answers only, since drafts are answers. Building sorts n
-numbers five times for matches and continuations of 32 tokens together: some ten seconds a million tokens, their encoding
-included.
+The texts are answers, from the project's own rows or from a data folder. Building takes about ten seconds per million
+tokens: five sorts of the whole array, for matches and continuations of up to 32 tokens together.
 
     python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--target TARGET]
     [--ship]
 
-With --dense the target reads the texts, and the states that wrote their tokens are stored with them (DReSD); that takes as long
-as reading them does, and fits this target only.
+With --dense the target also processes the texts, and the hidden state that predicted each token is stored with it
+(DReSD). That takes one forward pass over all texts, and such a datastore works with this target only.
 """
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ DENSE_MOST = 100_000  # tokens of a store with states
 
 
 def make_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
-    """Return a datastore in memory of the first ``most`` tokens; documents are separated so that nothing is copied across their
-    border."""
+    """Return a datastore in memory with the first ``most`` tokens. A separator follows each document, so that no draft
+    is copied across its end."""
     began = time.monotonic()
     tokens: list[int] = []
     count = 0
@@ -74,7 +73,7 @@ def save(store: Store, folder: Path) -> None:
 
 
 def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> str:
-    """Build and save the datastore; print its size and the build time."""
+    """Build and save a datastore; print its size and the build time. dense: also store hidden states."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(job.model(job.target), trust_remote_code=False)

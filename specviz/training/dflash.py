@@ -1,4 +1,4 @@
-"""DFlash's block drafter (2602.06036): see masked_block.py."""
+"""Recipe of DFlash's block drafter (2602.06036); the code is in masked_block.py."""
 from pathlib import Path
 
 from . import masked_block

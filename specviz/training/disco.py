@@ -1,4 +1,4 @@
-"""DISCO's classifier (2405.04304): see draft_length.py."""
+"""Recipe of DISCO's classifier (2405.04304); the code is in draft_length.py."""
 from pathlib import Path
 
 from . import draft_length

@@ -1,5 +1,5 @@
-"""DistillSpec (Zhou et al. 2310.08461): the draft's recipe with another divergence, and steps on text that the draft writes
-itself."""
+"""DistillSpec (Zhou et al. 2310.08461): the recipe `draft` with another divergence, and on-policy steps on text that
+the draft generates itself."""
 from pathlib import Path
 
 from . import draft

@@ -1,11 +1,13 @@
 """Divergences between the draft's and the target's distribution, as distillation losses.
 
-Each takes the logarithms of both distributions [n, outcomes] and returns (value [n], gradient [n, outcomes] with respect to the
-draft's log-probability). An outcome is a token, or all tokens outside the target's stored top tokens.
+Each function takes the log-probabilities of target and draft, [n, outcomes], and returns (value [n], gradient [n,
+outcomes] with respect to the draft's log-probabilities). An outcome is one token, or all tokens outside the target's
+stored top tokens together.
 
-``tvdpp`` is a policy gradient (direct alignment, Goel et al. 2403.00858): a token is sampled from the draft, its reward is 1 if
-the target finds it more probable than the draft does, and rewards are normalised over the positions. Its expected gradient is
-that of the total variation divided by the rewards' standard deviation; the value reported is the total variation itself.
+``tvdpp`` is a policy gradient (direct alignment, Goel et al. 2403.00858): a token is sampled from the draft, its reward
+is 1 if the target finds it more probable than the draft does, and rewards are normalised over the positions. Its
+expected gradient is that of the total variation divided by the rewards' standard deviation; the returned value is the
+total variation.
 """
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ def reverse_kl(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -
 
 
 def jensen_shannon(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Return the mean of both KL divergences from the even mixture."""
+    """Return the Jensen-Shannon divergence: the mean KL divergence of both distributions from their average."""
     p, q, middle = logp.exp(), logq.exp(), torch.logaddexp(logp, logq) - math.log(2)
     return ((p * (logp - middle)).sum(-1) + (q * (logq - middle)).sum(-1)) / 2, q * (logq - middle) / 2
 
 
 def total_variation(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Return the probability that a draft token is rejected."""
+    """Return the total variation distance, which is the probability that a draft token is rejected."""
     p, q = logp.exp(), logq.exp()
     return (p - q).abs().sum(-1) / 2, -q * (p - q).sign() / 2
 

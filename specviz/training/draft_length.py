@@ -1,13 +1,14 @@
-"""Train networks that decide the draft length (models/draft_length.py) on the acceptance probabilities of the draft model's
+"""Train networks that decide the draft length (models/draft_length.py) on acceptance probabilities of the draft model's
 tokens.
 
-At every position of the target's own answers a draft token is sampled; it is accepted with probability min(1, p / q), known from
-both models' distributions at temperature 1.
+At every position of the target's answers a draft token is sampled. It is accepted with probability min(1, p / q),
+computed from both models' distributions at temperature 1.
 
-SpecDec++ (2405.19715): the draft model then reads the text with most tokens replaced by its own and a share of the target's kept,
-and the head learns from the state after each of its own tokens; the loss is a cross-entropy in which rejections weigh more,
-normalised by the total weight. DISCO (2405.04304): rounds are simulated along the text, so that a token has the position in its
-draft that it would have; half of the rows are drafted greedily, where a token is accepted iff it is the target's argmax.
+SpecDec++ (2405.19715): the draft model processes the text with most tokens replaced by its own, and the head learns
+from the hidden state after each of its own tokens. The loss is a weighted cross-entropy in which rejections weigh more,
+divided by the total weight. DISCO (2405.04304): rounds are simulated along the text, so that each token has the draft
+position that it would have in a run; half of the rows are drafted greedily, where a token is accepted iff it is the
+target's argmax.
 """
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from .runner import Runner
 
 
 class DraftFeatures(Features):
-    """Batches of the target's text, and the draft model to evaluate on it. ``body``: the draft model's facts."""
+    """Batches of the target's text, with the draft model whose acceptance is predicted. ``body``: sizes and device of
+    the draft model."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
@@ -45,7 +47,8 @@ class DraftFeatures(Features):
         return body_of(self.draft_path)
 
     def place(self, name: str) -> Path:
-        """Return the checkpoint folder; a new target or a new draft model starts a new one."""
+        """Return the checkpoint folder. It depends on the weights of target and draft model, so a new one starts a new
+        checkpoint."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.draft_path)}")
 
     @torch.no_grad()
@@ -81,15 +84,16 @@ def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def by_states(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
-    """SpecDec++: return (log odds, probabilities) of the draft model's tokens in a mixed text."""
+    """Predictions and labels for SpecDec++: return (log odds, acceptance probabilities) of the draft model's tokens in
+    a text of which most tokens are its own."""
     states, passes, own = mixed(features, batch, hparams["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
 def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (states [n, hidden] after each answer token of the mixed text, acceptance probabilities [n], whether each is the
-    draft model's own [n])."""
+    """Replace most answer tokens by tokens of the draft model, keeping ``share`` of the target's. Return (hidden states
+    [n, hidden] after each answer token, acceptance probabilities [n], whether each token is the draft model's [n])."""
     tokens, passes = drawn(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
@@ -99,15 +103,16 @@ def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Genera
 
 
 def by_rows(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
-    """DISCO: return (log odds, probabilities) of the tokens that rounds along the text would draft."""
+    """Predictions and labels for DISCO: return (log odds, acceptance probabilities) of the tokens that simulated rounds
+    along the text would draft."""
     q, depths, passes = traces(features, batch, hparams["most"], step)
     return model.logit(q, depths), passes
 
 
 @torch.no_grad()
 def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (distributions [m, vocab], positions in the draft [m], probabilities [m]) of drafted tokens; the other tokens were
-    the target's."""
+    """Simulate rounds of up to ``most`` draft tokens along the text. Return (draft distributions [m, vocab], positions
+    in the draft [m], acceptance probabilities [m]) of the drafted tokens."""
     p, q = features.distributions(batch)
     tokens, passes = drawn(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")
@@ -127,7 +132,7 @@ def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple
 
 
 def measure(model, features: DraftFeatures, predictions, hparams: dict) -> dict[str, float]:
-    """Return the held-out loss and that of the best constant answer, which a useful network has to beat."""
+    """Return the held-out loss, and the loss of the best constant prediction for comparison."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams, i)
              for i, a in enumerate(some) if a.start < hparams["length"] - 1]

@@ -1,8 +1,9 @@
-"""Measure every trained drafter on the real engine: each method of the catalogue that drafts with one of this project's models.
+"""Measure every trained drafter on the real engine: each catalogue method that drafts with one of this project's models.
 
-Held-out prompts by task, greedy and at temperature 1, each method with its defaults: block efficiency, acceptance by position,
-nodes per round, and its speed next to plain decoding, interleaved in one run. Because trees of different sizes are not
-comparable, every method with a knob for the number of nodes also runs with an equal number.
+Methods run with default knobs on held-out prompts of each task, greedily and at temperature 1. Measured: block
+efficiency, acceptance by position, nodes per round, and speed relative to plain decoding, interleaved in one run. Trees
+of different sizes are not comparable, so every method with a knob for the number of nodes also runs with an equal
+number of nodes.
 """
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def run(job: Job, hparams: dict) -> dict[str, Any]:
 
 
 def shown(hparams: dict) -> list[Method]:
-    """Return the exact methods that draft with trained heads or a trained draft, and those that represent the draft model."""
+    """Return the methods to measure: exact ones that draft with trained heads or trained drafts, and a few that use the
+    plain draft model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
             and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in hparams["with_draft"])]
 
@@ -72,7 +74,7 @@ def model_of(loaded: zoo.Loaded, method: Method) -> str:
 
 
 def prompts(job: Job, hparams: dict) -> list[Item]:
-    """Return the first held-out prompts of each task that leave room for an answer."""
+    """Return the first held-out prompts of each task that leave enough context for an answer."""
     rows = data.load(job.data, "heldout", hparams["own_rows"])
     short = [row for row in rows if len(row.prompt) <= hparams["prompt_characters"]]
     return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:hparams["prompts_a_task"]]]
@@ -80,7 +82,8 @@ def prompts(job: Job, hparams: dict) -> list[Item]:
 
 def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], hparams: dict, probs: Sampling,
          repeats: int) -> Cells:
-    """Return cells by (method, task). repeats: number of timed runs of each prompt next to plain decoding; 0: counts only."""
+    """Run methods on prompts; return results by (method, task). repeats: timed runs of each prompt paired with plain
+    decoding; 0: acceptance counts only."""
     runners = {key: CatalogueRunner(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
     length = hparams["run_tokens"]
     if repeats:
@@ -130,8 +133,8 @@ def _mean(values: list) -> float | None:
 # --- the work folder's models as the app would name them -----------------------------------------------------------------
 @contextmanager
 def models(job: Job) -> Iterator[Path]:
-    """Make names of models mean this work folder's within the context: write `<work>/models.yaml` and set SPECVIZ_MODELS to it.
-    """
+    """Context manager: model names refer to the work folder's models. Writes `<work>/models.yaml` and sets
+    SPECVIZ_MODELS to it."""
     path = job.folder() / "models.yaml"
     write_text(path, named(job))
     before = os.environ.get("SPECVIZ_MODELS")
@@ -144,7 +147,7 @@ def models(job: Job) -> Iterator[Path]:
 
 
 def named(job: Job) -> str:
-    """Return the project's models.yaml with the paths of embedded models set to this job's."""
+    """Return the project's models.yaml as text, with the paths of the embedded models replaced by this job's."""
     entries = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
     for name, entry in entries["models"].items():
@@ -181,7 +184,7 @@ def _made_for(job: Job) -> dict[str, dict[str, str]]:
 
 # --- for the cards -------------------------------------------------------------------------------------------------------
 def table(found: dict[str, Any], model: str) -> str:
-    """Return a model's figures, one table for each method and mode."""
+    """Return a model's figures as Markdown, one table for each method and mode (greedy, sampled)."""
     lines = []
     for method in found["methods"].values():
         for mode in MODES if method["model"] == model else ():
@@ -194,7 +197,7 @@ def table(found: dict[str, Any], model: str) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """Return all drafters side by side, means over tasks."""
+    """Return one Markdown table with a row per drafter: means over the tasks."""
     lines = ["### Drafters, means over six tasks", "",
              f"| method | greedy | speed-up | temperature 1 | speed-up | greedy, {found['equal_nodes']} nodes |",
              "| --- | --- | --- | --- | --- | --- |"]

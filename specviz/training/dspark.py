@@ -1,4 +1,4 @@
-"""DSpark's block drafter, with Markov and confidence heads: see masked_block.py."""
+"""Recipe of DSpark's block drafter with Markov and confidence heads; the code is in masked_block.py."""
 from pathlib import Path
 
 from . import masked_block

@@ -1,10 +1,10 @@
 """Train EAGLE's head on the target's hidden states along its own answers (Li et al. 2401.15077).
 
-Two losses at every answer position: smooth L1 between predicted and true hidden state, and the divergence of the distribution
-that the target's head gives for the prediction from the target's. Input states get uniform noise, because predictions, which the
-head reads when drafting, are inexact. As in later work (HASS, 2408.15766; EAGLE-3, 2503.01840) it is also trained on its own
-predictions a few steps ahead, so that deeper tokens are accepted nearly as often as the first. The target, its embedding and its
-head are frozen.
+Two losses at every answer position: smooth L1 between predicted and true hidden state, and distillation of the
+next-token distribution, which the target's output matrix gives for the prediction. Uniform noise is added to the input
+states, because a drafting head reads its own inexact predictions. As in HASS (2408.15766) and EAGLE-3 (2503.01840), the
+head is also trained on its own predictions for a few steps, so that later tokens of a draft are accepted more often.
+The target is frozen.
 """
 
 from pathlib import Path
@@ -42,13 +42,13 @@ def run(job: Job) -> Path:
 
 
 def ahead(model: nn.Module, features: Features) -> chains.Guesses:
-    """Return a function that gives the replay the predicted states of each step."""
+    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 
 def guesses(model: nn.Module, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
-    """Return predicted features [rows * width, hidden], one tensor per rollout step; row ``place`` predicts the feature at place
-    + 1."""
+    """Return predicted features [rows * width, hidden], one tensor per rollout step; row i predicts the feature at
+    position i + 1."""
     states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]

@@ -1,8 +1,9 @@
-"""Train EAGLE-3's head on the target's states along its own answers (Li et al. 2503.01840).
+"""Train EAGLE-3's head on the target's hidden states along its own answers (Li et al. 2503.01840).
 
-There is no loss on hidden states: only the divergence of the predicted next-token distribution, on true states and on a few steps
-of its own (the paper's training-time test). The target's distribution is renormalised over its stored top tokens that are in the
-draft vocabulary; positions whose top-1 token is not are skipped. The draft vocabulary is the most frequent tokens of the answers.
+The only loss is the divergence of the predicted next-token distribution, on true states and on a few steps of the
+head's own states (the paper's training-time test). The target's distribution is restricted to its stored top tokens
+that are in the draft vocabulary, and renormalised; positions whose top-1 token is outside are skipped. The draft
+vocabulary consists of the most frequent tokens of the answers.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from .runner import Runner
 
 
 class ReducedVocabFeatures(AuxStateFeatures):
-    """Batches with the states that the head reads; logits go through the head's own output matrix."""
+    """Batches with the hidden states that the head reads; logits are computed with the head's own output matrix over
+    the draft vocabulary."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams, eagle3.build)
@@ -56,7 +58,7 @@ def run(job: Job) -> Path:
 
 
 def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
-    """Return the most frequent ids of the answers; ties to the smaller id."""
+    """Return the ``count`` most frequent token ids of the answers; of equally frequent ones the smaller id."""
     counts = torch.zeros(features.body.vocab, dtype=torch.long)
     for answer in features.own.answers:
         counts += torch.bincount(answer.ids[answer.start:].long(), minlength=len(counts))
@@ -65,27 +67,27 @@ def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
 
 @torch.no_grad()
 def start(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
-    """Initialise the output matrix with the target's rows of the draft vocabulary."""
+    """Initialise the head's output matrix with the target's rows of the draft vocabulary."""
     head = features.head.detach().cpu()
     assert model.lm_head is not None
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
 def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesses:
-    """Return a function that gives the replay the predicted states of each step."""
+    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
     return lambda batch, steps: guesses(model, features, batch, steps)
 
 
 def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
-    """Return states [rows * width, hidden], one tensor per rollout step; row ``place`` predicts the token at place + 2."""
+    """Return states [rows * width, hidden], one tensor per rollout step; row i predicts the token at position i + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     states = batch.captured.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
 def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hparams: dict) -> Tensor:
-    """Return the cross-entropy to the target's distribution, averaged over rollout steps; each weighs ``fading`` times the one
-    before."""
+    """Return the mean cross-entropy to the target's distribution over the rollout steps; step i is weighted by
+    ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     part = None if model.lm_head is None else reduced(model, batch)  # None: the target's output matrix, which covers every token
@@ -111,8 +113,8 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
 
 
 def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (distribution [n, top], index [n, top], fine [n]): the target's top tokens restricted to the draft vocabulary, their
-    indices in it, and whether it contains the top-1 token."""
+    """Restrict the target's top tokens to the draft vocabulary. Return (distribution [n, top], index of each token in
+    the draft vocabulary [n, top], whether the top-1 token is in it [n])."""
     p = batch.top_logp.float().exp()
     if model.tokens is None:
         return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)

@@ -1,9 +1,9 @@
-"""Variants of EAGLE's head on the target's own answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
+"""Train variants of EAGLE's head on the target's answers: FSPAD (2408.15562), Jakiro (2502.06282), Falcon (2412.12639).
 
-All use EAGLE's losses: smooth L1 on the predicted hidden state, the divergence from the target's distribution, and noise on input
-states. FSPAD assigns one loss to each of its two states. Jakiro's second prediction has the same losses one token later, with
-half the weight. Falcon predicts a block at once: after a first try, a share of its mistakes is replaced by the true state at the
-input of the block's first row before the loss is taken (glancing).
+All use EAGLE's losses (smooth L1 on the predicted hidden state, and distillation) and noise on the input states. FSPAD
+applies one loss to each of its two output states. Jakiro applies the same losses to its second prediction, one token
+later, with half the weight. Falcon predicts a block at once: after a first prediction, some of the wrong tokens' input
+states are replaced by true states before the loss is computed (glancing).
 """
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def errors(features: Features, batch: Batch, hparams: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
-    """Return both losses of predictions [n, hidden] at the positions ``kept`` (indices into ``batch.where``): on the hidden state
-    and on the token."""
+    """Return the weighted sum of both losses, on hidden states and on tokens, of predictions [n, hidden] at the
+    positions ``kept`` (indices into ``batch.where``)."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
     probs = losses.distil(states, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
                           hparams["hard_label_weight"],
@@ -56,7 +56,7 @@ def errors(features: Features, batch: Batch, hparams: dict, kept: Tensor, featur
 
 
 def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, hparams: dict, _) -> Tensor:
-    """FSPAD: one state has the loss on hidden states, the other the loss on tokens."""
+    """Return FSPAD's loss: the loss on hidden states for one output state, the loss on tokens for the other."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, hparams["rollout"], noisy)):
@@ -68,7 +68,7 @@ def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tens
 
 
 def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, hparams: dict, _) -> Tensor:
-    """Jakiro: losses of the next feature's prediction plus ``later`` times those of the feature after it."""
+    """Return Jakiro's loss: that of the prediction of the next feature, plus ``later`` times that of the feature after it."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, out in enumerate(eagle.guesses(model, features, batch, hparams["rollout"], noisy)):
@@ -81,7 +81,8 @@ def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: T
 
 
 def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, hparams: dict, glance) -> Tensor:
-    """Falcon: rows k positions back predict; ``glance``: (rng, share of the first try's mistakes that are corrected)."""
+    """Return Falcon's loss: the row k positions before a token predicts it. ``glance``: (rng, share of the wrong
+    predictions that are corrected)."""
     rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
     offset = rng.randrange(k)
@@ -100,7 +101,7 @@ def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: T
 
 
 def ahead(model, features: Features) -> chains.Guesses:
-    """Return a function that gives the replay the predicted states of each step."""
+    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
     if isinstance(model, falcon.Falcon):
         return lambda batch, steps: of_blocks(model, features, batch, steps)
     if isinstance(model, jakiro.Jakiro):
@@ -109,14 +110,18 @@ def ahead(model, features: Features) -> chains.Guesses:
 
 
 def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """Return a chain whose last token comes from the row before, by its prediction one token further."""
+    """Return the predicted states of a chain of ``steps`` tokens, of which the last is predicted by Jakiro's contrast
+    from the row of the token before, without a forward pass."""
     out = eagle.guesses(model, features, batch, max(1, steps - 1))
     return [model.predict(rows) for rows in out] + [model.after_next(out[-1]).roll(1, 0)] * (steps > 1)
 
 
 def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """Return the tokens of one pass, nearest first. The prediction i tokens ahead is in the row k positions back, in a block that
-    ends i positions before it. Raises ValueError for more tokens than a pass has."""
+    """Return the predicted states of the tokens of one Falcon pass, nearest first. Raises ValueError for more tokens
+    than a pass drafts.
+
+    The state that predicts i tokens ahead is in the row k positions before the predicted token, in a block that ends i
+    positions before that token."""
     if steps > model.size:
         raise ValueError(f"a pass has {model.size} tokens, not {steps}")
     rows, width = batch.ids.shape

@@ -1,8 +1,8 @@
-"""Shared by the recipes of heads at an early exit of the target; their input is what enters the exit layer along the target's own
-answers.
+"""Shared by the recipes of heads at an early exit of the target (Kangaroo, M2R2). Their input is the hidden states that
+enter the exit layer.
 
-The loss is the divergence of the distribution that the target's output matrix gives for the head's states from the target's. A
-recipe adds its network, the hidden states of its heads for a batch, and its card.
+The loss is distillation: the distribution that the target's output matrix gives for the head's states against the
+target's. A recipe adds its network, the hidden states of its head for a batch, and its card.
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> s
 
 
 def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
-    """Train a head of this kind and return its folder. reads: features with the input of the layer ``exit_layer`` of the recipe.
-    """
+    """Train a head of this kind and return its folder. reads: the class of features whose batches hold the input of the
+    recipe's ``exit_layer``."""
     hparams = job.hparams(kind)
     features = reads(job, hparams, layer=hparams["exit_layer"])
     if not 0 < hparams["exit_layer"] < features.body.layers:
@@ -46,5 +46,6 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
 
 
 def ahead(predict: Predict, model: nn.Module, features: Features) -> chains.Guesses:
-    """Return a function that gives the replay the predicted states of each step. Drafts depend on true states at any distance."""
+    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead. These
+    heads read true states of the target's first layers at every step, so all steps are equal."""
     return lambda batch, steps: [predict(model, features, batch).roll(-1, 0)] * steps

@@ -1,4 +1,4 @@
-"""Falcon's head (2412.12639): see eagle_variants.py."""
+"""Recipe of Falcon's head (2412.12639); the code is in eagle_variants.py."""
 from pathlib import Path
 
 from . import eagle_variants as eagle_kin

@@ -1,5 +1,4 @@
-"""FastDraft (Zafrir et al. 2411.11055): a draft pre-trained on text and aligned on answers of the target, both within one
-budget."""
+"""FastDraft (Zafrir et al. 2411.11055): pre-train a draft on text, then align it on answers of the target, within one budget."""
 from pathlib import Path
 
 from . import draft

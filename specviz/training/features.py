@@ -1,9 +1,10 @@
 """Training data of a head: the frozen target's hidden states along its own answers.
 
-A head (Medusa, Hydra, EAGLE, Kangaroo) reads hidden states of the target, so it trains on the target's own text with those
-states. Final states are computed once and kept on disk, some gigabytes next to the answers, because for a target of fifty million
-parameters they cost as much as a head's losses; states of inner layers are computed with every batch. Labels and the target's
-distribution come from `generate`. Batch number `step` is a function of seed and step, so a killed run resumes to the same losses.
+A head (Medusa, Hydra, EAGLE, Kangaroo) reads hidden states of the target, so it is trained on the target's own text
+with those states. Final hidden states are computed once and cached on disk, a few gigabytes, because for a target of
+fifty million parameters computing them costs as much as a head's losses. States of inner layers are recomputed with
+every batch. Labels and the target's distributions come from `generate`. A batch is a function of seed and step, so a
+resumed run continues with the same losses.
 """
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ from .state_cache import StateCache
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of text right-padded to one width. Places are flat: row * width + position.
+    """A batch of text rows, right-padded to one width. Positions are flat: row * width + position in the row.
 
-    ids [rows, width]; states [rows * width, hidden] after the target's last norm; layer: the same at the input of the requested
-    layer, or None; where [n]: positions whose next token belongs to the answer; labels [n]: that token; top_ids, top_logp [n,
-    top]: the target's top tokens for it and their log-probabilities.
+    ids [rows, width]; states [rows * width, hidden]: final hidden states of the target; layer: hidden states at the
+    input of the requested layers, or None; where [n]: positions whose next token belongs to an answer; labels [n]: that
+    token; top_ids, top_logp [n, top]: the target's top tokens for it and their log-probabilities.
     """
 
     ids: Tensor
@@ -41,25 +42,26 @@ class Batch:
 
     @property
     def captured(self) -> Tensor:
-        """The states at the input of a layer, in batches that hold them."""
+        """The hidden states at the input of the requested layers. Only for batches that have them."""
         assert self.layer is not None
         return self.layer
 
     def back(self, steps: int) -> tuple[Tensor, Tensor]:
-        """Return (kept, positions): indices into ``where`` that have a position ``steps`` tokens before them in their row, and
-        those positions."""
+        """Return (kept, positions): the indices into ``where`` whose row has a token ``steps`` positions earlier, and
+        the flat positions of these tokens."""
         kept = (self.where % self.ids.shape[1] >= steps).nonzero()[:, 0]
         return kept, self.where[kept] - steps
 
 
 class Features:
-    """Batches of a frozen target's states. ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix;
-    ``embedding`` [vocab, hidden]; ``body``: its facts, for the module's ``build``; ``heldout``: answers to measure on.
+    """Batches of text with a frozen target's hidden states.
 
-    ``keeps``: what is cached on disk: "states", "layer" (a folder per choice of layers), or None if that would be too large.
+    ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix; ``embedding`` [vocab, hidden];
+    ``body``: its sizes and device, for the network module's ``build``; ``heldout``: answers to measure on; ``keeps``:
+    what is cached on disk: "states", "layer" (one folder per choice of layers), or None if that would be too large.
 
-    numbers needs batch_tokens, length and decay; layer: also keep what enters that layer. Raises TrainingError when there are no
-    generations, or when a shipped head would follow a target that is not shipped.
+    hparams needs batch_tokens, length and decay. layer: also return the hidden states that enter this layer. Raises
+    TrainingError if there are no generated answers, or if the head is to be shipped but its target is not.
     """
 
     keeps: str | None = "states"
@@ -93,12 +95,13 @@ class Features:
         return self.target.lm_head(states.to(self.head.dtype)).float()
 
     def place(self, name: str) -> Path:
-        """Return the folder of a recipe's checkpoint; a new target starts a new one."""
+        """Return the checkpoint folder of a recipe. It depends on the target's weights, so a new target starts a new
+        checkpoint."""
         return self.job.folder(name, self.mark)
 
     def batch(self, step: int, done: float) -> Batch:
-        """Return the batch of a step. ``done``: share of the budget spent; breadth data while the learning rate is high, the
-        target's own text while it falls."""
+        """Return the batch of a step. ``done``: share of the budget spent; while the learning rate is high, batches
+        come from a broad set of answers, later from the target's own."""
         batches = self.own if done > 1 - self.hparams["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
@@ -112,7 +115,7 @@ class Features:
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        """Return the target's hidden states along the output of ``draft.collate``."""
+        """Run the target over the output of ``draft.collate`` and return the batch with its hidden states."""
         out = self.target.model(material[0], output_hidden_states=self.layer is not None)
         entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
         return assembled(material, out.last_hidden_state.flatten(0, 1), entering)
@@ -124,6 +127,6 @@ def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
 
 
 def body_of(path: Path) -> Body:
-    """Return the facts of a target without loading it."""
+    """Return the sizes of a target from its config.json, without loading its weights."""
     config = open_config(path)
     return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

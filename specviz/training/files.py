@@ -1,6 +1,6 @@
-"""Write files so that neither a full disk nor a kill loses the old ones.
+"""Write files so that neither a full disk nor a killed process loses the old ones.
 
-Everything is written next to its destination, flushed to disk, then renamed over it, so that readers see the old or the new file,
+Each file is written next to its destination, flushed to disk, and renamed over it. Readers see the old or the new file,
 never a partial one.
 """
 
@@ -32,7 +32,7 @@ language: [en]
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file atomically (trace.file_writer), or leave the old one. Raises TrainingError."""
+    """Write a whole file atomically (trace.file_writer); on failure the old file is unchanged. Raises TrainingError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
@@ -46,7 +46,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_tokenizer(tokenizer: Any, place: Path) -> None:
-    """Write a tokenizer's files; old ones stay whole until each new one is."""
+    """Write a tokenizer's files, each atomically."""
     with tempfile.TemporaryDirectory() as made:
         tokenizer.save_pretrained(made)
         for file in sorted(Path(made).iterdir()):
@@ -66,8 +66,7 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
 
 
 def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e6) -> None:
-    """Write model.safetensors, or numbered files of at most ``most`` bytes with their index; remove other weight files
-    afterwards."""
+    """Write model.safetensors, or numbered files of at most ``most`` bytes with an index, then remove other weight files."""
     parts: list[dict[str, torch.Tensor]] = [{}]
     for name, tensor in tensors.items():
         if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > most:
@@ -87,13 +86,13 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
 
 
 def relinked(card: str, job: Job, place: Path) -> str:
-    """Return a card whose links to model folders are valid from ``place``, which may lie inside its target's folder."""
+    """Return a card in which links to model folders are relative to ``place``, the folder that the card is written to."""
     return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
 
 
 def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
-    """Write the finished model as bf16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind: written to its
-    config.json, for methods that ask for it by kind."""
+    """Write the finished model as bfloat16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind:
+    recorded in config.json, so that methods find the model by its kind."""
     places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)

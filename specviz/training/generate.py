@@ -1,10 +1,10 @@
-"""Generate the target's own answers to training prompts, with its top log-probabilities.
+"""Generate the target's answers to training prompts, with its top log-probabilities.
 
-A draft model is measured by its agreement with the target on text that the target generates, so it trains on that text
-(sequence-level distillation: Kim and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or sampled at one of
-the recipe's temperatures. A second set, `read`, holds the target's distribution along answers from the data: no decoding, so
-cheaper per token, useful for breadth but not enough alone. Top log-probabilities are stored, because a second forward pass of the
-target would cost more than all of the draft's training.
+A draft model is used on text that the target generates, so it is trained on such text (sequence-level distillation: Kim
+and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or sampled at one of the recipe's temperatures.
+A second set, `read`, holds the target's distributions along answers from the data: cheaper per token, because nothing
+is decoded, but not sufficient alone. Top log-probabilities are stored, because a second forward pass of the target
+would cost more than the whole training of a draft.
 """
 
 import itertools
@@ -34,8 +34,7 @@ PREFILL = 32  # prompts in one pass: more at once only push one another out of t
 
 @dataclass
 class Answer:
-    """One generation. `top_logp[j]`: log-probabilities of the top tokens at answer token j, at temperature 1, whatever
-    temperature it was sampled at."""
+    """A generated answer. `top_logp[j]`: log-probabilities of the top tokens at answer token j, always at temperature 1."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -79,19 +78,19 @@ def run(job: Job) -> Path:
 
 
 def spent_seconds(root: Path) -> float:
-    """Return the seconds already spent on these generations: the budget counts over all resumptions."""
+    """Return the seconds already spent on these answers; the time budget includes earlier, interrupted runs."""
     path = root / "progress.json"
     return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else 0.0
 
 
 def folder(job: Job) -> Path:
-    """Return the folder of generations; a new target gets a new one."""
+    """Return the folder of generated answers. It depends on the target's weights."""
     return job.folder("generations", fingerprint(job.model(job.target)))
 
 
 class Maker:
-    """Decode (row, temperature) pairs into shards; existing shards are kept. Temperature None: read the row's own answer instead
-    of generating one."""
+    """Write answers of (row, temperature) pairs into shard files; existing shards are kept. Temperature None: use the
+    row's own answer and only compute the target's distribution along it."""
 
     def __init__(self, model, tokenizer, hparams: dict, job: Job):
         self.model, self.tokenizer, self.hparams, self.job = model, tokenizer, hparams, job
@@ -113,7 +112,7 @@ class Maker:
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
-        """Generate answers, with prompts of similar length together to limit padding."""
+        """Generate answers in batches of prompts of similar length, which limits padding."""
         rows = [(*data.chat_row(self.tokenizer, row), row.task, temperature) for row, temperature in pairs]
         rows = sorted((row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1])
         made = []
@@ -128,7 +127,7 @@ class Maker:
 
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
-        """Compute the target's distribution along existing answers: one pass, no decoding."""
+        """Compute the target's distribution along existing answers, in one forward pass."""
         device, kept = self.model.device, self.hparams["new_tokens"]
         rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
         width = max(len(ids) for ids, _, _ in rows)
@@ -143,8 +142,8 @@ class Maker:
 
     @torch.inference_mode()
     def decode(self, batch: list) -> list[Answer]:
-        """Decode one left-padded batch with a KV cache; finished rows are removed once they are an eighth of it. batch: (prompt
-        ids, task, temperature)."""
+        """Decode one left-padded batch with a KV cache. batch: (prompt ids, task, temperature). Finished rows are
+        removed once they make up an eighth of the batch."""
         prompts, tasks, temperatures = zip(*batch)
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
@@ -191,7 +190,7 @@ class Maker:
 
 
 class RoomyLayer(DynamicLayer):
-    """A cache layer that grows 64 positions at a time: copying all keys every step took 40 % of a step."""
+    """A cache layer that grows by 64 positions at a time, because copying all keys in every step took 40 % of the step's time."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -215,8 +214,8 @@ class RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
     def extend(self, others: list["RoomyLayer"], width: int) -> None:
-        """Append the rows of `others`, all left-padded to `width` positions with zeros, because a weight of zero times
-        uninitialised memory may be NaN."""
+        """Append the rows of `others`, all left-padded to `width` positions with zeros: uninitialised memory may hold
+        NaN, and 0 * NaN is NaN."""
         parts = [torch.stack((layer.keys, layer.values)) for layer in (self, *others)]
         pads = [torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 64)) for part in parts]
         self.store = torch.cat(pads, 1)
@@ -236,10 +235,11 @@ def roomy_cache(config) -> DynamicCache:
 
 
 def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sample a token per row, [rows], at temperatures [rows]; 0 is argmax.
+    """Sample a token per row at temperatures [rows]; temperature 0 is the argmax.
 
-    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1). The inverse CDF is taken over the top
-    tokens; only a draw beyond them looks at the whole vocabulary, so the sampler is exact.
+    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1). Sampling is exact: it inverts
+    the CDF over the top tokens, and over the rest of the vocabulary only if the uniform number is larger than their
+    total probability.
     """
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
     total = z.logsumexp(-1, keepdim=True)
@@ -274,7 +274,7 @@ def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
 
 
 def read(place: Path) -> list[Answer]:
-    """Return all answers of a split. Raises an error that names an unreadable shard."""
+    """Return all answers of a split ("answers", "read", ...). Raises TrainingError that names an unreadable shard."""
     answers = []
     for path in sorted(place.glob("shard-*.safetensors")):
         try:

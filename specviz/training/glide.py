@@ -1,7 +1,8 @@
 """Train GliDe's drafter on the target's KV cache along its own answers (Du et al. 2402.02082).
 
-A row sees the target's keys before its block of tokens, as when drafting, because drafted tokens have none. The paper trains with
-cross-entropy on text; here the label is the target's distribution, plus a little cross-entropy.
+While drafting, the target has no keys for the drafted tokens. Training imitates this: a token sees only the target's
+keys before its own block of tokens. The paper trains with cross-entropy on text; here the main loss is distillation,
+plus a little cross-entropy.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from .runner import Runner
 
 
 class KeyValueFeatures(Features):
-    """Batches whose ``layer`` holds keys and values of the layers used, concatenated: [rows * width, layers * 2 * keys]."""
+    """Batches whose ``layer`` holds the target's keys and values of the layers that the drafter reads, concatenated:
+    [rows * width, layers * 2 * keys]."""
 
     keeps = None
 
@@ -60,9 +62,8 @@ def run(job: Job) -> Path:
 
 
 def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: int | None = None) -> Tensor:
-    """Return states [rows, width, hidden] that predict the token after each position. lag: number of tokens before its own
-    position from which a row no longer sees the target's keys, as when drafting that far ahead; None: in the blocks of training.
-    """
+    """Return states [rows, width, hidden] that predict the token after each position. lag: a row does not see the
+    target's keys of the last ``lag`` tokens, as when drafting that many tokens ahead; None: blocks as in training."""
     rows, width = batch.ids.shape
     parts = batch.captured.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     places = range(width)
@@ -71,10 +72,8 @@ def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: i
 
 
 def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
-    """Return a function that gives the replay the predicted states of each step.
-
-    Row p - 1 predicts the token after position p. Earlier rows of the text are computed as if drafted equally far ahead.
-    """
+    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead. A row
+    that predicts ``step`` tokens ahead does not see the target's keys of the last ``step`` tokens."""
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 
 

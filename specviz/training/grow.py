@@ -1,10 +1,10 @@
 """Grow a network without changing its function, to continue training from there.
 
-Width (after bert2BERT, Chen et al. 2110.07143, and LEMON, Wang et al. 2310.07999; the derivation for Llama blocks is this
-project's): the residual stream gets new channels that are zero, because the embedding and everything that writes into the stream
-(``o_proj``, ``down_proj``) has zero rows there; matrices that read the stream may have any values there. The mean square over
-more channels is smaller, so each norm's weight and epsilon are scaled. New heads and neurons compute something, but their columns
-in ``o_proj`` and ``down_proj`` start at zero. Depth: a new block with zero ``o_proj`` and ``down_proj`` adds nothing.
+Width (after bert2BERT, Chen et al. 2110.07143, and LEMON, Wang et al. 2310.07999; the derivation for Llama blocks is
+this project's): the residual stream gets new channels that stay zero, because the rows of the embedding, ``o_proj`` and
+``down_proj`` that write them are zero. Matrices that read the residual stream may have any values for these channels.
+Zero channels lower the mean square, so each norm's weight and epsilon are rescaled. New heads and neurons have zero
+columns in ``o_proj`` and ``down_proj``. Depth: a new block has zero ``o_proj`` and ``down_proj``, so it adds nothing.
 """
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 @torch.no_grad()
 def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaForCausalLM:
-    """Return a model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the old one's logits, up to rounding.
+    """Return a model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the same logits as the old one,
+    up to rounding.
 
-    Raises ValueError if the shape is smaller somewhere, or if the old one's heads would lose their keys.
+    Raises ValueError if a size is smaller than before, or if the old heads cannot be mapped to the new KV heads.
     """
     config: Any = old.config
     mine = dict(hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads,

@@ -1,8 +1,8 @@
-"""Train Hydra's heads on the frozen target's states along its own answers (Ankner et al. 2402.05109).
+"""Train Hydra's heads on the frozen target's hidden states along its own answers (Ankner et al. 2402.05109).
 
-Head i reads the hidden state and the embeddings of the i + 1 tokens after it and learns the next one; these are the text's
-tokens, as on every accepted path. Loss and tree as for Medusa (training/medusa.py): Hydra++ also learns the target's distribution
-instead of the text. With a prefix layer the heads read the whole text's states.
+Head i reads the hidden state and the embeddings of the i + 1 tokens after it, which in training are the text's tokens,
+and learns the next one. Loss and tree are those of Medusa (training/medusa.py): distillation, as in Hydra++. With a
+prefix layer the heads read the hidden states of the whole text.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(job: Job) -> Path:
 
 
 def begin(model: heads_hydra.Hydra, features: Features) -> None:
-    """Initialise own output matrices with the target's."""
+    """Initialise the heads' own output matrices with the target's."""
     for matrix in model.hydra_lm_head:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
@@ -36,7 +36,7 @@ def about(model: heads_hydra.Hydra, hparams: dict) -> str:
 
 
 class Reader:
-    """The heads' hidden states at the positions of a batch; the prefix layer runs once per batch."""
+    """Compute the heads' hidden states at the positions of a batch; the prefix layer runs once per batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features

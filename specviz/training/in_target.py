@@ -1,8 +1,9 @@
-"""Train the extra rows inside the frozen target (models/in_target.py): embeddings, matrices or vectors.
+"""Train extra rows inside the frozen target (models/in_target.py): embeddings, matrices or vectors.
 
-Some answer positions are owners. The rows of all steps follow each owner in the same pass as the text, which cannot see them;
-step j learns the target's distribution of the token j + 1 positions after the next. Gradients flow through the frozen layers to
-the parameters of the rows. Measurements cover all positions of an answer, as for heads that fill a tree (ranks.py).
+Some answer positions are anchors. The rows of all steps follow each anchor in the same forward pass as the text; the
+text does not attend to them. Step j learns the target's distribution of the token j + 2 positions after the anchor.
+Gradients flow through the frozen layers to the parameters of the rows. Measurements use every answer position as an
+anchor, as for heads that fill a tree (ranks.py).
 """
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def every(batch: Batch, steps: int) -> Tensor:
-    """Return all owners whose rows predict an answer token, as flat positions [rows, n]; rows with fewer repeat one."""
+    """Return all positions whose extra rows predict an answer token, as flat positions [rows, n]; rows with fewer repeat one."""
     width, found = batch.ids.shape[1], []
     for row in range(len(batch.ids)):
         where = batch.where[batch.where // width == row]
@@ -57,7 +58,7 @@ def every(batch: Batch, steps: int) -> Tensor:
 
 
 class Reader:
-    """One pass of the target over a batch and the rows after its owners, flat positions [rows, n]."""
+    """Run the target over a batch and the extra rows after its anchors, given as flat positions [rows, n], in one pass."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
@@ -112,7 +113,7 @@ class Reader:
 
 
 class Everywhere:
-    """Predictions after every position, for measuring; a batch is run once for all steps."""
+    """Predictions after every position of a batch, for measuring. All steps are computed in one pass."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features):
         self.model, self.features = model, features
@@ -125,8 +126,8 @@ class Everywhere:
 
 
 def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
-    """Return the attention mask, [rows, all, all]: text causally; each row after an owner at [rows, n] sees the text up to it and
-    its own chain."""
+    """Return the attention mask, [rows, all, all]: text tokens attend causally; each extra row attends to the text up
+    to its anchor (at [rows, n]) and to earlier rows of its own chain."""
     rows, each = at.shape
     size = each * chains_each * steps
     sees = torch.zeros(rows, width + size, width + size, dtype=torch.bool, device=at.device)
@@ -139,7 +140,8 @@ def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
 
 
 def below(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
-    """Return the loss of the layers below the streams on the next token."""
+    """Return the next-token loss of the hidden states that enter the stream layers (Speculative Streaming's early
+    prediction, used for pruning)."""
     with torch.no_grad():
         entering = features.target.model(batch.ids, output_hidden_states=True).hidden_states[model.layers[0]].flatten(0, 1)
     states = model.early(entering[batch.where].float())

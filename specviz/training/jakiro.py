@@ -1,4 +1,4 @@
-"""Jakiro's head (2502.06282): see eagle_variants.py."""
+"""Recipe of Jakiro's head (2502.06282); the code is in eagle_variants.py."""
 from pathlib import Path
 
 from . import eagle_variants as eagle_kin

@@ -1,7 +1,7 @@
-"""Context of a recipe: paths, time budget and numbers.
+"""The job of a recipe: paths, time budget and hyperparameters.
 
-No output of a run goes into the checkout: generations, checkpoints, curves and the log are in the work folder. Finished models
-are written to `<work>/models`; `--ship` also writes them where the app looks for them.
+A run writes nothing into the checkout: generated answers, checkpoints, curves and the log are in the work folder.
+Finished models are written to `<work>/models`, and with `--ship` also to assets/models, where the app reads them.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ TARGET = "Llama-specviz-16M"  # the first target; what drafts for it is named wi
 
 
 class TrainingError(CodedError, RuntimeError):
-    """A run cannot continue; the message is one sentence."""
+    """A training run cannot continue."""
 
 
 def default_work() -> Path:
@@ -50,8 +50,8 @@ class Job:
     only: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
 
     def hparams(self, recipe: str) -> dict:
-        """Return the recipe's numbers: its `default` section, overridden by the chosen size. `like`: a recipe whose numbers are
-        the defaults."""
+        """Return the recipe's hyperparameters: its `default` section, overridden by the section of the chosen size.
+        `like`: another recipe whose hyperparameters are the defaults."""
         sections = self.sections(recipe)
         if self.size not in sections:
             raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size")
@@ -63,7 +63,7 @@ class Job:
 
     @property
     def options(self) -> str:
-        """Return the job's command-line options for target and size that differ from the defaults; for the cards."""
+        """The command-line options that reproduce this job's target and size, for the cards; empty for the defaults."""
         return ("" if self.target == TARGET else f" --target {self.target}") + ("" if self.size == "default" else f" --size {self.size}")
 
     def folder(self, *parts: str) -> Path:
@@ -77,11 +77,11 @@ class Job:
         return torch.device(self.device)
 
     def model(self, name: str) -> Path:
-        """Return the folder of a model, its shards joined."""
+        """Return the folder of a model, with split shards joined."""
         return whole(self.place(name))
 
     def place(self, name: str) -> Path:
-        """Return the folder of a model and its card: in the work folder, else among the shipped ones."""
+        """Return the folder of a model and its card: that of the work folder if it exists, else the shipped one."""
         places = [self.work / "models" / name, self.shipped_place(name)]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
@@ -89,11 +89,12 @@ class Job:
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.", "training.missing")
 
     def named(self, kind: str) -> str:
-        """Return the name of a recipe's output for this job's target: "draft", "medusa", ..."""
+        """Return the name of the model that a recipe trains for this job's target, such as Llama-specviz-draft."""
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
     def shipped_place(self, name: str) -> Path:
-        """Return where a model is shipped: trained parts in the target's folder, unless an older folder next to it exists."""
+        """Return the folder where a model is shipped: inside the target's folder for trained parts, unless an older
+        folder next to the target exists."""
         kind, beside = name.removeprefix(self.named("")), self.shipped / name
         return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
 
@@ -109,7 +110,7 @@ class Job:
             log.write(json.dumps(line) + "\n")
 
     def last_log(self, recipe: str) -> dict | None:
-        """Return the last log line of a recipe for this job's target; lines without a target belong to the first one."""
+        """Return a recipe's last log line for this job's target. Lines without a target are from before there were several."""
         path = self.work / "log.jsonl"
         if not path.is_file():
             return None
@@ -118,7 +119,7 @@ class Job:
 
 
 def fingerprint(model: Path) -> str:
-    """Return eight hex digits that change with the weights, to detect stale data."""
+    """Return eight hex digits of a hash of the weights, to detect that data were made with other weights."""
     digest = hashlib.sha256()
     for part in sorted(whole(model).glob("*.safetensors")):
         digest.update(part.read_bytes())

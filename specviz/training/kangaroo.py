@@ -20,7 +20,7 @@ def run(job: Job) -> Path:
 
 
 def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
-    """Return states for the target's head, [rows * width, hidden]."""
+    """Return the adapter's output states, [rows * width, hidden], for the target's output matrix."""
     return model(batch.captured.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 

@@ -1,11 +1,12 @@
-"""Losses: cross-entropy on the labelled tokens, and distillation from the target's stored top tokens.
+"""Losses: cross-entropy on labels, and distillation from the target's stored top tokens.
 
-Distillation is a divergence between the target's and the draft's distribution, by default forward KL (Hinton et al., 1503.02531),
-with everything outside the top tokens merged into one outcome: a lower bound that needs 32 numbers per position instead of the
-whole vocabulary.
+Distillation is a divergence between the target's and the draft's distribution, by default forward KL (Hinton et al.,
+1503.02531). All tokens outside the top tokens are merged into one outcome: a lower bound that needs about 32 stored
+values per position instead of the whole vocabulary.
 
-At these sizes the vocabulary dominates the cost. So output matrix, loss and gradient are one function over chunks of positions:
-logits are never stored as a whole and stay in the processor's cache, four times faster on a CPU than separate operations.
+In these small models the output matrix dominates the cost. So output matrix, loss and gradient are one autograd
+function over chunks of positions: the logits of a chunk stay in the processor's cache, which is four times faster on a
+CPU than separate operations.
 """
 
 import math
@@ -29,9 +30,12 @@ def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 
 def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard_label_weight: float = 0.0,
            divergence: str = "forward_kl", rng: torch.Generator | None = None, negatives: int = 0) -> Tensor:
-    """Return the mean divergence of the draft from the target over the `top` tokens and one outcome for the rest, plus `hard_label_weight`
-    times the cross-entropy. divergence: one of divergences.NAMED; rng: for one that samples. negatives: 0 for the whole vocabulary;
-    else tokens drawn from it that stand for all that no position names (sampled softmax, 1412.2007)."""
+    """Return the mean divergence of the draft from the target, over the `top` tokens and one outcome for the rest, plus
+    `hard_label_weight` times the cross-entropy on the labels.
+
+    divergence: a key of divergences.NAMED; rng: for a divergence that samples; negatives: 0 uses the whole vocabulary,
+    else that many tokens are drawn to represent all tokens that are neither labels nor top tokens (sampled softmax,
+    1412.2007)."""
     log_weights = None
     if negatives:
         rows, log_weights = sampled_rows(len(head), torch.cat([top_ids.flatten(), labels]), negatives)
@@ -41,9 +45,11 @@ def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labe
 
 
 def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Tensor]:
-    """Return (ids [rows] in ascending order: ``named`` and at most ``negatives`` uniform draws from the others; log importance weights
-    [rows]: minus the log probability of being drawn, 0 for ``named``), for a sampled softmax. The seed follows from ``named``, so that a
-    resumed run draws the same."""
+    """Choose the rows of a sampled softmax: ``named`` tokens and at most ``negatives`` uniform draws from the others.
+    Return (ids [rows] in ascending order, log importance weights [rows]: minus the log-probability of being drawn, 0
+    for ``named``).
+
+    The random seed is derived from ``named``, so that a resumed run draws the same tokens."""
     named = named.unique()
     rng = torch.Generator().manual_seed(int(named.sum()) * 31 + len(named))
     drawn = torch.randint(vocab, (negatives,), generator=rng).to(named.device).unique()
@@ -56,9 +62,11 @@ def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Ten
 
 
 class HeadLoss(torch.autograd.Function):
-    """Output matrix, loss and gradient as one autograd function. With q the draft's distribution and s the divergence's gradient
-    with respect to log q on the top tokens, r on the rest with mass m: dL/dz = (w + r / m - sum(s) - r) q + (s - q r / m on
-    the top tokens, 0 elsewhere) - w [label], with w = ``hard_label_weight``."""
+    """Output matrix, loss and gradient as one autograd function.
+
+    With w = ``hard_label_weight``, q the draft's distribution, s the divergence's gradient with respect to log q on the
+    top tokens, and r its gradient on the rest, whose mass is m: dL/dz = (w + r / m - sum(s) - r) q + (s - q r / m on
+    the top tokens, 0 elsewhere) - w [label]."""
 
     @staticmethod
     def forward(ctx, hidden, head, labels, hard_label_weight, top_ids, top_logp, divergence: Any = None, log_weights=None):

@@ -1,7 +1,7 @@
-"""Train M2R2's adapters on states, keys and values of the target's first layers along its own answers (Bhendawade et al.
-2502.02040).
+"""Train M2R2's adapters on hidden states, keys and values of the target's first layers along its own answers
+(Bhendawade et al. 2502.02040).
 
-Predictions at the exit use the slow plus the fast residual. Only the adapters are trained.
+At the exit, the sum of the slow and the fast residual predicts the next token. Only the adapters are trained.
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .job import Job
 
 
 class Shared(Features):
-    """Batches whose ``layer`` holds the input of the exit layer, followed by keys and values of each layer below the exit,
-    concatenated: [rows * width, hidden + exit * 2 * keys]."""
+    """Batches whose ``layer`` holds the input of the exit layer, followed by keys and values of each layer below the
+    exit, concatenated: [rows * width, hidden + exit * 2 * keys]."""
 
     @torch.no_grad()
     def states(self, material) -> Batch:
@@ -40,7 +40,7 @@ def run(job: Job) -> Path:
 
 
 def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
-    """Return states for the target's head, [rows * width, hidden]."""
+    """Return the states at the exit, [rows * width, hidden], for the target's output matrix."""
     rows, width = batch.ids.shape
     slow, kv = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
     parts = kv.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)

@@ -1,9 +1,10 @@
-"""Place mask tokens after positions of a text, fewer at greater depth: conditional drop-token of PARD (2504.18583), also used by
-P-EAGLE.
+"""Place mask tokens after text positions, fewer at greater depth: conditional drop-token of PARD (2504.18583), also
+used by P-EAGLE.
 
-A mask ``depth`` positions after its anchor stands for an unknown token. It sees the text up to the anchor and the masks between,
-and predicts the token after its position. A mask is kept only if the one before it is. If a row reads pairs of a token and the
-state before it, the row of a position is one earlier: ``back`` is 1.
+A mask token at ``depth`` stands for the unknown token that many positions after its anchor. It attends to the text up
+to the anchor and to the masks between, and predicts the token after its position. A mask is kept only if the mask
+before it is kept. ``back`` is 1 if a row reads a pair (token, hidden state before it), so that a position's row is one
+earlier; else 0.
 """
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from .masked_block import drawn
 class Masks:
     """Positions and attention mask of a batch's mask tokens.
 
-    depth [masks], from 1, the same for every row of text; place [rows, masks] in the text; index [rows, masks] into
-    ``batch.where``, -1 after the end of the row's answer; mask [rows, 1, width + masks, width + masks], True where a row may
-    attend.
+    depth [masks], from 1, the same for every row of text; place [rows, masks]: positions in the text; index [rows,
+    masks]: indices into ``batch.where``, -1 after the end of the row's answer; mask [rows, 1, width + masks, width +
+    masks], True where a row may attend.
     """
 
     depth: Tensor
@@ -32,15 +33,16 @@ class Masks:
     mask: Tensor
 
     def at(self, depth: int, width: int) -> tuple[Tensor, Tensor]:
-        """Return (rows [n] in the flat [rows * (width + masks)], indices [n] into ``batch.where``) of masks at this depth."""
+        """Return (rows [n] in the flat [rows * (width + masks)], indices [n] into ``batch.where``) of the masks at this depth."""
         rows, columns = ((self.depth == depth) & (self.index >= 0)).nonzero(as_tuple=True)
         return rows * (width + len(self.depth)) + width + columns, self.index[rows, columns]
 
 
 def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
-    """Return the masks that follow anchors in the text.
+    """Return the masks after the anchors of a text.
 
-    anchors [rows, n]: indices into ``batch.where``; kept: number of anchors, the first ones, with a mask at depth 1, 2, ...
+    anchors [rows, n]: indices into ``batch.where``; kept: for depth 1, 2, ... the number of anchors with a mask there,
+    always the first ones.
     """
     (rows, width), device = batch.ids.shape, batch.ids.device
     own = torch.cat([torch.arange(count) for count in kept] or [torch.arange(0)]).to(device)
@@ -58,14 +60,14 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
 
 
 def dropped(batch: Batch, hparams: dict, rng: random.Random, back: int) -> Masks:
-    """Return the masks of a training step. numbers: block (tokens per pass), anchors (per row of text), keep (share of the masks
-    of one depth that are followed by another), keep_least."""
+    """Sample the masks of a training step. hparams: block (tokens per pass), anchors (per row of text), keep (share of
+    the masks of one depth that are followed by another), keep_least (smallest share)."""
     shares = (max(hparams["keep"] ** depth, hparams["keep_least"]) for depth in range(1, hparams["block"]))
     kept = [max(1, int(hparams["anchors"] * share)) for share in shares]
     return masks(batch, drawn(batch, hparams["anchors"], rng), kept, back)
 
 
 def every(batch: Batch, block: int, back: int) -> Masks:
-    """Return all masks after every position of an answer, for a batch of one row."""
+    """Return all masks after every answer position of a batch with one row."""
     anchors = torch.arange(len(batch.where), device=batch.ids.device)[None]
     return masks(batch, anchors, [anchors.shape[1]] * (block - 1), back)

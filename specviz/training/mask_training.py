@@ -1,7 +1,8 @@
-"""Shared by the recipes of drafters with mask tokens (PARD, P-EAGLE): their loss, and the replayed acceptance of one-pass drafts.
+"""Shared by the recipes of drafters with mask tokens (PARD, P-EAGLE): the loss, and the replayed acceptance of drafts
+from one pass.
 
-The text's own rows predict a draft's first token, the masks after them the others. All rows have equal weight, as in the papers:
-positions further ahead have fewer rows, since masks were dropped.
+The text's own rows predict a draft's first token, the masks predict the later ones. All rows have equal weight, as in
+the papers; later positions have fewer rows, because masks were dropped.
 """
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ from .generate import Answer
 
 @dataclass(frozen=True)
 class MaskTrainer:
-    """A drafter that is trained with masks. states(batch, masks): hidden states [rows * (width + masks), hidden], for each row of
-    text its tokens, then its masks; logits: from hidden states to logits; back: a row predicts from the token ``back`` positions
-    before it."""
+    """Loss and measurement of a drafter that is trained with mask tokens.
+
+    states(batch, masks): hidden states [rows * (width + masks), hidden]; each row's text tokens come first, then its
+    masks; logits: the function from hidden states to logits; back: as in mask_rows.py."""
 
     features: Features
     states: Callable[[Batch, mask_rows.Masks], Tensor]
@@ -31,8 +33,8 @@ class MaskTrainer:
     back: int = 0
 
     def predict(self, batch: Batch, masks: mask_rows.Masks) -> list[tuple[Tensor, Tensor]]:
-        """Return for each place of the block (states [n, hidden], indices [n] into ``batch.where``), the text's own rows first.
-        """
+        """Return, for each position of the block, (states [n, hidden], indices [n] into ``batch.where``). The first
+        position is predicted by the text's own rows."""
         out, width = self.states(batch, masks), batch.ids.shape[1]
         kept, places = batch.back(self.back)
         first = places // width * (width + len(masks.depth)) + places % width
@@ -61,8 +63,7 @@ class MaskTrainer:
 
     @torch.inference_mode()
     def hits(self, answer: Answer, block: int) -> list[list[bool]]:
-        """Return for every place ahead and every token of a greedy answer whether a draft that many tokens ahead would be right.
-        """
+        """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(block)]
         for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.every(batch, block, self.back))):

@@ -1,10 +1,10 @@
-"""Train block drafters (models/masked_block.py) on the target's own answers: DFlash's plain block, and DSpark's with Markov and
-confidence heads.
+"""Train block drafters (models/masked_block.py) on the target's answers: DFlash's plain block, and DSpark's with Markov
+and confidence heads.
 
-Each step samples answer positions as anchors. The block after an anchor sees the target's states up to it and its token, and
-learns the target's distribution of every following token; nearer ones weigh more, because tokens after a rejected one are lost.
-The Markov head is trained with the true previous token; the confidence head learns the overlap of the row's and the target's
-distributions, which is the acceptance probability.
+Each step samples answer positions as anchors. The block after an anchor sees the target's hidden states up to the
+anchor and the anchor's token, and learns the target's distribution of every following token. Nearer tokens weigh more,
+because tokens after a rejected one are lost. The Markov head is trained with the true previous token. The confidence
+head learns the overlap of draft and target distribution, which is the acceptance probability.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .state_cache import StateCache
 
 
 class AuxStateFeatures(Features):
-    """Batches whose ``layer`` holds the hidden states that the drafter reads, concatenated: [rows * width, layers * hidden]."""
+    """Batches whose ``layer`` holds the hidden states of several target layers, concatenated: [rows * width, layers * hidden]."""
 
     keeps = "layer"
 
@@ -67,7 +67,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def drawn(batch: Batch, each: int, rng: random.Random) -> Tensor:
-    """Return anchors as indices into ``batch.where``, [rows, each]; a row with few answer tokens repeats some."""
+    """Sample anchors as indices into ``batch.where``, [rows, each]; a row with fewer answer tokens repeats some."""
     width = batch.ids.shape[1]
     owner = (batch.where // width).tolist()
     places: dict[int, list[int]] = {}
@@ -78,8 +78,8 @@ def drawn(batch: Batch, each: int, rng: random.Random) -> Tensor:
 
 
 def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return for each distance ahead (states [n, hidden], indices [n] into ``batch.where``): the block's states that predict the
-    token after the indexed position. Blocks end where the row's answer ends."""
+    """Return, for each position of a block, (states [n, hidden], indices [n] into ``batch.where``): the states that
+    predict the token after the indexed position. Blocks end where the row's answer ends."""
     rows, width = batch.ids.shape
     ids = torch.full((*anchors.shape, model.block), model.mask_token, device=batch.ids.device)
     ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
@@ -116,7 +116,7 @@ def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors:
 
 
 def predict(model: network.BlockDrafter, features: Features, batch: Batch, states: Tensor, index: Tensor):
-    """Return (rows, matrix), whose product is the logits; a Markov head's low-rank factors are concatenated to both."""
+    """Return (rows, matrix) whose product is the logits. With a Markov head its low-rank factors are concatenated to both."""
     if model.markov_head is None:
         return states, features.head.float()
     latent = model.markov_head.latent(batch.ids.flatten()[batch.where[index]], states)
@@ -125,7 +125,8 @@ def predict(model: network.BlockDrafter, features: Features, batch: Batch, state
 
 
 def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
-    """Return sum(min(p, q)) over the target's top tokens and one outcome for the rest, an upper bound, [n]."""
+    """Return an upper bound of the acceptance probability sum(min(p, q)), [n]: over the target's top tokens, and one
+    outcome for the rest."""
     q = logits.float().softmax(-1).gather(1, top_ids)
     p = top_logp.exp()
     rest = torch.minimum((1 - q.sum(-1)).clamp(min=0), (1 - p.sum(-1)).clamp(min=0))
@@ -147,8 +148,7 @@ def measure(model: network.BlockDrafter, features: Features, hparams: dict) -> d
 
 @torch.inference_mode()
 def hits(model: network.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
-    """Return for every distance ahead and every token of a greedy answer whether a draft that many tokens ahead would be correct.
-    """
+    """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]
     every = torch.arange(len(batch.where), device=batch.ids.device)[None]

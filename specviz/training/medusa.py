@@ -1,8 +1,9 @@
 """Train Medusa's heads on the frozen target's last hidden states along its own answers (Cai et al. 2401.10774: Medusa-1).
 
-Head i learns the token i + 2 positions after the state it reads. The paper uses cross-entropy on the text; here the text is the
-target's own and its distribution is known, so the loss is the divergence from it plus a little cross-entropy. Later heads weigh
-less. Afterwards the accuracy of each head's ranks is counted, and the best tree for this machine is stored with the weights.
+Head i learns the token i + 2 positions after the state it reads. The paper uses cross-entropy on text; here the text is
+the target's own, so the loss is distillation from its distribution plus a little cross-entropy. Losses of later heads
+weigh less. After training, the accuracy of each rank of each head is measured, and the tree that is fastest on this
+machine is stored with the weights.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def run(job: Job) -> Path:
 
 
 def begin(model: heads_medusa.Medusa, features: Features) -> None:
-    """Initialise own output matrices with the target's."""
+    """Initialise the heads' own output matrices with the target's."""
     for matrix in model.lm_heads:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 

@@ -1,8 +1,8 @@
 """Train MLPSpeculator's levels on the frozen target's last hidden states along its own answers (Wertheimer et al. 2404.19124).
 
-Level i reads the hidden state i + 1 positions back and the true tokens after it, as on every accepted path, and learns the next
-one. The paper has two stages: cross-entropy on long texts, then on text of the target; here one stage starts with all texts and
-ends with the target's own, and learns the target's distribution.
+Level i reads the hidden state i + 1 positions earlier and the true tokens after it, and learns the next token. The
+paper trains in two stages, on long texts and then on text of the target, with cross-entropy. Here one stage starts with
+all texts and ends with the target's own, and the loss is distillation.
 """
 from __future__ import annotations
 

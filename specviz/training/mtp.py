@@ -1,9 +1,8 @@
-"""Train an MTP module on the target's own answers (DeepSeek-V3, 2412.19437, trains it jointly with the target; here the target is
-frozen).
+"""Train an MTP module on the target's answers, with the target frozen (DeepSeek-V3, 2412.19437, trains both jointly).
 
-The loss is the divergence from the target's distribution of the next-token distribution that the target's head gives for the
-module's states, at the first step and, unlike in the report, at some more on its own states, because drafting applies one module
-repeatedly.
+The loss is the divergence of the module's next-token distribution from the target's, at the first step and at a few
+steps on the module's own states, because drafting applies the one module repeatedly. The report trains the first step
+only.
 """
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""Muon for the matrices, AdamW for the rest, one warm-up/stable/decay schedule for both.
+"""Optimisers of all recipes: Muon for matrices, AdamW for the rest, one warm-up/stable/decay schedule for both.
 
-Muon (Jordan et al. 2024) orthogonalises the momentum of every hidden matrix; embeddings, norms
-and the head stay with AdamW. For wide matrices on a processor that costs as much as the gradients,
-so a recipe may ask for it block by block (MuonBP, Khaled et al. 2510.16981): ``muon_block`` rows at
-a time. The schedule holds its peak until the last part of the budget and then falls linearly
-(warm-up/stable/decay: Hu et al., 2404.06395), so a budget may be in minutes and a longer one can be
-resumed from the stable part.
+Muon (Jordan et al. 2024) orthogonalises the momentum of every hidden matrix; embeddings, norms and output matrices use
+AdamW. For wide matrices on a CPU this costs as much as the gradients, so a recipe may orthogonalise blocks of
+``muon_block`` rows (MuonBP, Khaled et al. 2510.16981). The learning rate stays at its peak until the last part of the
+budget and then falls linearly (Hu et al., 2404.06395), so a longer budget can resume from the stable part.
 """
 
 import torch
@@ -15,7 +13,7 @@ from .job import TrainingError
 
 
 class Optimisers:
-    """Both optimisers as one; their state is stored as flat tensors, so no pickle is ever read."""
+    """Muon and AdamW as one optimiser. Its state is stored as flat tensors, so that checkpoints need no pickle."""
 
     def __init__(self, model: nn.Module, hparams: dict):
         if not hasattr(torch.optim, "Muon"):
@@ -39,7 +37,7 @@ class Optimisers:
         self.clip = hparams["clip"]
 
     def step(self, share: float) -> None:
-        """Do one update at `share` of the peak learning rates; the gradients are consumed."""
+        """Apply one update at `share` of the peak learning rates, and clear the gradients."""
         nn.utils.clip_grad_norm_(self.weights, self.clip)
         for optimiser, peak in self.peaks:
             for group in optimiser.param_groups:
@@ -104,6 +102,6 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
 
 
 def rate(done: float, step: int, hparams: dict) -> float:
-    """Return the share of the peak learning rate when ``done`` of the budget is spent."""
+    """Return the learning rate as a share of its peak. done: share of the budget spent."""
     warm = min(1.0, (step + 1) / hparams["warmup_steps"])
     return warm * min(1.0, max(0.0, 1.0 - done) / hparams["decay"])

@@ -1,8 +1,8 @@
-"""Train a draft of half a million to a million parameters with its own tokenizer, for drafting across vocabularies.
+"""Train a draft of 0.5 to 1 million parameters with its own tokenizer, for methods with heterogeneous vocabularies.
 
-The tokenizer is a smaller byte-level BPE that keeps digits together, trained on the same rows as the target's; the model trains
-on the target's own answers (as the draft of the same vocabulary does), re-encoded in its tokens. The target's distribution over
-its tokens says little about another vocabulary's, so the loss is cross-entropy on the text.
+The tokenizer is a smaller byte-level BPE that keeps digits together, trained on the same rows as the target's. The
+model is trained on the target's answers, re-encoded in its own tokens. The loss is cross-entropy, because the target's
+distributions are over other tokens.
 """
 
 import copy
@@ -53,7 +53,7 @@ def run(job: Job) -> Path:
 
 
 def learn(job: Job, hparams: dict, place: Path):
-    """Train the tokenizer, once per target."""
+    """Train the tokenizer, once per target, and save it at ``place``."""
     if not (place / "tokenizer.json").is_file():
         rows = data.load(job.data, "train", hparams["own_rows"])
         words = tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
@@ -63,7 +63,7 @@ def learn(job: Job, hparams: dict, place: Path):
 
 
 def shape(target: LlamaConfig, words) -> LlamaConfig:
-    """Return the target's configuration with the other vocabulary."""
+    """Return the target's configuration with the vocabulary of the new tokenizer."""
     config = copy.deepcopy(target)
     config.vocab_size = len(words)
     config.bos_token_id, config.eos_token_id, config.pad_token_id = words.bos_token_id, words.eos_token_id, words.pad_token_id
@@ -71,7 +71,7 @@ def shape(target: LlamaConfig, words) -> LlamaConfig:
 
 
 def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
-    """Return an answer in the other vocabulary, without the target's distribution."""
+    """Return an answer re-encoded in the other vocabulary, without distributions."""
     ids = answer.ids.tolist()
     start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))
     nothing = torch.zeros(len(whole) - start, 1)
@@ -79,8 +79,8 @@ def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
 
 
 def measure(model, bridge: others.Bridge, heldout: list, hparams: dict) -> dict:
-    """Return, on held-out answers of the target, nats per byte and the share of its greedy tokens that are the draft's top-1
-    token."""
+    """Return, on held-out answers of the target: nats per byte, and the share of its greedy tokens that equal the
+    draft's top-1 token."""
     nats = size = right = tried = 0
     for answer in heldout:
         ids = answer.ids[: hparams["length"]]

@@ -1,6 +1,7 @@
-"""Shared by the recipes of heads that each predict one token further ahead from the target's states along its own answers:
-features, loss, runner, measurements and stored files. A recipe adds its network, the hidden states of its heads for a batch, and its
-card."""
+"""Shared by the recipes of heads that each predict one token further ahead (Medusa, Hydra, Clover, ...): features,
+loss, training, measurement and stored files.
+
+A recipe adds its network, the hidden states of its heads for a batch, and its card."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,9 +32,9 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[
         begin: Callable[[M, Features], None] | None = None, most: float = 9.5e6) -> Path:
     """Train a head of this kind and return its folder.
 
-    chain: the tree it is measured with; without one, the tree of the recipe's ``nodes``, and the accuracy of each head's ranks is
-    counted and stored with the weights. look: runs the attention, if any, whose entropy is measured. begin: initialises weights
-    before the first step. most: maximum bytes.
+    chain: the tree to measure with; if it is not given, the tree has the recipe's ``nodes``, and the accuracy of each
+    rank of each head is measured and stored with the weights. look: a function that runs the attention whose entropy is
+    measured. begin: a function that initialises weights before the first step. most: maximum bytes of the weights.
     """
     hparams = job.hparams(kind)
     features = Features(job, hparams)

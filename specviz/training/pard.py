@@ -1,7 +1,7 @@
-"""PARD: train a draft model to read mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
+"""PARD: fine-tune a draft model on mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
 
-Initialised with the target's draft model. The paper trains on text, and its draft model serves every target of a family; this one
-serves one target and learns that target's distribution along its own answers.
+It is initialised with the target's draft model. The paper trains on text, and its draft model serves every target of a
+family. This one is distilled from one target, along that target's answers.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(job: Job) -> Path:
 
 
 def begin(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
-    """Initialise with the target's draft model."""
+    """Return the network, initialised with the target's draft model."""
     folder = job.model(job.named("draft"))
     config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}
     return models.read(folder, config, features.body).requires_grad_()

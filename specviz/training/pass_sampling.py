@@ -1,4 +1,4 @@
-"""PaSS's look-ahead embeddings: see in_target.py."""
+"""Recipe of PaSS's look-ahead embeddings (2311.13581); the code is in in_target.py."""
 from pathlib import Path
 
 from . import in_target

@@ -1,6 +1,6 @@
-"""Train P-EAGLE's head: EAGLE-3's layers draft a block in one pass, with mask states after positions of the target's own answers.
+"""Train P-EAGLE's head: EAGLE-3's layers draft a block in one pass from mask tokens with learned hidden states.
 
-The loss is the divergence from the target's distribution at every row, as in the public code; masks are dropped by PARD's rule.
+The loss is distillation at every row, as in the public code; masks are dropped by PARD's rule.
 """
 from __future__ import annotations
 

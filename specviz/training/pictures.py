@@ -89,7 +89,7 @@ def config(hparams: dict, words) -> LlamaConfig:
 
 
 def tokenizer(codes: int) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of known words. A patch's name holds a space, so that nobody can type one."""
+    """Return a tokenizer of the known words. Names of patch tokens contain a space, so that no prompt can contain one."""
     names = [*SPECIAL, *sorted(set(drawings.WORDS)), *(f"patch {i}" for i in range(codes))]
     made = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unknown>"))
     made.normalizer = normalizers.Lowercase()
@@ -121,21 +121,34 @@ def codebook(hparams: dict, seed: int) -> np.ndarray:
     pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
     flat = np.unique(patches(pictures, hparams["patch"]).reshape(-1, hparams["patch"] ** 2 * 3), axis=0)
     points = torch.from_numpy(flat).float()
-    centres = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:hparams["codes"]]].clone()
-    for _ in range(hparams["kmeans_steps"]):
+    first = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:hparams["codes"]]]
+    centres = kmeans(points, first, hparams["kmeans_steps"])
+    ground = torch.tensor([drawings.DAY, drawings.NIGHT]).float().repeat(1, hparams["patch"] ** 2)
+    centres[nearest_code(ground, centres)] = ground  # plain ground is exact
+    return centres.round().to(torch.uint8).numpy().reshape(-1, hparams["patch"], hparams["patch"], 3)
+
+
+def kmeans(points: torch.Tensor, centres: torch.Tensor, steps: int) -> torch.Tensor:
+    """Return centres [codes, values] after ``steps`` of k-means over points [n, values]; a centre without points stays."""
+    for _ in range(steps):
         nearest = nearest_code(points, centres)
         total = torch.zeros_like(centres).index_add_(0, nearest, points)
         count = torch.bincount(nearest, minlength=len(centres))[:, None]
         centres = torch.where(count > 0, total / count.clamp(min=1), centres)
-    ground = torch.tensor([drawings.DAY, drawings.NIGHT]).float().repeat(1, hparams["patch"] ** 2)
-    centres[nearest_code(ground, centres)] = ground  # plain ground is exact
-    return centres.round().to(torch.uint8).numpy().reshape(-1, hparams["patch"], hparams["patch"], 3)
+    return centres
 
 
 def nearest_code(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
     """Return the index of the nearest centre of each point, [n]."""
     half = (centres ** 2).sum(1) / 2
     return torch.cat([(half - part @ centres.T).argmin(1) for part in points.split(8192)])
+
+
+def prompt_of(words, wish: drawings.Wish, rng: random.Random, drop: float, noise: float) -> list[int]:
+    """Return a prompt's token ids. drop: probability that all its words become unknown ones; noise: that one of them does."""
+    ids = words.encode(drawings.words_of(wish, rng))
+    dropped, unknown = bool(drop) and rng.random() < drop, words.unk_token_id
+    return [i if i < len(SPECIAL) else unknown if dropped or (noise and rng.random() < noise) else i for i in ids]
 
 
 class Batches:
@@ -163,10 +176,7 @@ class Batches:
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def prompt(self, wish: drawings.Wish, rng: random.Random, drop: bool) -> list[int]:
-        ids = self.words.encode(drawings.words_of(wish, rng))
-        dropped, unknown = drop and rng.random() < self.hparams["drop"], self.words.unk_token_id
-        noise = self.hparams["noise"] if drop else 0.0
-        return [i if i < len(SPECIAL) else unknown if dropped or (noise and rng.random() < noise) else i for i in ids]
+        return prompt_of(self.words, wish, rng, *((self.hparams["drop"], self.hparams["noise"]) if drop else (0.0, 0.0)))
 
     def error(self) -> float:
         """Return the mean absolute error of a colour value of 100 pictures through the codebook."""

@@ -1,4 +1,4 @@
-"""PPD's prompt tokens: see in_target.py."""
+"""Recipe of PPD's prompt tokens (2405.18628); the code is in in_target.py."""
 from pathlib import Path
 
 from . import in_target

@@ -1,9 +1,9 @@
-"""Train and calibrate heads that fill a fixed tree (Medusa, Hydra): loss, replayed acceptance, and the best tree for this
-machine.
+"""Train and calibrate heads that fill a fixed tree (Medusa, Hydra): loss, replayed acceptance, and the best tree for
+this machine.
 
-The data are ranks: the rank of the target's token in each head's prediction. A tree is accepted down to the first token whose
-rank it does not contain, and up to there the heads' context is the target's own text, so a replay over its answers has the
-distribution of the real run, greedy and at temperature 1.
+The data are ranks: the rank of the target's token in each head's prediction. A tree is accepted up to the first token
+whose rank it does not contain. Up to there the heads' context is the target's own text, so replaying answers gives the
+same acceptance as a run, greedily and at temperature 1.
 """
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Heads(Protocol):
 
 
 def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, hparams: dict) -> Tensor:
-    """Return the mean divergence of all heads from the target's distribution; later heads weigh less."""
+    """Return the mean divergence of all heads from the target's distribution; the loss of head i is multiplied by
+    ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for index in range(len(model)):
@@ -63,7 +64,8 @@ def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, hpar
 
 @torch.inference_mode()
 def ranks(model: Heads, guess: HeadStates, features: Features, answers: list[Answer]) -> list[Tensor]:
-    """Return for every answer, [heads, tokens], the rank that each head gives to each token, 0 for the most probable."""
+    """Return for every answer a tensor [heads, tokens]: the rank of each token in each head's prediction, 0 for the
+    most probable."""
     found = []
     for answer in answers:
         batch = features.states(collate([answer], len(answer.ids), features.device))
@@ -78,14 +80,14 @@ def ranks(model: Heads, guess: HeadStates, features: Features, answers: list[Ans
 
 
 def accuracy(found: list[Tensor], count: int) -> list[list[float]]:
-    """Return [heads][ranks]: the share of tokens that have this rank in this head's prediction."""
+    """Return [heads][ranks]: how often the target's token has this rank in this head's prediction, as a share."""
     together = torch.cat(found, 1)
     asked = (together < NEVER).sum(1).clamp(min=1)
     return [[round(float((row == rank).sum() / all), 5) for rank in range(count)] for row, all in zip(together, asked)]
 
 
 def figures(found: list[Tensor], shape: Shape) -> dict:
-    """Replay rounds of one tree over the answers, and return block efficiency and acceptance by position."""
+    """Replay rounds with one tree over the answers. Return block efficiency and acceptance by position."""
     below = {(parent, rank): i for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks))}
     depth = max(shape.depths, default=0)
     rounds = committed = 0
@@ -108,8 +110,8 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
 
 
 def measure(model: Heads, guess: HeadStates, features: Features, shape: Shape) -> dict[str, float]:
-    """Return mean block efficiency over tasks on held-out answers, greedy and at temperature 1; ``measure_rows`` of the recipe
-    limits the answers."""
+    """Return the mean block efficiency over the tasks on held-out answers, greedy and at temperature 1. The recipe's
+    ``measure_rows`` limits the number of answers."""
     out, all_of_them = {}, features.heldout
     heldout = all_of_them[::max(1, len(all_of_them) // features.hparams.get("measure_rows", len(all_of_them)))]
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
@@ -120,7 +122,7 @@ def measure(model: Heads, guess: HeadStates, features: Features, shape: Shape) -
 
 
 def calibrate(model: Heads, guess: HeadStates, features: Features, hparams: dict) -> Shape:
-    """Write ``accuracy`` and ``nodes`` into the model, from answers of the training split, and return the tree they give."""
+    """Measure ``accuracy`` and choose ``nodes`` on training answers, store both in the model, and return the tree."""
     answers = features.own.answers
     some = answers[:: max(1, len(answers) // hparams["calibrate"])]
     model.accuracy = accuracy(ranks(model, guess, features, some), hparams["ranks"])
@@ -129,15 +131,17 @@ def calibrate(model: Heads, guess: HeadStates, features: Features, hparams: dict
 
 
 def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
-    """Return the nodes of the largest tree with nearly the most expected tokens per second, given the measured seconds of a pass
-    per number of nodes. The larger of near equals is taken, because drafting and verification, not counted here, cost a round and
-    not a node."""
+    """Return the number of nodes of the tree with the most expected tokens per second, given the measured seconds of a
+    pass per number of nodes.
+
+    Of nearly equal trees the largest is chosen, because drafting and verification have a fixed cost per round that is
+    not counted here."""
     speed = {nodes: expected_length(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
     return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 
 def costs(path: Path, repeats: int = 7) -> dict[int, float]:
-    """Return the seconds of a target pass with a tree of each size on this machine, the best of several runs."""
+    """Return {nodes: seconds of a target pass with a tree of that size} on this machine, each the best of several runs."""
     target = FastModel(path).open()
     target.sync([i % target.vocab for i in range(64)])
     best: dict[int, float] = dict.fromkeys(SIZES, float("inf"))

@@ -1,7 +1,7 @@
-"""Train ReDrafter's head on the frozen target's last states along its own answers (Zhang et al. 2403.09919).
+"""Train ReDrafter's head on the frozen target's last hidden states along its own answers (Zhang et al. 2403.09919).
 
-The recurrence runs over the true tokens after a state, as on every accepted path, and each step learns the next one. The authors
-train on text; here the text is the target's own and the label its distribution, as in the paper's distillation.
+The recurrence runs over the true tokens after a hidden state, and each step learns the next one. The authors train on
+text; here the text is the target's own and the loss is distillation, as in the knowledge distillation of the paper.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Draft models with a reduced output vocabulary and the target's embedding through a learned projection.
 
-With a vocabulary of 49,152 tokens, embedding and output matrix would be most of a small draft's weights and time. Few tokens make
-up most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's embedding covers all of them.
+With 49,152 tokens, embedding and output matrix would be most of a small draft's weights and time. A few thousand tokens
+make up most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's embedding covers all of them.
 models/reduced_vocabulary.py reads what ``export`` writes.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ ABSENT = -30.0  # log-probability of a place in the leaders that no token of the
 
 
 class ProjectedEmbedding(nn.Module):
-    """The target's table [vocab, wide], frozen, through a projection [hidden, wide]."""
+    """The target's embedding table [vocab, wide], frozen, followed by a trained projection [hidden, wide]."""
 
     table: Tensor
 
@@ -39,8 +39,8 @@ class ProjectedEmbedding(nn.Module):
 
 
 class ReducedHead(nn.Linear):
-    """An output matrix over ``tokens`` [count] of a vocabulary; logits cover the whole vocabulary, the other tokens get minus
-    infinity."""
+    """An output matrix over ``tokens`` [count] of a vocabulary. Logits cover the whole vocabulary; all other tokens get
+    minus infinity."""
 
     tokens: Tensor
     places: Tensor
@@ -58,11 +58,11 @@ class ReducedHead(nn.Linear):
         return spread(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
 
     def material(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return a batch of ``draft.collate`` with row indices of this matrix in place of token ids, without positions whose
-        label has none.
+        """Convert a batch of ``draft.collate``: replace token ids by rows of this matrix, and drop positions whose
+        label has no row.
 
-        Top tokens without a row are dropped and the target's distribution is renormalised; each is replaced by a rare row outside
-        the top tokens, with probability exp(ABSENT).
+        Top tokens without a row are dropped and the target's distribution is renormalised. To keep the shape, each is
+        replaced by a rare row outside the top tokens, with probability exp(ABSENT).
         """
         ids, where, top_ids, top_logp, labels = batch
         kept = (self.places[labels] >= 0).nonzero()[:, 0]
@@ -80,8 +80,8 @@ class ReducedHead(nn.Linear):
 
 
 def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[int]) -> Tensor:
-    """Return the ``count`` most frequent tokens of answers in descending order, ties to the smaller id, always with the end
-    tokens."""
+    """Return the ``count`` most frequent tokens of the answers in descending order, of equal ones the smaller id first.
+    The end tokens are always included."""
     counts = torch.zeros(vocab, dtype=torch.long)
     for answer in answers:
         counts += torch.bincount(answer.ids[answer.start:].long(), minlength=vocab)
@@ -90,8 +90,8 @@ def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[in
 
 
 def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
-    """Replace a draft's embedding and output matrix. The projection is initialised with the principal directions of the tokens'
-    embeddings; ``table``: the target's."""
+    """Replace a draft's embedding and output matrix by reduced ones. ``table``: the target's embedding; the projection
+    is initialised with principal components of the tokens' embeddings."""
     hidden, table = model.config.hidden_size, table.detach().float()
     if hidden > min(table.shape[1], len(tokens)):
         raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.",
@@ -106,7 +106,7 @@ def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCa
 
 
 def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
-    """Write the draft where finished models go, as models/reduced_vocabulary.py reads it. kind: as in files.export."""
+    """Write the draft in the layout that models/reduced_vocabulary.py reads, to the folders of ``files.export``."""
     head = cast(ReducedHead, model.lm_head)
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 
 def random_span(rng: random.Random, size: int, vocabulary: int) -> list[int]:
-    """Return uniformly random tokens, except the first eight of the vocabulary, which are special."""
+    """Return uniformly random tokens other than the first eight of the vocabulary, which are special."""
     return [rng.randrange(8, vocabulary) for _ in range(size)]
 
 
 def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
-    """Return `size` random tokens, a shuffled piece of text, or a piece of text; `text()` has more tokens than that."""
+    """Return `size` tokens: random ones, a shuffled piece of text, or a piece of text, chosen at random. `text()`
+    returns more tokens than that."""
     kind = rng.random()
     if kind < 0.4:
         return random_span(rng, size, vocabulary)
@@ -23,8 +24,8 @@ def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], l
 
 
 def repeated(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
-    """Return (ids, loss mask) of at least `length` tokens: `span(size)` repeated, often with noise before it. The first
-    occurrence and the first token of each repetition have no loss, because they are unpredictable."""
+    """Return (ids, loss mask) of at least `length` tokens: `span(size)` repeated, often after random tokens. The first
+    occurrence and the first token of each repetition have no loss, because they cannot be predicted."""
     words = span(rng.randint(4, length // 3))
     row, counts, repeats = [], [], False
     while len(row) < length:

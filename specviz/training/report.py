@@ -1,8 +1,8 @@
 """Measure the trained models: print the figures, store them as JSON, and write them into the model cards.
 
-Target: loss on held-out answers by task, the copying loss, and thirty unedited answers. Draft model: acceptance by position and
-block efficiency (tokens committed per target pass, bonus included), greedy and at temperature 1, replayed on the target's
-held-out answers. Every drafter: the same on the real engine, and speed next to plain decoding (drafters.py).
+Target: held-out loss by task, the copying loss, and thirty unedited answers. Draft model: acceptance by position and
+block efficiency (tokens per target pass, bonus token included), greedy and at temperature 1, replayed on held-out
+answers. Every drafter: the same on the real engine, and its speed relative to plain decoding (drafters.py).
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ def run(job: Job) -> Path:
 
 
 def texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
-    """Return the text for the card of each model."""
+    """Return {model name: text for its card}."""
     engine = found["drafters"]
     out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
     if "draft" in found:
@@ -58,7 +58,7 @@ def texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
 
 
 def curve_of(job: Job, name: str):
-    """Return the loss curve of a drafter of the target; the end of its name is its recipe."""
+    """Return the path of the loss curve of a drafter."""
     return job.work / recipe_of(job, name) / fingerprint(job.model(job.target)) / "loss.svg"
 
 
@@ -82,7 +82,7 @@ def of_target(job: Job, hparams: dict) -> dict:
 
 
 def parent_share(job: Job, heldout: list[data.Row], hparams: dict) -> dict[str, float]:
-    """Return the same share for the target that this one was grown from, for comparison."""
+    """Return the share of looping answers of the target that this one was grown from, for comparison."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
@@ -156,7 +156,7 @@ def _quoted(text: str) -> str:
 
 
 def write_into_card(path: Path, name: str, text: str) -> None:
-    """Write text between the card's two marks; a card without marks gets them at its end."""
+    """Replace the text between a card's two marks; a card without marks gets them at its end."""
     card = path.read_text(encoding="utf-8") if path.is_file() else f"# {name}\n"
     if BEGIN not in card or END not in card:
         card = f"{card.rstrip()}\n\n{BEGIN}\n{END}\n"

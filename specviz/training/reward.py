@@ -1,4 +1,4 @@
-"""A reward head for drafted steps (2501.19324): see acceptance_heads.py."""
+"""Recipe of a reward head for drafted steps (2501.19324); the code is in acceptance_heads.py."""
 from pathlib import Path
 
 from . import acceptance_heads

@@ -1,7 +1,7 @@
-"""The training loop of all recipes: budget, schedule, checkpoint, resume, progress, log and curve.
+"""The training loop of all recipes: budget, schedule, checkpoint, resume, progress, log and loss curve.
 
-A recipe supplies a model and a function from the step number to a loss. Every random choice of a recipe is a function of (seed,
-step), so the step number is the whole position in the data, and a killed run resumes to the same losses.
+A recipe supplies a model and a function from the step number to a loss. Every random choice of a recipe is a function
+of (seed, step), so a resumed run continues with the same batches and losses.
 """
 
 import json
@@ -37,7 +37,7 @@ class Progress:
 
 
 class Runner:
-    """Train `model` in `place` until the budget is spent; `loss_at(step)` -> (loss, tokens)."""
+    """Train `model` until the budget is spent, with checkpoints in the folder `place`. `loss_at(step)` returns (loss, tokens)."""
 
     def __init__(self, job: Job, name: str, model: nn.Module, hparams: dict, place: Path):
         self.job, self.name, self.hparams, self.place = job, name, hparams, place
@@ -66,7 +66,8 @@ class Runner:
         return any(last < mark <= self.done() < 1 for mark in self.hparams.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
-        """Train until the budget is spent, or resume; a finished run costs nothing."""
+        """Train, or resume, until the budget is spent; return immediately if the run is finished. measure: called at
+        intervals and at the end."""
         if self.done() >= 1:
             return self.figures()
         bar = tqdm(desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2)
@@ -138,7 +139,7 @@ class Runner:
             log.write(json.dumps(line) + "\n")
 
     def save(self) -> None:
-        """Write weights, optimiser state and progress into one file, so that they never disagree."""
+        """Write weights, optimiser state and progress into one file, so that they always belong to the same step."""
         tensors = {f"model.{name}": weight for name, weight in own_tensors(self.model).items()}
         tensors |= {f"optimiser.{name}": value for name, value in self.optimisers.tensors().items()}
         write_tensors(self.checkpoint, tensors, {"progress": json.dumps(asdict(self.progress))})
@@ -176,15 +177,17 @@ class Runner:
 
 
 def half_is_faster(device: torch.device) -> bool:
-    """Return whether bfloat16 multiplies faster than float32 here: on an accelerator, and on a processor with instructions for it
-    (4.6 times on one with AVX512-BF16; 1.8 times slower on one without, docs/log/2026-11/models.md). Decided by the hardware, not
-    by timing, so that a resumed run continues identically."""
+    """Return whether bfloat16 matrix products are faster than float32 on this device: on an accelerator, and on a CPU
+    with bfloat16 instructions.
+
+    Measured: 4.6 times faster with AVX512-BF16, 1.8 times slower without (docs/log/2026-11/models.md). Decided by the
+    hardware, not by timing, so that a resumed run continues identically."""
     asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)
 
 
 def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the state without tied duplicates, which safetensors refuses; loading ties them again."""
+    """Return the state dict without tied duplicates, which safetensors refuses; loading ties them again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:

@@ -1,4 +1,4 @@
-"""`python -m specviz.training scaling`: acceptance of a target's drafts during training, and scaling fits."""
+"""`python -m specviz.training scaling`: acceptance of a target's drafts during training, and scaling fits to it."""
 from __future__ import annotations
 
 import json
@@ -9,7 +9,7 @@ from .job import Job, TrainingError
 
 
 def answer(job: Job, plain: bool) -> str:
-    """Return the report as text, or as JSON unless ``plain``. Raises TrainingError."""
+    """Return the report as text, or as JSON if not ``plain``. Raises TrainingError."""
     try:
         found = report(job.target, drafts_in(job.work / "models", job.shipped))
     except ScalingError as error:

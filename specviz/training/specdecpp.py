@@ -1,4 +1,4 @@
-"""SpecDec++'s acceptance head (2405.19715): see draft_length.py."""
+"""Recipe of SpecDec++'s acceptance head (2405.19715); the code is in draft_length.py."""
 from pathlib import Path
 
 from . import draft_length

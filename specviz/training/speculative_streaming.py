@@ -1,4 +1,4 @@
-"""Speculative Streaming's streams: see in_target.py."""
+"""Recipe of Speculative Streaming's streams (2402.11131); the code is in in_target.py."""
 from pathlib import Path
 
 from . import in_target

@@ -1,4 +1,4 @@
-"""Disk cache of the target's last hidden states along its own answers, shared by all heads that train on them."""
+"""Disk cache of the target's last hidden states along its answers, shared by all heads that are trained on them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from .generate import Answer
 
 
 class StateCache:
-    """Cached states [tokens of all answers, hidden] as 16-bit numbers in a sparse file, filled on demand. A row once written is
-    never computed again, so that the data do not depend on how often the run was killed.
+    """Cached states [tokens of all answers, hidden] in 16 bits, in a sparse file that is filled on demand. A stored row
+    is never recomputed, so that the data do not depend on interruptions.
 
-    folder: of these answers only; other answers, or a target of another width, replace its content.
+    folder: used for these answers only; other answers, or a target of another width, replace its content.
     """
 
     def __init__(self, folder: Path, answers: list[Answer], hidden: int):
@@ -30,8 +30,8 @@ class StateCache:
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
-        """Return states [rows, width, hidden] of these answers, right-padded with zeros; ``compute`` is called for missing rows.
-        Longer answers are cut and not cached."""
+        """Return states [rows, width, hidden] of these answers, right-padded with zeros. ``compute`` is called for
+        missing ones. Answers longer than ``width`` are truncated and not cached."""
         at = [self.index[id(answer)] for answer in answers]
         missing = [row for row, i in enumerate(at) if not self.done[i]]
         fresh = compute() if missing else None

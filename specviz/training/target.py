@@ -1,10 +1,10 @@
-"""Train the target: a small chat model, continued from the shipped one or from scratch.
+"""Train the target, a small chat model, from scratch or continued from the shipped one.
 
-Copying from the prompt needs induction heads, which form late without dedicated data (Olsson et al., 2209.11895). So the first
-steps are short rows of repeated spans with a little noise between them: there the heads form within minutes. Long rows alone did
-not form them in 7 M tokens. After that, rows of the tasks are packed to a fixed length, only answers have a loss once the first
-stage is over, and a share of the rows still repeats a span. Two figures are monitored: held-out loss by task, and the loss on the
-second occurrence of random spans.
+Copying from the prompt needs induction heads, which form late without dedicated data (Olsson et al., 2209.11895). So
+the first steps use short rows of repeated spans with a little noise, with which the heads form within minutes; with
+long rows alone they had not formed after 7 M tokens. After that, rows of the tasks are packed to a fixed length, and
+some rows still repeat a span. Only answers have a loss, except in the first stage. Two figures are monitored: held-out
+loss by task, and the loss on the second occurrence of random spans.
 """
 
 import copy
@@ -21,6 +21,7 @@ from .draft import at
 from .files import export
 from .grow import grown
 from .job import TARGET, Job, TrainingError
+from .other_mixers import MIXERS, Teacher
 from .repeated_spans import of_text, random_span, repeated
 from .runner import Runner
 
@@ -38,9 +39,14 @@ def run(job: Job) -> Path:
     if hparams.get("compile") and any(map(shutil.which, ("g++", "clang++", "c++"))):
         model.model.compile()  # in place: the checkpoint's names stay as they are
 
+    teacher = Teacher(job, hparams["teacher"], hparams["top"], runner.device) if "teacher" in hparams else None
+
     def loss_at(step: int):
         ids, where, labels = batches.make(step, prompts=runner.done() < hparams["first_stage"])
-        return losses.next_token(at(model, ids, where), model.lm_head.weight, labels), len(labels)
+        hidden, head = at(model, ids, where), model.lm_head.weight
+        if teacher is None:
+            return losses.next_token(hidden, head, labels), len(labels)
+        return losses.distil(hidden, head, *teacher.leaders(ids, where), labels, hparams["hard"]), len(labels)
 
     def measure() -> dict:
         with torch.compiler.set_stance("force_eager"):  # rows of every length, once each
@@ -54,8 +60,8 @@ def run(job: Job) -> Path:
 
 
 def refuse_worse(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
-    """Refuse to replace the shipped weights at ``path`` unless the new ones are better in every task; compared per byte, because
-    vocabularies may differ."""
+    """Raise TrainingError unless the new weights are better than the shipped ones at ``path`` in every task. Compared
+    per byte, because vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
     before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
@@ -67,13 +73,14 @@ def refuse_worse(path: Path, model, words, heldout: list[data.Row], hparams: dic
 
 
 def start(job: Job, hparams: dict):
-    """Return (tokenizer, model) to start from; a checkpoint, if there is one, overwrites the weights."""
+    """Return (tokenizer, model) to start from. If there is a checkpoint, its weights are loaded later."""
     if hparams["start"] in ("shipped", "grown"):
         path = job.shipped / (hparams["name"] if hparams["start"] == "shipped" else hparams["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = open_network(path, torch.float32)
         shape = {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
-        return words, model if hparams["start"] == "shipped" else grown(model, shape, job.seed)
+        model = model if hparams["start"] == "shipped" else grown(model, shape, job.seed)
+        return words, MIXERS[hparams["mixer"]](model, hparams) if "mixer" in hparams else model
     words = AutoTokenizer.from_pretrained(tokenizer.run(job), trust_remote_code=False)
     config = LlamaConfig(
         vocab_size=len(words),
@@ -93,7 +100,7 @@ def start(job: Job, hparams: dict):
 
 
 def material(job: Job, hparams: dict) -> tuple[dict, dict]:
-    """Return rows by task: the folder's, without excluded sources, and the project's own."""
+    """Return (training, held-out) rows by task: those of the data folder, without excluded sources, and the project's own."""
     own = corpus.make_rows(hparams["own_rows"], seed=job.seed + 3)
     given = own if job.data is None else data.load(job.data, "train")
     pools = []
@@ -107,7 +114,7 @@ def material(job: Job, hparams: dict) -> tuple[dict, dict]:
 
 
 class Batches:
-    """Packed batch number `step`, a function of seed and step."""
+    """Packed training batches, a function of seed and step."""
 
     def __init__(self, pools, words, hparams: dict, seed: int, device):
         self.given, self.own = pools
@@ -129,7 +136,7 @@ class Batches:
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def packed(self, rng: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
-        """Return exchanges one after another; a truncated one is used as far as it goes."""
+        """Return (ids, loss mask) of a row of concatenated exchanges; the last one is truncated."""
         row, counts = [], []
         while len(row) < self.hparams["length"]:
             ids, start = data.chat_row(self.words, self.draw(rng))

@@ -1,4 +1,4 @@
-"""Train a byte-level BPE with single digits: it encodes any text, and numbers digit by digit.
+"""Train a byte-level BPE tokenizer in which every digit is a token of its own.
 
 Only for a target trained from scratch; a continued target keeps its tokenizer.
 """

@@ -1,7 +1,7 @@
 """Initialise a head with weights of another head of the same target, where names and shapes agree.
 
-Related heads differ in a matrix or two, and the layer that reads the target's states need not be trained again. Two processor
-cores train some hundred tokens per second, so the initial weights are most of what such a head will have learned.
+Related heads differ in a matrix or two, so the layer that reads the target's states need not be trained again. Two CPU
+cores train only some hundred tokens per second, so the initial weights matter a lot.
 """
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .job import Job, TrainingError
 def begin(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = None) -> float:
     """Copy weights of the target's head of this kind into ``model``; return the copied share of the model's weights.
 
-    names: {name there: name here} for renamed parameters, whole names or prefixes. Raises TrainingError if there is no such head,
-    or if nothing fits.
+    names: {name in the other head: name in this one} for renamed parameters, whole names or prefixes. Raises
+    TrainingError if there is no such head, or if no weight fits.
     """
     own, copied, found = dict(model.named_parameters()), 0, {}
     for path in sorted(job.model(job.named(kind)).glob("*.safetensors")):

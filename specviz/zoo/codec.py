@@ -22,7 +22,7 @@ from .text import TokenBytes, TokenTable, encode_chat, encode_plain
 from .tokenizer import read
 
 FILE = "codec.json"
-MOST_PATCHES, LARGEST_PATCH, MOST_CODES = 4096, 64, 65536
+MOST_PATCHES, LARGEST_PATCH, MOST_CODES, MOST_SCALES = 4096, 64, 65536, 16
 
 
 class Decoder(Protocol):
@@ -49,7 +49,7 @@ class Codec(Protocol):
     def table(self) -> TokenTable: ...
 
     def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
-        """Return the prompt's token ids. Raises ZooError with one sentence where it holds nothing that the target knows."""
+        """Return the prompt's token ids. Raises ZooError where it holds nothing that the target knows."""
         ...
 
     def describe(self, data: bytes) -> str:
@@ -71,7 +71,7 @@ class Codec(Protocol):
 class TextCodec:
     """Text, by the folder's tokenizer and its chat template."""
 
-    capabilities = frozenset({"output:text"})
+    capabilities = frozenset({"output:text", "sequence"})
     output: dict[str, Any] = {"kind": "text"}
     most_tokens: int | None = None
     media_type = "text/plain"
@@ -135,7 +135,7 @@ class PatchCodec:
     codes: uint8 [entries, patch, patch, 3]; first: token id of entry 0; things: words of which a prompt names at least one.
     """
 
-    capabilities = frozenset({"output:patches", "codebook", "grid"})
+    capabilities = frozenset({"output:patches", "codebook", "grid", "sequence"})
     media_type = "image/png"
 
     def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, rows: int, columns: int, things: Sequence[str]):
@@ -193,6 +193,37 @@ class PatchCodec:
         return distances.argsort(1, kind="stable")[:, :-1] + self.first
 
 
+class ScaleCodec(PatchCodec):
+    """A picture that grows scale by scale: a token is a patch of what the scales before it lack (models/scales.py), as bytes around 128.
+
+    codes: uint8 [entries of all scales, patch, patch, 3]; grids: patches of each scale's side.
+    """
+
+    capabilities = frozenset({"output:scales"})
+
+    def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, grids: Sequence[int], things: Sequence[str]):
+        super().__init__(tokenizer, codes, first, grids[-1], grids[-1], things)
+        self.grids, self.columns = tuple(grids), 0
+        self.output = {"kind": "scales", "grids": list(grids), "patch": codes.shape[1]}
+        self.most_tokens = sum(grid * grid for grid in grids)
+
+    def pixels(self, data: bytes) -> np.ndarray:
+        """Return the picture that the scales so far give, uint8 [side, side, 3]; patches that are missing add nothing."""
+        import torch
+
+        from ..models.scales import Scales
+
+        scales = Scales(self.grids, self.codes.shape[1], tuple(1 for _ in self.grids))
+        values = np.full(self.most_tokens * self.codes[0].size, 128, np.uint8)
+        found = np.frombuffer(data[:values.nbytes], np.uint8)
+        values[:len(found)] = found
+        patches = torch.from_numpy(values.astype(np.float32) - 128).reshape(1, self.most_tokens, -1)
+        picture = scales.blank()
+        for lo, hi in zip(scales.ends, scales.ends[1:]):
+            picture = picture + scales.enlarged(patches[:, lo:hi])
+        return (picture[0] + 128).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()
+
+
 def png(pixels: np.ndarray) -> bytes:
     """Return uint8 [height, width, 3] as a PNG file."""
     from PIL import Image
@@ -209,26 +240,50 @@ def open_codec(folder: Path, open_tokenizer: Callable[[], Any]) -> TextCodec | P
     if not found:
         return TextCodec(open_tokenizer)
     try:
-        return _patches(found, open_tokenizer())
+        return OPENED[found["kind"]][1](found, open_tokenizer())
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise ZooError(f"{FILE} of {folder.name} cannot be read ({type(error).__name__}).", "codec.read") from None
 
 
 def _patches(found: dict[str, Any], tokenizer: Any) -> PatchCodec:
-    if found["kind"] != "patches":
-        raise ValueError("kind")
-    rows, columns, patch, first = (found[name] for name in ("rows", "columns", "patch", "first"))
-    if not all(type(n) is int and n > 0 for n in (rows, columns, patch)) or type(first) is not int or first < 0:
+    rows, columns, patch, first = _sizes(*(found[name] for name in ("rows", "columns", "patch", "first")))
+    if rows * columns > MOST_PATCHES:
         raise ValueError("sizes")
+    return PatchCodec(tokenizer, _codes(found, patch), first, rows, columns, _things(found))
+
+
+def _scales(found: dict[str, Any], tokenizer: Any) -> ScaleCodec:
+    patch, first, *grids = _sizes(found["patch"], found["first"], *found["grids"])
+    if grids != sorted(set(grids)) or not 0 < len(grids) <= MOST_SCALES or grids[-1] ** 2 > MOST_PATCHES:
+        raise ValueError("sizes")
+    return ScaleCodec(tokenizer, _codes(found, patch), first, grids, _things(found))
+
+
+def _sizes(*numbers: Any) -> list[int]:
+    if not all(type(n) is int and n > 0 for n in numbers):
+        raise ValueError("sizes")
+    return list(numbers)
+
+
+def _codes(found: dict[str, Any], patch: int) -> np.ndarray:
     codes = np.frombuffer(base64.b64decode(found["codes"], validate=True), np.uint8).reshape(-1, patch, patch, 3)
-    if rows * columns > MOST_PATCHES or patch > LARGEST_PATCH or not 1 < len(codes) <= MOST_CODES:
+    if patch > LARGEST_PATCH or not 1 < len(codes) <= MOST_CODES:
         raise ValueError("sizes")
+    return codes
+
+
+def _things(found: dict[str, Any]) -> list[str]:
     things = found["things"]
     if not isinstance(things, list) or not all(isinstance(thing, str) for thing in things):
         raise TypeError("things")
-    return PatchCodec(tokenizer, codes, first, rows, columns, things)
+    return things
+
+
+OPENED: dict[str, tuple[type[PatchCodec], Callable[[dict[str, Any], Any], PatchCodec]]] = {
+    "patches": (PatchCodec, _patches), "scales": (ScaleCodec, _scales)}
 
 
 def codec_capabilities(folder: Path) -> frozenset[str]:
     """Return a folder's codec capabilities from its files alone."""
-    return PatchCodec.capabilities if (folder / FILE).is_file() else TextCodec.capabilities
+    kind = read(folder, FILE).get("kind")
+    return (OPENED[kind][0] if isinstance(kind, str) and kind in OPENED else TextCodec).capabilities

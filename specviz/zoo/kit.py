@@ -9,10 +9,12 @@ import torch
 
 from ..core import Target
 from ..core.errors import code_of
+from ..drafters.heads.own_tables import read_own_tables
 from ..drafters.heads.reduced_output import read_draft_tokens
 from ..drafters.vocabulary.bridge import Bridge
 from ..indexes.earlier_answers import Memory
 from ..indexes.store import Store, StoreError, vocabulary_mark
+from ..models.heads import HeadWeights
 from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from .draft_model import DraftModel
@@ -42,7 +44,7 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str, required: bool = False) -> Target:
-        """Open another model by role. Raises ZooError with a sentence when there is none.
+        """Open another model by role. Raises ZooError when there is none.
 
         "draft"; "draft:<kind>", trained in the way of a paper; "middle", between target and draft, else the draft; "small", which drafts
         for the one in the middle; "wide" and "deep", other sizes of the draft; "deepest", "deep" where there is one, else the draft;
@@ -81,7 +83,7 @@ class Kit:
         return others.bridge(loaded.folder, loaded.other, loaded.vocab, loaded.other_model.vocab)
 
     def head(self, kind: str) -> torch.nn.Module:
-        """Return the trained head of a kind; its weights are shared by all runs. Raises ZooError with a sentence when there is none."""
+        """Return the trained head of a kind; its weights are shared by all runs. Raises ZooError when there is none."""
         loaded = self.loaded
         if kind not in loaded.heads.folders:
             raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.", "method.needs_head")
@@ -90,6 +92,7 @@ class Kit:
             body = body_of(loaded.name, loaded.model, loaded.folder)
             head = network_of(kind).load(folder, body)
             head.draft_tokens, head.eight = read_draft_tokens(folder, body.vocab), body.eight
+            head.own_embedding, head.own_output = read_own_tables(HeadWeights(folder, body), head, self.target, body.vocab)
             for part in head.modules():
                 getattr(part, "fused", None)  # lay the weights out now, not within the first run
             return head

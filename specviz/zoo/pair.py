@@ -1,6 +1,6 @@
 """Load a target and its draft by name. Weights are read once per folder and device and shared by every run; KV caches belong to a run.
 
-A model that cannot be loaded raises ZooError with one sentence. ``why_not`` explains in one sentence why a method cannot run.
+A model that cannot be loaded raises ZooError. ``why_not`` explains in one sentence why a method cannot run.
 """
 from __future__ import annotations
 
@@ -162,6 +162,11 @@ class Loaded:
         return target
 
     @property
+    def loop(self) -> Any:
+        """The loop of methods without one of their own on this target; None: the ordinary one."""
+        return self.backend.loop()
+
+    @property
     def forward(self) -> str:
         """How a forward pass runs: "eager", "static" (static shapes), or "captured" (static shapes in a CUDA graph)."""
         return getattr(self.model, "forward", "eager")
@@ -194,7 +199,7 @@ class Loaded:
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
          deterministic: bool = False) -> Loaded:
-    """Load a target and its draft. Raises ZooError with one sentence.
+    """Load a target and its draft. Raises ZooError.
 
     target, draft: a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit; None: the default, and the
     draft it is paired with; draft "none": no draft. named_only: accept names of models.yaml alone (for input from the page).

@@ -92,7 +92,7 @@ class Chimera(nn.Module):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Chimera:
-    """Return an untrained network; its encoder has the shape of a target layer unless the numbers differ."""
+    """Return an untrained network; its encoder has the shape of a target layer unless hparams give other sizes."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}

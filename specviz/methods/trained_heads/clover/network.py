@@ -85,7 +85,7 @@ class Clover(nn.Module):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Clover:
-    """Return an untrained network; its layer has the shape of a target layer unless the numbers differ."""
+    """Return an untrained network; its layer has the shape of a target layer unless hparams give other sizes."""
     sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
     sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": hparams["heads"]})

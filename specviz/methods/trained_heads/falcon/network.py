@@ -146,12 +146,12 @@ class BlockwiseRows(EagleRows):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Falcon:
-    """Return an untrained head. numbers, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
+    """Return an untrained head. hparams, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
     return Falcon({**config_like(body, hparams), "k_mask": hparams.get("block", 2)}, f"the Falcon head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Falcon:
-    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "falcon")
     return load_variant(folder, body, Falcon, r"lstm\.weight_hh_l\d+")

@@ -113,7 +113,7 @@ class FspadRows(EagleRows):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Fspad:
-    """Return an untrained head. numbers, all optional: intermediate, heads, kv_heads, head_dim."""
+    """Return an untrained head. hparams, all optional: intermediate, heads, kv_heads, head_dim."""
     return Fspad(config_like(body, hparams), f"the FSPAD head of {body.name}")
 
 

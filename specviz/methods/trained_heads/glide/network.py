@@ -157,7 +157,7 @@ class GlideRows(RowCache):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Glide:
-    """Return an untrained drafter for a target. numbers: block; the others optional: layers, heads, kv_heads, head_dim,
+    """Return an untrained drafter for a target. hparams: block; the others optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     heads, width = key_shape(body)
     config = config_like(body, hparams)

@@ -119,13 +119,13 @@ class JakiroRows(EagleRows):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Jakiro:
-    """Return an untrained head. numbers, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
+    """Return an untrained head. hparams, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
     config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, hparams), "bias": bool(hparams.get("bias", True))}
     return Jakiro(config, f"the Jakiro head of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Jakiro:
-    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "jakiro")
     weights = HeadWeights(folder, body)

@@ -62,13 +62,13 @@ class Kangaroo(nn.Module):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Kangaroo:
-    """Return an untrained adapter for a target. numbers, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
+    """Return an untrained adapter for a target. hparams, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
     config = {**config_like(body, hparams), "exit_layer": hparams.get("exit_layer", EXIT)}
     return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Kangaroo:
-    """Load the adapter of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the adapter of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}

@@ -91,7 +91,7 @@ class FastResidual(nn.Module):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> FastResidual:
-    """Return untrained adapters for a target. numbers: exit_layer and rank; heads is optional."""
+    """Return untrained adapters for a target. hparams: exit_layer and rank; heads is optional."""
     kv_heads, width = key_shape(body)
     config = config_like(body, {"heads": hparams.get("heads")})
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % kv_heads == 0 else kv_heads

@@ -100,7 +100,7 @@ def build(body: Body, hparams: dict[str, Any]) -> Medusa:
 
 
 def load(folder: Path, body: Body) -> Medusa:
-    """Load heads from a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load heads from a folder, in this project\'s or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     tensors = _vllm(weights, body) if weights.indices(r"blocks\.(\d+)\.") else _authors(weights, body)
     weights.none_left(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model

@@ -128,13 +128,13 @@ class MtpRows(EagleRows):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> Mtp:
-    """Return an untrained module with a layer like the target's. numbers, all optional: heads, kv_heads, head_dim, intermediate,
+    """Return an untrained module with a layer like the target's. hparams, all optional: heads, kv_heads, head_dim, intermediate,
     qk_norm."""
     return Mtp({**config_like(body, {**hparams, "layers": 1}), "qk_norm": bool(hparams.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
 def load(folder: str | Path, body: Body) -> Mtp:
-    """Load the module of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the module of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "mtp")
     weights, raw = HeadWeights(folder, body), config_of(folder)

@@ -89,7 +89,7 @@ class MaskedPairs(Eagle3Rows):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> PEagle:
-    """Return an untrained head that uses the target's embedding and output matrix. numbers, all optional: mask_token,
+    """Return an untrained head that uses the target's embedding and output matrix. hparams, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
     settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
                 "mask_token_id": hparams.get("mask_token", 0),
@@ -98,7 +98,7 @@ def build(body: Body, hparams: dict[str, Any]) -> PEagle:
 
 
 def load(folder: str | Path, body: Body) -> PEagle:
-    """Load the head of a folder, ours or a published one. Raises ModelError with one sentence."""
+    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "peagle")
     weights = HeadWeights(folder, body)

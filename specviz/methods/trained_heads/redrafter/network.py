@@ -79,7 +79,7 @@ def build(body: Body, hparams: dict[str, Any]) -> ReDrafter:
 
 
 def load(folder: Path, body: Body) -> ReDrafter:
-    """Load the head of a folder, ours or a published one. Raises ModelError with a sentence."""
+    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     blocks = weights.indices(r"lm_head\.(\d+)\.linear\.weight")
     if not blocks or blocks != list(range(len(blocks))):
