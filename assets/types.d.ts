@@ -194,6 +194,12 @@ interface Viewer {
     doubt(lanes: Lane[]): string;
     lostSentence(lanes: Lane[]): string;
     plausible(speedup: number | null, tokensPerPass: number | null): boolean;
+    remarks(
+      rows: Record<string, any>[],
+      doubtful: (row: Record<string, any>) => boolean,
+      lost: unknown,
+      runs: unknown,
+    ): string;
     clearBest(list: { low?: number; high?: number; value: number; [more: string]: any }[]): Record<string, any> | null;
   };
   messages: { say(id: string, values?: Record<string, string | number>): string; [name: string]: any };

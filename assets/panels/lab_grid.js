@@ -20,6 +20,7 @@
       out = el("div"),
       press = K.button("Measure", run, "primary"),
       stop = K.button("Stop", () => control?.abort());
+    const said = K.small();
     let control = null,
       chart = null,
       got = null;
@@ -70,6 +71,7 @@
               "predicted from the acceptance " +
               "rate (1 + a + a\u00b2 + \u2026 tokens a round) and the measured cost of a round.",
           ),
+          said,
           el(
             "div",
             { class: "pn-row" },
@@ -77,6 +79,7 @@
           ),
         );
       }
+      said.textContent = SpecViz.timing.remarks(got.cells, doubtful, got.disturbed, got.runs);
       chart.paint();
     }
     /* A row a temperature, a column a draft length: the darker, the faster; a dashed cell is slower than plain decoding. */
@@ -99,7 +102,7 @@
       const c = got.cells.find((one) => one.draft_length === x && one.temperature === t) || {},
         k = c.walltime_speedup,
         known = K.finite(k),
-        doubt = known && !SpecViz.timing.plausible(k, c.block_efficiency),
+        doubt = known && doubtful(c),
         shade = known ? K.clamp((k - 1) / (top - 1), 0, 1) * 0.3 : 0;
       return svg(
         "g",
@@ -117,6 +120,7 @@
         text(left + w / 2, y + 46, K.finite(c.predicted_speedup) ? times(c.predicted_speedup) : "", "ax"),
       );
     }
+    const doubtful = (c) => Boolean(c.busy) || !SpecViz.timing.plausible(c.walltime_speedup, c.block_efficiency);
     const spoken = () =>
       got.cells
         .map(

@@ -65,7 +65,7 @@
       ),
       K.small("Lines of times: the median; the fainter line of the same kind above it: the 95th percentile."),
       table(list, title),
-      list.some(doubtful) ? K.small(`Some figures are ${SpecViz.messages.say("timing.implausible")}.`) : "",
+      list.some(doubtful) ? K.small(SpecViz.timing.remarks(list, doubtful, 0, 0)) : "",
       foot(got, when),
     ];
     return { kids, charts };

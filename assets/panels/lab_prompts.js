@@ -22,8 +22,7 @@
     "prompts.stopped": "Stopped: what was measured is kept.",
     "prompts.best": "{title} is the fastest: its interval lies above all others.",
     "prompts.level": "No method is clearly the fastest: the intervals overlap.",
-    "prompts.doubt":
-      "Struck times cannot be: more than the tokens of a pass allow. The methods stand by tokens a pass.",
+    "prompts.doubt": "The methods stand by tokens a pass, since times are in doubt.",
   };
 
   /* Prompts of a text: JSON Lines where the first line is an object, else a prompt a line. */
@@ -108,7 +107,7 @@
     const triple = (x, form, many) =>
       !Array.isArray(x) ? "\u2013" : many ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
     const first = (x) => (Array.isArray(x) ? x[0] : x);
-    const believed = (r) => SpecViz.timing.plausible(first(r.walltime_speedup), first(r.block_efficiency));
+    const believed = (r) => !r.busy && SpecViz.timing.plausible(first(r.walltime_speedup), first(r.block_efficiency));
     /* What the rows come to, as {id, key}: the fastest, where its interval lies above all others and no time is in doubt. */
     function verdict(rows, sure) {
       if (!sure) return { id: "prompts.doubt", key: "" };
@@ -123,7 +122,7 @@
     const mark = (r, x) => (believed(r) ? x : el("span", { class: "doubtful" }, x));
     function show(got, prompts) {
       const runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
-        trusted = got.rows.every(believed) && runs.every(believed),
+        trusted = got.rows.every(believed) && runs.every((r) => r.busy || believed(r)),
         order = (r) => first(trusted ? r.tokens_per_second : r.block_efficiency) ?? 0,
         rows = got.rows.slice(0, 8).sort((a, b) => order(b) - order(a)),
         found = verdict(
@@ -136,6 +135,7 @@
           ? el(
               "p",
               { class: "pn-prose", "data-message": found.id, "data-best": found.key },
+              SpecViz.timing.remarks(rows, (r) => !believed(r), runs.filter((r) => r.busy).length, runs.length),
               TEXTS[found.id].replace("{title}", () => K.say(found.title, 60)),
             )
           : "",

@@ -101,9 +101,7 @@
           `${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with ` +
             "plain decoding. " +
             (clear ? "" : SpecViz.messages.say("timing.noise") + " ") +
-            (believed.length < rows.length
-              ? `${rows.length - believed.length} of ${rows.length} speeds are ${SpecViz.messages.say("timing.implausible")}. `
-              : "") +
+            SpecViz.timing.remarks(rows, doubtful, got.disturbed, got.runs) +
             (!clear
               ? ""
               : most.value === best.value
@@ -199,9 +197,9 @@
     return { root, update: method.update, destroy: () => chart?.stop() };
   }
 
-  /* A speed that its accepted length cannot carry; the spread of the turns, where the server sends it. */
+  /* A speed of a busy machine, or one that its accepted length cannot carry; the spread of the turns, where the server sends it. */
   const speedup = (r) => r.tokens_per_second / r.plain_tokens_per_second;
-  const doubtful = (r) => !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
+  const doubtful = (r) => Boolean(r.busy) || !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
   const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
   const turnsRange = (r) => (K.finite(r.low) && K.finite(r.high) ? ` (${rate(r.low)} to ${rate(r.high)})` : "");
 

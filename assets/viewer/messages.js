@@ -107,6 +107,7 @@
     /* Times that cannot be trusted (timing.js) */
     "timing.busy": "This machine was busy: times are not counted.",
     "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",
+    "timing.struck": "{struck} of {rows} speeds are struck through: faster than their accepted length allows.",
     "timing.implausible": "struck through: faster than its accepted length allows, so the machine changed meanwhile",
     /* Verdict of a race (verdict.js, race.js) */
     "verdict.level": "{first} and {second} are about equally fast: {speeds}",

@@ -97,5 +97,18 @@
     return s.slice(1).every((x) => (finite(x.high) ? x.high : x.value * 1.05) < low) ? s[0] : null;
   };
 
-  SV.timing = { decodeSeconds, ownRate, runsOf, busy, turns, take, doubt, lostSentence, plausible, clearBest };
+  /* What is to be said of rows that a measurement of the Lab returned: how many of its runs were left out, and that the others' times
+     do not count or cannot be, where `doubtful` says so of a row. Ends with a space, or is "". */
+  /** @type {Viewer["timing"]["remarks"]} */
+  function remarks(rows, doubtful, lost, runs) {
+    const say = SV.messages.say,
+      struck = rows.filter((r) => doubtful(r) && !r.busy).length,
+      out = [];
+    if (rows.some((r) => r.busy)) out.push(say("timing.busy"));
+    else if (finite(lost) && lost) out.push(say("timing.lost", { lost: String(lost), turns: String(runs) }));
+    if (struck) out.push(say("timing.struck", { struck: String(struck), rows: String(rows.length) }));
+    return out.map((line) => line + " ").join("");
+  }
+
+  SV.timing = { decodeSeconds, ownRate, runsOf, busy, turns, take, doubt, lostSentence, plausible, clearBest, remarks };
 })();

@@ -17,10 +17,10 @@ from ..core import Knob, Method, Sampling
 from ..core.chip_model import tokens_per_round
 from ..methods import catalogue
 from ..run.request import SessionError, read_whole
-from ..run.result import collect
 from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
+from .timed_runs import TimedRun, TimedRuns, all_disturbed, counts, undisturbed
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -34,15 +34,16 @@ TURNS = 2  # runs of each cell
 LONGEST = 128  # tokens of an answer
 WARM = 8  # tokens of the warm-up
 COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup", "predicted_speedup",
-           "block_efficiency", "acceptance_rate")
+           "block_efficiency", "acceptance_rate", "busy")
 
 
 def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure speed over draft length and temperature.
 
     payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells,
-    done, of, csv}, yielded after each run. cells: a dictionary of COLUMNS per pair, those not measured yet with null figures. A
-    stop ends with what was measured.
+    done, of, runs, disturbed, csv}, yielded after each run. cells: a dictionary of COLUMNS per pair, those not measured yet with null
+    figures. disturbed: runs of ``runs`` whose times are left out, since other processes took the CPU; busy of a cell: no undisturbed
+    run of it or of plain decoding was left. A stop ends with what was measured.
     """
     method, prompt = method_of(payload), prompt_of(payload)
     knob = length_knob(method)
@@ -59,16 +60,17 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
         return Session(loaded, plain if length is None else method, None if length is None else {knob.name: length}, probs)
 
     runs = {(length, t): session(length, t) for t in temperatures for length in (None, *lengths)}
-    found: dict[Any, list[Totals]] = {key: [] for key in runs}
+    found: dict[Any, list[TimedRun]] = {key: [] for key in runs}
+    timed = TimedRuns(loaded)
     for (length, t) in ((None, temperatures[0]), (lengths[0], temperatures[0])):
         yield f"Warming up: {plain.title if length is None else method.title}."
-        collect(runs[length, t].run(prompt, WARM))
+        timed.run(runs[length, t], prompt, WARM)
     rng, done = random.Random(0), 0
     for _ in range(TURNS):
         for key in rng.sample(list(runs), len(runs)):
             if stop():
                 return
-            found[key].append(collect(runs[key].run(prompt, longest)).totals)
+            found[key].append(timed.run(runs[key], prompt, longest))
             done += 1
             yield report(method, knob, lengths, temperatures, found, done, TURNS * len(runs))
 
@@ -82,24 +84,25 @@ def length_knob(method: Method) -> Knob:
     raise SessionError(f"{method.title} has no knob for the draft length.", "lab.no_draft_length")
 
 
-def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[float], found: dict[Any, list[Totals]], done: int,
+def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[float], found: dict[Any, list[TimedRun]], done: int,
            of: int) -> dict[str, Any]:
-    """Build the answer from the totals of the runs by (length or None for plain decoding, temperature)."""
-    rounds = {length: _mean([one.seconds / one.rounds for t in temperatures for one in found[length, t] if one.rounds])
-              for length in lengths}
+    """Build the answer from the runs by (length or None for plain decoding, temperature)."""
+    rounds = {length: _mean([totals.seconds / totals.rounds for t in temperatures for totals, _ in undisturbed(found[length, t])
+                             if totals.rounds]) for length in lengths}
     cells = []
     for t in temperatures:
-        base = _speed(found[None, t])
-        accepted = [sum(getattr(one, name) for length in lengths for one in found[length, t]) for name in ("accepted", "tried")]
+        base, slow = _speed(found[None, t]), all_disturbed(found[None, t])
+        accepted = [sum(getattr(one, name) for length in lengths for one, _ in found[length, t]) for name in ("accepted", "tried")]
         rate = accepted[0] / accepted[1] if accepted[1] else None
         for length in lengths:
-            ours, mine = _speed(found[length, t]), sum(found[length, t], Totals())
-            cost = rounds[length] if found[length, t] else None
-            cells.append(dict(zip(COLUMNS, (length, t, ours, ours / base if ours and base else None,
-                                            tokens_per_round(min(rate, 0.999), length) / cost / base if rate is not None and base and cost else None,
-                                            mine.metrics()["block_efficiency"], mine.metrics()["acceptance_rate"]))))
+            runs = found[length, t]
+            ours, mine = _speed(runs), sum((totals for totals, _ in runs), Totals()).metrics()
+            cost = rounds[length] if runs else None
+            predicted = tokens_per_round(min(rate, 0.999), length) / cost / base if rate is not None and base and cost else None
+            cells.append(dict(zip(COLUMNS, (length, t, ours, ours / base if ours and base else None, predicted, mine["block_efficiency"],
+                                            mine["acceptance_rate"], slow or all_disturbed(runs)))))
     return {"method": method.key, "knob": knob.name, "lengths": lengths, "temperatures": temperatures, "cells": cells, "done": done,
-            "of": of, "csv": to_csv(cells)}
+            "of": of, "csv": to_csv(cells), **counts(run for runs in found.values() for run in runs)}
 
 
 def to_csv(cells: Sequence[Mapping[Any, Any]]) -> str:
@@ -125,8 +128,8 @@ def _knob_value(knob: Knob, value: Any) -> Any:
         raise SessionError(f"{error}.", "lab.value") from None
 
 
-def _speed(runs: list[Totals]) -> float | None:
-    return median([one.tokens / one.seconds for one in runs if one.seconds] or [0.0]) or None
+def _speed(runs: list[TimedRun]) -> float | None:
+    return median([speed for run in undisturbed(runs) if (speed := run.speed)] or [0.0]) or None
 
 
 def _mean(values: list[float]) -> float | None:

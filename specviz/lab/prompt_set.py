@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..core import Method
 from ..methods import catalogue
 from ..run.request import SessionError, read_whole
-from ..run.result import collect
 from ..run.session import Session, find_method
-from ..trace.metrics import Totals
 from .pass_costs import machine
 from .payload import prompt_of, sampling_of
+from .timed_runs import TimedRun, TimedRuns
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -35,23 +34,25 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
 
     payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, yielded
     after each prompt; a stopped run returns what was measured. rows: {method, title, tokens_per_second, walltime_speedup,
-    block_efficiency: [median, low, high] or null, prompts, confidence}; runs: {prompt, method, tokens, seconds, block_efficiency,
-    walltime_speedup}.
+    block_efficiency: [median, low, high] or null, prompts, confidence, busy}; runs: {prompt, method, tokens, seconds,
+    tokens_per_second, block_efficiency, walltime_speedup, busy}. A run is busy if other processes took the CPU during it or during
+    plain decoding's; its times are left out of the medians. A row is busy if no other run was left.
     """
     prompts, methods = _prompts(payload), _methods(payload)
     probs = sampling_of(payload, 0.0)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
     sessions = [(method, Session(loaded, method, None, probs)) for method in methods]
+    timed = TimedRuns(loaded)
     for method, session in sessions:
         yield f"Warming up: {method.title}."
-        collect(session.run(prompts[0], WARM))
+        timed.run(session, prompts[0], WARM)
     rng, runs = random.Random(0), []
     for number, prompt in enumerate(prompts):
-        found: dict[str, Totals] = {}
+        found: dict[str, TimedRun] = {}
         for method, session in rng.sample(sessions, len(sessions)):
             if stop():
                 return
-            found[method.key] = collect(session.run(prompt, length)).totals
+            found[method.key] = timed.run(session, prompt, length)
         runs += [_run(number, method, found) for method in methods]
         yield {"rows": [_row(method, runs) for method in methods], "runs": runs, "done": number + 1, "of": len(prompts),
                "machine": machine(loaded)}
@@ -72,18 +73,21 @@ def _covered(count: int, k: int) -> float:
     return 1 - 2 * sum(comb(count, i) for i in range(k + 1)) / 2**count
 
 
-def _run(number: int, method: Method, found: dict[str, Totals]) -> dict[str, Any]:
+def _run(number: int, method: Method, found: dict[str, TimedRun]) -> dict[str, Any]:
     ours, plain = found[method.key], found[_plain().key]
-    speed, base = (one.tokens / one.seconds if one.seconds else None for one in (ours, plain))
-    return {"prompt": number, "method": method.key, "tokens": ours.tokens, "seconds": ours.seconds, "tokens_per_second": speed,
-            "block_efficiency": ours.metrics()["block_efficiency"], "walltime_speedup": speed / base if speed and base else None}
+    totals, speed, base = ours.totals, ours.speed, plain.speed
+    return {"prompt": number, "method": method.key, "tokens": totals.tokens, "seconds": totals.seconds, "tokens_per_second": speed,
+            "block_efficiency": totals.metrics()["block_efficiency"], "walltime_speedup": speed / base if speed and base else None,
+            "busy": ours.disturbed or plain.disturbed}
 
 
 def _row(method: Method, runs: list[dict[str, Any]]) -> dict[str, Any]:
     mine = [run for run in runs if run["method"] == method.key]
-    row: dict[str, Any] = {"method": method.key, "title": method.title, "prompts": len(mine), "confidence": None}
-    for figure in ("tokens_per_second", "walltime_speedup", "block_efficiency"):
-        values = [run[figure] for run in mine if run[figure] is not None]
+    counted = [run for run in mine if not run["busy"]]
+    row: dict[str, Any] = {"method": method.key, "title": method.title, "prompts": len(mine), "confidence": None,
+                           "busy": not counted}
+    for figure in ("block_efficiency", "tokens_per_second", "walltime_speedup"):
+        values = [run[figure] for run in (mine if figure == "block_efficiency" else counted or mine) if run[figure] is not None]
         row[figure] = None
         if values:
             low, high, row["confidence"] = median_interval(values)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ..core import Method
 from ..methods import catalogue
 from ..run.request import SessionError, read_whole
-from ..run.result import collect
 from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
+from .timed_runs import TimedRun, TimedRuns, all_disturbed, counts, undisturbed
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -27,30 +27,27 @@ WARM = 8  # tokens of the warm-up
 def sweep(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | str]:
     """Measure a method over the values of one knob.
 
-    payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, plain_tokens_per_second,
-    rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup}]}, yielded after
-    each turn. low, high: slowest and fastest turn.
+    payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, runs, disturbed,
+    plain_tokens_per_second, rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup,
+    busy}]}, yielded after each turn. low, high: slowest and fastest turn. disturbed: runs of ``runs`` whose times are left out,
+    since other processes took the CPU; busy: no undisturbed run of this value or of plain decoding was left.
     """
     method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
     knob, values = _values(method, payload)
     length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
     plain = Session(loaded, next(iter(catalogue().values())), None, probs)
     runs: dict[Any, Session] = {None: plain} | {v: Session(loaded, method, {knob: v}, probs) for v in values}
-    sums = {v: Totals() for v in runs}
-    speeds: dict[Any, list[float]] = {v: [] for v in runs}
-    rng = random.Random(0)
+    found: dict[Any, list[TimedRun]] = {v: [] for v in runs}
+    rng, timed = random.Random(0), TimedRuns(loaded)
     for v, session in runs.items():
         yield f"Warming up: {'plain decoding' if v is None else f'{knob} {v}'}."
-        collect(session.run(prompt, WARM))
+        timed.run(session, prompt, WARM)
     for turn in range(1, TURNS + 1):
         for v in rng.sample(list(runs), len(runs)):
             if stop():
                 return
-            totals = collect(runs[v].run(prompt, length)).totals
-            sums[v] += totals
-            if totals.seconds:
-                speeds[v].append(totals.tokens / totals.seconds)
-        yield _report(method, knob, values, sums, speeds, turn)
+            found[v].append(timed.run(runs[v], prompt, length))
+        yield report(method, knob, values, found, turn)
 
 
 def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
@@ -66,13 +63,19 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
         raise SessionError(f"{error}.", "lab.value") from None
 
 
-def _report(method, knob: str, values: list[Any], sums, speeds, turn: int) -> dict[str, Any]:
-    base, middles = _middle(speeds[None]), {v: _middle(speeds[v]) for v in values}
-    rows = [{"value": v, "tokens_per_second": middles[v], "block_efficiency": sums[v].metrics()["block_efficiency"],
-             "low": min(speeds[v], default=None), "high": max(speeds[v], default=None),
-             "plain_tokens_per_second": base, "walltime_speedup": middle / base if base and (middle := middles[v]) else None}
-            for v in values]
-    return {"method": method.key, "knob": knob, "turns": turn, "plain_tokens_per_second": base, "rows": rows}
+def report(method: Method, knob: str, values: list[Any], found: dict[Any, list[TimedRun]], turn: int) -> dict[str, Any]:
+    """Build the answer from the runs by value (None for plain decoding)."""
+    speeds = {v: [speed for run in undisturbed(runs) if (speed := run.speed)] for v, runs in found.items()}
+    base, middles, slow = _middle(speeds[None]), {v: _middle(speeds[v]) for v in values}, all_disturbed(found[None])
+    rows = []
+    for v in values:
+        middle = middles[v]
+        rows.append({"value": v, "tokens_per_second": middle, "low": min(speeds[v], default=None), "high": max(speeds[v], default=None),
+                     "block_efficiency": sum((run.totals for run in found[v]), Totals()).metrics()["block_efficiency"],
+                     "plain_tokens_per_second": base, "walltime_speedup": middle / base if base and middle else None,
+                     "busy": slow or all_disturbed(found[v])})
+    return {"method": method.key, "knob": knob, "turns": turn, "plain_tokens_per_second": base, "rows": rows,
+            **counts(run for runs in found.values() for run in runs)}
 
 
 def _middle(values: list[float]) -> float | None:

@@ -9,6 +9,7 @@ import pytest
 from specviz import lab
 from specviz.core import Knob, Method
 from specviz.lab.heat_map import COLUMNS, length_knob, report
+from specviz.lab.timed_runs import TimedRun
 from specviz.run.request import SessionError
 from specviz.trace.metrics import Totals
 
@@ -39,7 +40,7 @@ def test_a_stop_ends_with_what_was_measured():
 
 def test_the_prediction_is_the_formula():
     def run(tokens, rounds, seconds, accepted=0, tried=0):
-        return Totals(tokens=tokens, rounds=rounds, accepted=accepted, tried=tried, phase_seconds={"verify": seconds})
+        return TimedRun(Totals(tokens=tokens, rounds=rounds, accepted=accepted, tried=tried, phase_seconds={"verify": seconds}), False)
 
     found = {(None, 0.0): [run(10, 10, 10.0)], (2, 0.0): [run(20, 10, 20.0, accepted=10, tried=20)]}
     cell = report(Method("m", "M", "", ""), Knob("gamma", 4, 1, 16, ""), [2], [0.0], found, 2, 2)["cells"][0]

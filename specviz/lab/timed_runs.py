@@ -1,0 +1,66 @@
+"""Timed runs of the Lab's measurements. Each is monitored like a race (run/machine.py): a run during which other processes took the
+CPU is called disturbed, and its times are left out wherever undisturbed ones remain."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..run.machine import Machine
+from ..run.result import collect
+from ..trace.events import Event
+from ..trace.metrics import Totals
+
+if TYPE_CHECKING:
+    from ..run.session import Session
+    from ..zoo.pair import Loaded
+
+
+class TimedRun(NamedTuple):
+    """The totals of a run. disturbed: other processes took the CPU during it."""
+
+    totals: Totals
+    disturbed: bool
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second after the prefill, None for a run that took no measurable time."""
+        return self.totals.tokens / self.totals.seconds if self.totals.seconds else None
+
+
+class TimedRuns:
+    """Runs sessions one after another on one monitored machine."""
+
+    def __init__(self, loaded: Loaded):
+        self._machine, self._lanes = Machine(loaded), count()
+        self._slow = bool(self._machine.start_events())
+
+    def run(self, session: Session, prompt: str, length: int) -> TimedRun:
+        """Run to the end. Raises RunFailed."""
+        checks: list[Any] = []
+        totals = collect(self._watched(session.run(prompt, length), checks)).totals
+        return TimedRun(totals, self._slow or any(check.kind == "busy" for check in checks))
+
+    def _watched(self, events: Iterable[Event], checks: list[Any]) -> Iterator[Event]:
+        lane = next(self._lanes)
+        for event in events:
+            checks += self._machine.observe(lane, event)
+            yield event
+
+
+def undisturbed(runs: Iterable[TimedRun]) -> list[TimedRun]:
+    """Return the runs whose times count: the undisturbed ones, or all if there is none."""
+    runs = list(runs)
+    return [run for run in runs if not run.disturbed] or runs
+
+
+def all_disturbed(runs: Iterable[TimedRun]) -> bool:
+    """Return whether there are runs and all were disturbed, so that no time of them counts."""
+    flags = [run.disturbed for run in runs]
+    return bool(flags) and all(flags)
+
+
+def counts(runs: Iterable[TimedRun]) -> dict[str, int]:
+    """Return {runs: how many, disturbed: how many of them were disturbed}."""
+    flags = [run.disturbed for run in runs]
+    return {"runs": len(flags), "disturbed": sum(flags)}
