@@ -16,8 +16,8 @@ class Branch:
 
 
 class BranchTrie:
-    """Trie of all sequences of ``length`` tokens of the texts. Beyond ``most`` nodes all frequencies are halved and nodes below one are
-    dropped."""
+    """Trie of all sequences of ``length`` tokens in the added texts. If it has more than ``most`` nodes, all
+    frequencies are halved and nodes with a frequency below one are dropped."""
 
     def __init__(self, length: int, most: int = 65_536):
         self.length, self.most, self.size, self.root = length, most, 0, Branch()
@@ -47,8 +47,9 @@ class BranchTrie:
 
 
 def grow(nodes: Sequence[Branch], deep: int, room: int, wide: int) -> list[tuple[int, int, float]]:
-    """Return the ``room`` most frequent nodes below equivalent nodes of several tries: (token, parent, frequency), parent an index into the
-    result, -1 at the root; at most ``wide`` children per node and ``deep`` tokens."""
+    """Return the ``room`` most frequent continuations of a prefix, whose node in each of several tries is given:
+    (token, parent, frequency), parent an index into the result, -1 at the root. At most ``wide`` children per node and
+    ``deep`` tokens."""
     out: list[tuple[int, int, float]] = []
     heap: list[tuple] = []
     serial = 0

@@ -46,7 +46,7 @@ class Memory:
         return found
 
     def belong(self, mark: Hashable) -> None:
-        """Clear the memory if ``mark`` differs: token ids of another target or tokenizer are not comparable."""
+        """Clear the memory if ``mark`` differs: token ids of another target or tokenizer have other meanings."""
         if mark != self.mark:
             self.clear(mark)
 

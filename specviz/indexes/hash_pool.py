@@ -30,7 +30,8 @@ class HashPool:
         return value
 
     def roll_hash(self, value: int, gone: int, new: int) -> int:
-        """Return the rolling hash of the key one token later."""
+        """Return the hash of the key that is one token later, from the hash of the current key: ``gone`` leaves,
+        ``new`` enters."""
         return (value * FACTOR + new - gone * self._oldest) & BITS
 
     def add(self, tokens: Sequence[int], begin: int = 0) -> None:

@@ -1,9 +1,10 @@
 """Nearest-neighbour search over the hidden states of a datastore, exact or approximate.
 
-One key per token: the hidden state that produced it, standardised, projected on principal components, normalised, in half precision,
-memory-mapped (DReSD, Gritta et al. 2502.15572, who use ScaNN). Exact search compares only the positions of the token in question, from
-the suffix array; at most ``FEW`` of them, spread evenly. Beyond that an HNSW graph of faiss (Malkov and Yashunin 1603.09320) is used if
-the datastore has one and faiss is installed (optional: ``pip install faiss-cpu``). ``how`` names the search in use.
+Each token has a key: the hidden state that predicted it, standardised, projected on principal components, normalised,
+in half precision, memory-mapped (DReSD, Gritta et al. 2502.15572, who use ScaNN). Exact search compares only the
+positions of the given token, found by the suffix array; at most ``FEW`` of them, spread evenly. For more positions an
+HNSW graph of faiss (Malkov and Yashunin 1603.09320) is used, if the datastore has one and faiss is installed (optional:
+``pip install faiss-cpu``). ``how`` is the name of the search in use.
 """
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Dense:
-    """Hidden-state keys of a datastore. keys: float16 [tokens, dim], zeros for a document's first token; graph: approximate index
-    or None."""
+    """Hidden-state keys of a datastore. keys: float16 [tokens, dim], zeros for a document's first token; graph: the
+    approximate index, or None."""
 
     keys: np.ndarray
     frame: Frame
@@ -129,7 +130,8 @@ def mark_of(target: Any) -> list[float]:
 
 
 def marks(fingerprint: Any, target: Any) -> bool:
-    """Return whether a fingerprint belongs to this target, up to the rounding differences of processors, layouts and half precision."""
+    """Return whether a fingerprint belongs to this target. Rounding differences of processors, layouts and half
+    precision are tolerated."""
     now = np.array(mark_of(target))
     if not isinstance(fingerprint, list) or len(fingerprint) != len(now) or not all(type(x) in (int, float) for x in fingerprint):
         return False

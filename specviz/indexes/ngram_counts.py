@@ -6,7 +6,7 @@ from .suffix_automaton import Text
 
 
 class NgramCounts(Text):
-    """Successor counts and last positions for every n-gram of 1 .. most-1 tokens.
+    """For every n-gram of 1 .. most-1 tokens: the counts of its successors, and the position of its last occurrence.
 
     The most frequent successor is maintained incrementally, ties go to the latest; lookup takes constant time.
     """
@@ -51,7 +51,8 @@ class NgramCounts(Text):
                 del self.after[key], self._best[key]
 
     def best(self, context) -> tuple[int, int, int]:
-        """Return (token, n, place): the successor of the longest known suffix of ``context``, the size of that n-gram, its last position.
+        """Return (token, n, place): the most frequent successor of the longest known suffix of ``context``, the length
+        of that suffix, and the position of its last occurrence.
 
         (-1, 0, 0) if the last token has no successor.
         """

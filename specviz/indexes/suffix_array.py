@@ -78,8 +78,9 @@ class SuffixArray:
         return found
 
     def whole(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:
-        """Extend a match beyond ``depth``: return (length, place) of the longest match of ``context`` among the positions order[low:high],
-        where ``place`` is the position after it. At most ``hits`` positions are compared, spread evenly over the range."""
+        """Extend a match beyond ``depth``. Return (length, place): the longest match of ``context`` among the positions
+        order[low:high], and the position after it. At most ``hits`` positions are compared, spread evenly over the
+        range."""
         places = np.asarray(self.order[low:high:max(1, -(-(high - low) // hits))], dtype=np.int64)
         length = n
         while length < len(context):
@@ -92,7 +93,7 @@ class SuffixArray:
         return length, int(places[0]) + n
 
     def followers(self, places: np.ndarray, skip: int) -> list[tuple[int, int, int]]:
-        """Return (token, a, b) of each token found ``skip`` tokens after places[a:b], by token id.
+        """Return (token, a, b), sorted by token id: places[a:b] are the positions that have this token ``skip`` tokens later.
 
         The positions must be in the array's order and agree in their first ``skip`` tokens; skip must be below ``depth``.
         """
@@ -104,10 +105,12 @@ class SuffixArray:
         return [(int(heads[a]), late + a, late + b) for a, b in zip(edges, edges[1:]) if heads[a] != PART]
 
     def frequent(self, matched: int, low: int, high: int, *, deep: int, nodes: int, hits: int, wide: int = 10**9):
-        """Return the ``nodes`` most frequent continuations of a range: (token, parent, count, place), most frequent first.
+        """Return the ``nodes`` most frequent continuations of a range as a tree: (token, parent, count, place), most
+        frequent first.
 
-        parent is an index into the result, -1 at the root; ties go to the shorter one, so parents come first. deep: maximum tokens;
-        hits: maximum positions examined, spread evenly over the range; wide: maximum children of a node.
+        parent: index into the result, -1 at the root; of equally frequent ones the shorter comes first, so parents
+        precede children. deep: maximum tokens; hits: maximum positions examined, spread evenly over the range; wide:
+        maximum children of a node.
         """
         places = np.asarray(self.order[low:high:max(1, -(-(high - low) // max(hits, 1)))])
         out: list[tuple[int, int, int, int]] = []

@@ -13,10 +13,11 @@ from ..core import common
 
 
 class Text:
-    """Base class: keep an index in sync with a token list by undoing and adding tokens at its end.
+    """Base class of indexes over a growing text: update the index to another token list by removing and adding tokens
+    at its end.
 
-    A subclass implements ``_add(token)`` and ``_undo()``. A list passed to ``extend`` only grows, so following it costs no more than the
-    new tokens; any other list (a hypothetical continuation) is compared in full.
+    A subclass implements ``_add(token)`` and ``_undo()``. A list passed to ``extend`` must only grow, so only its new
+    tokens are processed; any other list (a hypothetical continuation) is compared in full.
     """
 
     always_reversible = False  # whether committed tokens can be undone, too
@@ -30,7 +31,7 @@ class Text:
         self._sure, self._home = 0, None
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Bring the index to exactly ``tokens``."""
+        """Update the index to exactly ``tokens``; the change can be undone."""
         same = self._sure if tokens is self._home else 0
         if same > len(tokens):
             same = 0
@@ -47,7 +48,7 @@ class Text:
             self._add(token)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Follow committed tokens and drop their undo log."""
+        """Update the index to committed tokens, which will not be undone."""
         self.follow(tokens)
         self._sure, self._home = len(tokens), tokens
         self._forget()
@@ -86,7 +87,8 @@ class SuffixAutomaton(Text):
         return len(self.next)
 
     def step(self, state: int, matched: int, token: int) -> tuple[int, int]:
-        """Return (state, length) of the longest suffix of (string of length ``matched`` in ``state``) + token in the automaton."""
+        """Append ``token`` to the string of length ``matched`` in ``state``; return (state, length) of the longest
+        suffix of the result that is in the automaton."""
         while state and matched <= self.length[self.link[state]]:  # the state was split: the string belongs to its link
             state = self.link[state]
         while state and token not in self.next[state]:
@@ -179,9 +181,10 @@ class SuffixAutomaton(Text):
         self._log.clear()
 
     def longest(self, want: int = 1) -> tuple[int, int]:
-        """Return (n, end): text[end-n:end] equals the last n tokens, n maximal, ``end`` the first such position.
+        """Return (n, end) of the longest match: text[end-n:end] equals the last n tokens, with ``end`` its first such
+        position. (0, 0) if there is none.
 
-        A shorter match is used if fewer than ``want`` tokens follow the longer one. (0, 0) if there is none.
+        If fewer than ``want`` tokens follow the longest match, a shorter match is used.
         """
         state, n = self._within(self.state, self.matched), self.matched
         while self.link[state] > 0 and len(self.text) - self.first[state] < want:
@@ -203,7 +206,8 @@ class SuffixAutomaton(Text):
 
 
 class GramIndex(Text):
-    """End positions (exclusive) of every n-gram of the text; the last one counts only once a token follows."""
+    """End positions (exclusive) of every n-gram of the text. The n-gram at the end of the text is added only when a
+    token follows it."""
 
     always_reversible = True
 
@@ -228,19 +232,19 @@ class GramIndex(Text):
                 del self.places[gram]
 
     def before(self) -> list[int]:
-        """Return the ends of the earlier occurrences of the last n tokens in order.
+        """Return the end positions of earlier occurrences of the last n tokens, in order.
 
-        Linear in the number of occurrences; ``places`` holds the same list including the last n tokens themselves.
+        Takes time linear in the number of occurrences; ``places`` is the same list, but includes the last n tokens themselves.
         """
         return self.places.get(tuple(self.text[-self.n:]), [])[:-1] if len(self.text) >= self.n else []
 
     def earliest(self) -> int:
-        """Return the end of the first earlier occurrence of the last n tokens in constant time; 0 if none."""
+        """Return the end position of the first earlier occurrence of the last n tokens, in constant time; 0 if there is none."""
         places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
         return places[0] if len(places) > 1 else 0
 
     def latest(self) -> int:
-        """Return the end of the latest earlier occurrence in constant time; 0 if none."""
+        """Return the end position of the latest earlier occurrence of the last n tokens, in constant time; 0 if there is none."""
         places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
         return places[-2] if len(places) > 1 else 0
 
@@ -269,9 +273,10 @@ class Grams(Text):
             index._undo()
 
     def match(self, latest: bool = False) -> tuple[int, int]:
-        """Return (end, n): text[end-n:end] equals the last n tokens, n maximal, and a token follows.
+        """Return (end, n) of the longest match: text[end-n:end] equals the last n tokens, and a token follows it. (0,
+        0) if the last token is new.
 
-        Of equally long matches the first, or with ``latest`` the last. (0, 0) if the last token is new.
+        Of equally long matches the first, or with ``latest`` the last.
         """
         for index in reversed(self.sizes):
             end = index.latest() if latest else index.earliest()

@@ -53,15 +53,17 @@ class Request:
 
 
 class Batch:
-    """Requests that decode together, on one clock. Requests with a joint policy of the same class share the first one's, so they must
-    use the same method. ``joint``: store of these policies, to keep what they have learned for the next batch."""
+    """Requests that decode together, with one clock. If their policy is a joint policy, they share the first one's, so
+    they must use the same method. ``joint``: store of these policies, so that the next batch can use what they have
+    learned."""
 
     def __init__(self, clock: Clock | None = None, joint: dict[type, JointPolicy] | None = None):
         self.clock, self.requests = clock or Clock(), []
         self._joint: dict[type, JointPolicy] = {} if joint is None else joint
 
     def join(self, parts: Parts, target: Target, state: State) -> tuple[Request, Scores]:
-        """Prefill a request and add it; it takes part from the next round on. Raises ValueError for parts that cannot be batched."""
+        """Prefill a request and add it to the batch; it takes part in rounds from the next one on. Raises ValueError
+        for parts that cannot be batched."""
         reason = why_not_batched(parts)
         if reason:
             raise InvalidUse(f"the method cannot be batched: it {reason}", "method.not_batchable")
@@ -112,7 +114,8 @@ class Batch:
 
 
 def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftTree]:
-    """Return every request's draft, clipped. Step-wise drafters run in lockstep: the n-th steps share one pass of the draft model."""
+    """Return every request's draft, clipped. Step-wise drafters run in lockstep: their n-th passes are merged into one
+    pass of the draft model."""
     under_way = {i: r.parts.drafter.steps(r.state, budget) for i, (r, budget) in enumerate(zip(live, budgets))}
     scores: dict[int, Scores | None] = dict.fromkeys(under_way)
     trees: dict[int, DraftTree] = {}
@@ -166,11 +169,11 @@ class BatchOfOne:
 
 
 class SharedBatch:
-    """Decoding loop of one request that shares its forward passes with others. Events are those of this request; an annotation reports
-    the progress of all.
+    """Decoding loop of one request that shares its forward passes with others. Events are those of this request; a note
+    reports the progress of all.
 
-    others: (parts, target, state) of each, prefilled at the start; names: display names of the prompts, this request's first. The run
-    ends with this request; requests that finish earlier leave the batch.
+    others: (parts, target, state) of each, prefilled at the start; names: display names of the prompts, this request's
+    first. The run ends with this request; requests that finish earlier leave the batch.
     """
 
     def __init__(self, others: Sequence[tuple[Parts, Target, State]], names: Sequence[str]):

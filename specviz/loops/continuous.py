@@ -1,7 +1,8 @@
-"""A batch of runs that come and go: whichever needs its next outcome plays a round for all of them in shared forward passes.
+"""A batch of runs that come and go. When a run needs its next outcome, it plays a round for all runs of the batch, in
+shared forward passes.
 
-The runs are advanced in turn by one thread. Each keeps its own clock, random streams and KV cache, so its answer does not depend on the
-batch.
+One thread advances the runs in turn. Each has its own clock, random streams and KV cache, so its answer does not depend
+on the batch.
 """
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The ordinary loop for drafters that run the whole target while they draft: each of these passes is counted as a target pass.
+"""The ordinary loop, for drafters that run the whole target while they draft: each of these passes is counted as a
+target pass.
 
-Otherwise a method with ten target passes before a round would appear to generate ten tokens in one pass.
+Without that, a method with ten target passes before a round would appear to generate ten tokens in one pass.
 """
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from .speculate import emit_rounds, start_run
 
 
 class RecordsPasses(Protocol):
-    """A drafter that records its target passes: (begin, end, tokens) of those of the last proposal."""
+    """A drafter that records the target passes of its last proposal: (begin, end, tokens) of each."""
 
     passes: list[tuple[float, float, int]]
 
 
 def count_drafting_passes(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Run the standard loop and report the drafter's target passes:
-    ``speculate`` with extra events; parts.drafter.passes holds (begin, end, tokens) of the target passes in the last proposal."""
+    """Run the ordinary loop ``speculate``, with an extra event for each target pass that the drafter ran
+    (parts.drafter.passes: begin, end, tokens)."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 

@@ -15,7 +15,8 @@ Skipped = Callable[[int], frozenset[int]]  # tokens generated so far -> skipped 
 
 
 class LayerSkippingLoop:
-    """The ordinary loop on a layer-skipping view of the target. ``skipped`` must never re-enable a sublayer."""
+    """The ordinary loop on a view of the target that skips sublayers. ``skipped``: number of generated tokens ->
+    skipped sublayers; it must never re-enable one."""
 
     def __init__(self, skipped: Skipped):
         self.skipped = skipped

@@ -1,7 +1,8 @@
 """Decode from a mixture of two models' distributions (FS-GEN, Zhang et al. 2406.12295).
 
-The pair implements the target interface, so ordinary speculative decoding runs on it, as in speculative contrastive decoding (Yuan et
-al. 2311.08981). The output follows the combined distribution exactly, whatever the drafts are; it is not the target's distribution.
+The pair of models has the target interface, so ordinary speculative decoding runs on it, as in speculative contrastive
+decoding (Yuan et al. 2311.08981). The output follows the mixture exactly, whatever the drafts are; it is not the
+target's distribution.
 """
 from __future__ import annotations
 
@@ -58,9 +59,9 @@ class MixedTarget:
         self.small.close()
 
     def note(self, outcome: Outcome, state: State) -> None:
-        """Record each model's probabilities of the committed tokens and the drift from the target, in nats: KL(combined, target) at the
-        run's temperature (the reverse is infinite where the mixture masks tokens); at temperature 0 the log-probability lost against
-        the target's top-1 token."""
+        """Note each model's probabilities of the committed tokens, and the drift from the target in nats: KL(mixture,
+        target) at the run's temperature (the reverse is infinite where the mixture masks tokens); at temperature 0 the
+        log-probability lost against the target's top-1 token."""
         rows, tokens = list(outcome.kept), list(outcome.committed)
         ours, theirs, both = (x[rows] for x in (self.rows[0], self.rows[1], outcome.scores.logits))
         at = range(len(rows)), tokens
@@ -76,8 +77,8 @@ class MixedTarget:
 
 
 def decode_mixture(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Speculative decoding on a mixed target. helpers: "small" (a model with its own KV cache), "mix", "router", and optionally
-    "hidden_states"."""
+    """Run speculative decoding on a mixture of target and small model. helpers: "small" (a model with its own KV
+    cache), "mix", "router", and optionally "hidden_states"."""
     helpers = parts.helpers
     pair = MixedTarget(target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
     yield from start_run(parts, pair, state)
@@ -96,8 +97,8 @@ def _noted(outcome: Outcome, pair: MixedTarget, state: State) -> Generator[Event
 
 
 def contrast(beta: float, alpha: float) -> Mix:
-    """Contrast the logits: s + beta (l - s). beta 1 is the target alone; above 1 tokens the small model prefers are penalised. Tokens with
-    less than ``alpha`` times the target's top-1 probability are masked."""
+    """Contrast the logits: s + beta (l - s). beta 1 is the target alone; above 1, tokens that the small model prefers
+    are penalised. Tokens with less than ``alpha`` times the target's top-1 probability are masked."""
     def mix(large: Tensor, small: Scores) -> Tensor:
         out = torch.lerp(small.logits, large, beta)
         return out.masked_fill(large < large.amax(-1, keepdim=True) + math.log(alpha), -torch.inf)
@@ -105,7 +106,8 @@ def contrast(beta: float, alpha: float) -> Mix:
 
 
 def shifted(alpha: float, before: Callable[[Scores], Tensor]) -> Mix:
-    """Proxy tuning: l + alpha (s - before), the small model's change relative to ``before`` [rows, vocab] added to the target's logits."""
+    """Proxy tuning: l + alpha (s - before): add to the target's logits what tuning changed in the small model, relative
+    to ``before`` [rows, vocab]."""
     def mix(large: Tensor, small: Scores) -> Tensor:
         old, out = before(small), large.clone()
         known = min(old.shape[-1], out.shape[-1])  # tokens that the small model has

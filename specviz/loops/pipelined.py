@@ -1,15 +1,14 @@
 """Pipelined drafting: the draft model continues while the target verifies (PEARL, Liu et al. 2408.11850).
 
-Each round the target scores the pending tokens while the draft model drafts gamma more, assuming that all of them are accepted. The
-last scored position also verifies the first of the new tokens. If everything is accepted, the round ends with that token, the other
-new ones are pending, and neither model waited (post-verify). After a rejection the tokens drafted ahead are dropped, nothing is
-pending, and the next round verifies a first token while the rest of its chunk is drafted (pre-verify). There is never a bonus token:
-its position is already drafted.
+In each round the target scores the pending tokens while the draft model drafts gamma more, assuming that all pending
+tokens will be accepted. The last scored position also verifies the first of the new tokens. If everything is accepted,
+the round ends with that token, the other new tokens are pending, and neither model waited (post-verify). After a
+rejection the new tokens are dropped and nothing is pending; the next round verifies its first token while the rest of
+its chunk is drafted (pre-verify). There is no bonus token, because its position is already drafted.
 
-The output distribution is that of token rejection sampling. Tokens drafted ahead are drawn from the draft distribution after the
-pending tokens, whether or not these are accepted; if they are, an ordinary round would have drawn the same draft there, and if not,
-the draft is not used. (Conditioned on one pending draft the next token does not follow the target's distribution, as in the middle of
-an ordinary round.)
+The output distribution is that of token rejection. The new tokens are sampled from the draft distribution after the
+pending tokens. If these are accepted, an ordinary round would have sampled from the same distribution; if not, the new
+tokens are not used.
 """
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ from .speculate import emit_rounds, start_run
 
 
 class Pipelined:
-    """The loop of one method. Its drafter must be restartable and propose chains, its verifier be ``Ahead``.
+    """The loop of pipelined methods. The drafter must be restartable and draft chains, the verifier must be PearlVerification.
 
-    parallel: run both models in parallel if possible (see DraftThread). Otherwise they run one after the other: the measured times stay
-    as they are, and the recorded timeline is simulated from them.
+    parallel: run both models in parallel if possible (see DraftThread). Otherwise they run one after the other;
+    measured times are kept, and the recorded timeline is simulated from them.
     """
 
     def __init__(self, parallel: bool = True):
@@ -120,7 +119,8 @@ class Pipelined:
 
 
 def joined(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
-    """Concatenate prefixes of chains, each given with its number of nodes; ``first``: start of the first one."""
+    """Concatenate prefixes of chains, given as (chain, number of nodes), to one chain. ``first``: index in the first
+    chain to start from."""
     build = TreeBuilder()
     for tree, count in pieces:
         for i in range(first, min(count, len(tree))):

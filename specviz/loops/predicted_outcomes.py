@@ -1,12 +1,14 @@
-"""Drafting for predicted outcomes: while the target verifies a draft, the draft model guesses how that ends and drafts what follows (SSD
-and its algorithm Saguaro, 2603.03251).
+"""Drafting for predicted outcomes: while the target verifies a draft, the draft model predicts the outcome and drafts
+what follows it (SSD and its algorithm Saguaro, 2603.03251).
 
-An outcome is the number of accepted tokens and the token after them. The draft model's own probabilities rank the outcomes; for the
-most likely ones it drafts the next chain. When the real outcome is one of them, the next round starts with its draft ready; otherwise it
-drafts as usual. PEARL (pipelined.py) prepares for one outcome only: that everything is accepted.
+An outcome is the number of accepted tokens and the token after them. The draft model's own probabilities rank the
+outcomes, and for the most probable ones it drafts the next chain. If the real outcome is one of them, the next round
+starts with its draft ready; otherwise it drafts as usual. PEARL (pipelined.py) prepares for one outcome only: that
+everything is accepted.
 
-The output distribution is that of the verifier: a prepared chain is drawn from the draft distribution after its outcome, independently
-of the verification, and is used only after exactly that outcome, where an ordinary round would have drawn from the same distribution.
+The output distribution is that of the verifier: a prepared chain is sampled from the draft distribution after its
+outcome, independently of the verification, and is used only after that outcome, where an ordinary round would sample
+from the same distribution.
 """
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ PER_POSITION = 4  # tokens considered at each position
 
 
 class PredictedOutcomes:
-    """The loop of one method. Its drafter proposes chains, is restartable and has a draft model as ``model``.
+    """The loop of SSD. The drafter must draft chains, be restartable, and have a draft model as ``model``.
 
-    outcomes: outcomes per round that are drafted for. parallel: run both models in parallel if possible (DraftThread); else one after
-    the other.
+    outcomes: number of outcomes per round for which chains are drafted; parallel: run both models in parallel if
+    possible (DraftThread), else one after the other.
     """
 
     def __init__(self, outcomes: int = 2, parallel: bool = True):
@@ -89,7 +91,7 @@ class PredictedOutcomes:
         return scores, seconds[0]
 
     def prepare(self, drafter: Any, state: State, budget: Budget, tree: DraftTree) -> dict[tuple[int, ...], DraftTree]:
-        """Return chains for the most likely outcomes of a draft, by the text [output tokens] that they end with."""
+        """Draft chains for the most probable outcomes of a draft. Return {output tokens at the end of that outcome: chain}."""
         chains: dict[tuple[int, ...], DraftTree] = {}
         if not self.outcomes or budget.gamma < 1:
             return chains

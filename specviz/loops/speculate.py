@@ -1,7 +1,7 @@
 """The speculative decoding loop: draft, verify, commit (Leviathan et al. 2211.17192; Chen et al. 2302.01318).
 
-It is a generator and the only version of the loop: the page, the benchmark and the tests iterate over it. The clock is paused while an
-event is built or consumed.
+It is a generator, and there is only one: the page, the benchmark and the tests iterate over it. The clock is paused
+while an event is built or consumed.
 """
 from __future__ import annotations
 

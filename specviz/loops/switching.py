@@ -1,7 +1,7 @@
 """Alternate between two models without verification (entropy-adaptive decoding, Simonds 2502.06833).
 
-Each token is a round of plain decoding on the active model; ``sync`` extends the other model's cache at a switch. A round of the small
-model has no target pass, so block efficiency is the number of tokens per target pass.
+Each token is a round of plain decoding with the active model. At a switch, ``sync`` extends the other model's cache. A
+round of the small model has no target pass, so block efficiency counts tokens per pass of the large model.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .speculate import emit_rounds, start_run
 
 
 class WriterPolicy(Protocol):
-    """A policy that chooses the model of the next token: "large" or "small"; ``readings``: numbers for the panel."""
+    """A policy that chooses the model of the next token: ``writer`` is "large" or "small"; ``readings``: values for the panel."""
 
     writer: str
 

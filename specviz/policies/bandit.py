@@ -20,8 +20,9 @@ TOKENS = "tokens"  # or tokens per round
 class Bandit(Policy):
     """Base class of the bandit rules; a subclass adds ``choose`` and ``learn``.
 
-    candidates: the budgets to choose from; names: their display names; reward: "speed" or "tokens". A reward lies in [0, 1]: the
-    round's speed over the best one so far, or (tokens - 1) / L with L the longest draft of any candidate.
+    candidates: the budgets to choose from; names: their display names; reward: "speed" (tokens per second relative to
+    the best round so far) or "tokens" ((tokens - 1) / L, with L the longest draft of any candidate). Rewards are in [0,
+    1].
     """
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
@@ -31,7 +32,7 @@ class Bandit(Policy):
 
     @property
     def means(self) -> list[float]:
-        """Mean reward of each candidate. Speeds are stored, not rewards, because a faster round rescales all earlier rewards."""
+        """Mean reward of each candidate. Stored values are speeds, because a faster round rescales all earlier rewards."""
         return [self._worth(speed) for speed in self.speeds]
 
     def _worth(self, earned: float) -> float:

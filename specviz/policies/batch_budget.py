@@ -23,8 +23,8 @@ WHY = "{count} of its {drafted} drafted tokens are among the batch's {budget} mo
 
 
 class BatchTokenBudget(JointPolicy):
-    """Allocate draft tokens over the requests of a batch, for drafters of chains. gamma: verified draft tokens per request on average;
-    extra: tokens drafted beyond that."""
+    """Allocate draft tokens over the requests of a batch. For drafters of chains. gamma: verified draft tokens per
+    request on average; extra: tokens that each request drafts beyond that."""
 
     def __init__(self, gamma: int = 4, extra: int = 2):
         self.gamma, self.extra = gamma, extra
@@ -69,7 +69,7 @@ def _recorder(line: list[float], mine: int, ranked: list[tuple[float, int, int]]
 
 
 def token_probs(sure: Sequence[float], length: int) -> list[float]:
-    """Return the draft model's probability that the chain is accepted up to each of its tokens."""
+    """Return, for each token of a chain, the draft model's probability that the chain is accepted up to and including it."""
     out, prob = [], 1.0
     for i in range(length):
         prob *= sure[i] if i < len(sure) else UNKNOWN
@@ -78,7 +78,8 @@ def token_probs(sure: Sequence[float], length: int) -> list[float]:
 
 
 def shares(chains: Sequence[Sequence[float]], budget: int) -> list[int]:
-    """Return how many tokens of each chain are among the ``budget`` most probable of all. Probabilities fall along a chain, so a prefix
-    is kept; of equal ones the token nearer to the root comes first."""
+    """Return, for each chain, how many of its tokens are among the ``budget`` most probable tokens of all chains.
+    Probabilities fall along a chain, so a prefix is kept; of equal probabilities the token nearer to the root comes
+    first."""
     order = sorted((-prob, depth, i) for i, chain in enumerate(chains) for depth, prob in enumerate(chain))[:budget]
     return [sum(i == mine for *_, i in order) for mine in range(len(chains))]

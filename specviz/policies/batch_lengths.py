@@ -15,7 +15,7 @@ STOPPED = "its draft fell below the threshold after {tokens}"
 
 
 def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
-    """Record for every request how many tokens of the forward pass each request got, its root token included."""
+    """Note, for every request, how many tokens of the forward pass each request got, including its root."""
     rows, wanted = [1 + len(tree) for tree in given], [1 + len(tree) for tree in asked]
     if len(rows) > 1:
         more["reasons"] = list(why)
@@ -24,8 +24,8 @@ def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequen
 
 
 class BatchDraftLength(JointPolicy):
-    """BASS's rule for the draft length l, from the longest accepted draft of the batch: l + up after a fully accepted one; otherwise
-    l - ceil(l / 10), minus one more if it fell in the previous round, too, but never below the accepted length."""
+    """BASS's rule for the draft length l of a batch. After a fully accepted draft l grows by ``up``. Otherwise it falls
+    by ceil(l / 10), by one more if it fell in the previous round, too, but not below the longest accepted draft."""
 
     def __init__(self, first: int = 7, up: int = 2, most: int = 32):
         self.gamma, self.up, self.most, self.fell = first, up, most, 0
@@ -46,7 +46,7 @@ class BatchDraftLength(JointPolicy):
 
 
 class RaggedDraftLengths(JointPolicy):
-    """EMS-SD: every request drafts until a token's probability is below ``least``, at most ``most`` tokens."""
+    """EMS-SD: every request drafts at most ``most`` tokens, and stops after a token with a probability below ``least``."""
 
     def __init__(self, most: int = 8, least: float = 0.4):
         self.budget, self.least = Budget(most, stop=StopBelowProbability(least)), least

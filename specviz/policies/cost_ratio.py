@@ -9,9 +9,10 @@ MEMORY = 0.98  # exponential decay of older rounds
 
 
 class CostRatio(Policy):
-    """Maximise expected tokens per second: (1 - a^(gamma+1)) / (1 - a) tokens for gamma draft steps and one verification.
+    """Choose the draft length gamma with the most expected tokens per second: (1 - a^(gamma+1)) / (1 - a) tokens for
+    gamma draft steps and one verification.
 
-    a: the share of tested tokens accepted so far. Costs are measured in the run itself, so the first rounds draft ``first`` tokens.
+    a: the acceptance rate so far. Costs are measured in the run itself, so the first rounds draft ``first`` tokens.
     """
 
     def __init__(self, first: int = 4, most: int = 16):

@@ -27,7 +27,8 @@ SHARE = 0.02  # largest share of the time since the last draft that a trial may 
 
 
 def sizes(rows: int, levels: int, context: int) -> tuple[float, ...]:
-    """Return the regressors of a forward pass's time: constant, tokens, tokens beyond each bend, any draft at all, cached tokens."""
+    """Return the regressors of the linear model for a forward pass's time: constant, tokens, tokens beyond each bend,
+    whether there is a draft, cached tokens."""
     return (1.0, rows, *(max(0, rows - bend) for bend in BENDS), float(levels > 0), context)
 
 

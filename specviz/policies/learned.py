@@ -1,4 +1,5 @@
-"""Stop drafting by a trained network (models/draft_length.py). As in stopping.py, the token that was examined is kept."""
+"""Stop drafting when a trained network says so (models/draft_length.py). As in stopping.py, the token that was examined
+is kept."""
 from __future__ import annotations
 
 import math
@@ -13,8 +14,9 @@ from ..core import Budget, Policy, State, Step, to_device
 class PredictedAcceptance(Policy):
     """SpecDec++ (Huang et al. 2405.19715): stop when the predicted probability of a rejection exceeds the threshold.
 
-    head: hidden state [hidden] of the draft model -> probability that the last token it processed is accepted. The hidden state that
-    comes with a token belongs to the token before it, so the newest token has no prediction yet. least, most: bounds of the length.
+    head: hidden state [hidden] of the draft model -> probability that the last token it processed is accepted. A
+    token's prediction is available one step later, because the hidden state of a step belongs to the token before.
+    least, most: bounds of the draft length.
     """
 
     def __init__(self, head: Callable[[Tensor], Tensor], threshold: float = 0.3, least: int = 2, most: int = 20):
@@ -58,10 +60,10 @@ class Classified(Policy):
 
 
 class PredictedLength(Policy):
-    """AdaEAGLE (Zhang et al. 2412.18910): predict the number of accepted tokens before drafting; 0 is allowed.
+    """AdaEAGLE (Zhang et al. 2412.18910): predict the number of accepted tokens before drafting; 0 is possible.
 
-    predict(state) -> expected number, or None if unknown, in which case ``most`` is used. sure: if given, drafting continues beyond the
-    prediction while the log-probability of the tokens stays above it. least: minimum length.
+    predict(state) -> expected number; None if unknown, then ``most`` is used. sure: if given, drafting continues beyond
+    the prediction while the log-probability of the path stays above it. least: minimum draft length.
     """
 
     def __init__(self, predict: Callable[[State], float | None], most: int, sure: float | None = None, least: int = 0):

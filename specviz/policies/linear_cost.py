@@ -14,9 +14,10 @@ SLIGHT = 1e-3  # faster points are treated as this share of the slowest point's 
 
 
 class LinearCost:
-    """A linear cost model fitted to measured passes:
-    seconds = sum of coefficient * size. Repeated measurements at the same point ``at`` are averaged, so that a frequent point does not
-    outweigh the others and a single slow pass has little effect."""
+    """A linear cost model fitted to measured passes: seconds = sum of coefficient * size.
+
+    Measurements with the same sizes (``at``) are averaged, so that a frequent point does not outweigh the others and a
+    single slow pass has little effect."""
 
     def __init__(self, sizes: int):
         self.line = [0.0] * sizes

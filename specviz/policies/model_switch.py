@@ -9,11 +9,11 @@ from ..core import Budget, Outcome, Policy, State
 
 
 class EntropySwitch(Policy):
-    """Generate with the large model while the mean entropy of the last ``window`` distributions is above ``limit`` nats, else with the
+    """Use the large model while the mean entropy of the last ``window`` distributions is above ``limit`` nats, else the
     small one.
 
-    The distributions are those of the model that generated the token. After a switch the model stays for ``dwell`` tokens. The large
-    model starts. ``writer``: "small" or "large", the model of the next token.
+    Each distribution is that of the model that generated the token. The run starts with the large model. After a switch
+    the model does not change for ``dwell`` tokens. ``writer``: "small" or "large", the model of the next token.
     """
 
     def __init__(self, window: int = 5, limit: float = 1.5, dwell: int = 5):

@@ -35,6 +35,8 @@ ROUTERS: dict[str, Router] = {"always": always, "max probability": top1_below(),
 
 
 def drafting(router: str, gamma: int) -> Policy:
-    """Draft up to gamma tokens, ending at the first position that is routed to the large model; other positions always pass."""
+    """Return a policy that drafts up to gamma tokens and ends after the first position that is routed to the large
+    model. At the positions before it the mixture is the small model's distribution, so their tokens are always
+    accepted."""
     asked = ROUTERS[router]
     return Fixed(gamma) if asked is always else StopWhen(gamma, lambda step: bool(asked(step.probs[None])[0]))

@@ -12,7 +12,7 @@ WIDEST = 2  # bytes of the longest mark, which may span that many tokens
 
 
 class StopWhen(Policy):
-    """Draft at most ``most`` tokens; ``stop`` is called after each token."""
+    """Draft at most ``most`` tokens; ``stop`` is called after each and may end the draft."""
 
     def __init__(self, most: int, stop: Callable[[Step], bool]):
         self._budget = Budget(most, stop=stop)
@@ -22,7 +22,8 @@ class StopWhen(Policy):
 
 
 class StopAtMark(StopWhen):
-    """Draft one step of the answer: up to a mark of this kind, or ``longest`` tokens. piece(token) -> its bytes."""
+    """Draft one reasoning step: up to a mark of this kind (sentence, line, paragraph), or ``longest`` tokens.
+    piece(token) -> its bytes."""
 
     def __init__(self, piece: Callable[[int], bytes], kind: str, longest: int):
         super().__init__(longest, self._stop)

@@ -1,7 +1,8 @@
-"""Stop drafting by confidence, asked after every token. The token that was examined is kept: dropping it would bias the output.
+"""Stop drafting by the confidence of each drafted token. The token that was examined is kept, because dropping it would
+bias the output.
 
-Confidence: transformers' assisted generation, whose rule descends from DISCO (Mamou et al. 2405.04304). Entropy: SVIP (Zhang et
-al. 2411.18462).
+Confidence: transformers' assisted generation, whose rule descends from DISCO (Mamou et al. 2405.04304). Entropy: SVIP
+(Zhang et al. 2411.18462).
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ MEMORY = 256  # most recent drafted tokens used to fit the threshold
 
 @dataclass(frozen=True)
 class RecordingStop(StopBelowProbability):
-    """Stop below a probability and record the probabilities of the tokens drafted in a round."""
+    """Stop below a probability, and record the probabilities of the tokens drafted in a round."""
 
     sure: list[float] = field(default_factory=list)
 
@@ -52,7 +53,8 @@ class Confidence(Policy):
 
 
 def best_threshold(seen: list[tuple[float, bool]]) -> float:
-    """Return the largest observed probability t that minimises false positive rate + 3 x false negative rate of "accepted iff >= t"."""
+    """Return the threshold t for "accepted iff probability >= t" that minimises false positive rate + 3 x false
+    negative rate; the largest if several are equal."""
     good = sorted(sure for sure, ok in seen if ok)
     bad = sorted(sure for sure, ok in seen if not ok)
 

@@ -9,8 +9,8 @@ from ..core import DeviceTopology, DraftTree, ScoringModel, lazy_ints
 
 
 class DeviceTree:
-    """The part of a device tree that the draft model has scored, level by level. rows: logits after the root; most: maximum
-    number of rows, including the root's."""
+    """The part of a device tree that the draft model has scored, grown level by level. rows: logits after the root;
+    most: maximum number of rows, including the root's."""
 
     def __init__(self, rows: Tensor, most: int):
         device = rows.device

@@ -13,13 +13,14 @@ _CHUNKS = 64
 
 
 def with_temperature(state: State, temperature: float) -> State:
-    """Return the state with the draft's own temperature; 0 keeps the run's. Any temperature is exact, because the tree carries the
-    distribution really drawn from."""
+    """Return the state with a temperature of its own for drafting; 0 keeps the run's. Any temperature is exact, because
+    the tree stores the distribution that was sampled from."""
     return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
 def first_duplicates(build: TreeBuilder, nodes) -> list[int]:
-    """For each node return the index in ``nodes`` of the first one with the same path of tokens: duplicates share a distribution."""
+    """Return for each node the index in ``nodes`` of the first node with the same path of tokens. Such duplicates share
+    a distribution."""
     seen: dict[tuple[int, ...], int] = {}
     return [seen.setdefault(path_tokens(build, node), i) for i, node in enumerate(nodes)]
 
@@ -34,7 +35,8 @@ def path_tokens(build: TreeBuilder, node: int) -> tuple[int, ...]:
 
 
 def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
-    """Draw one token for logits [vocab]; return it and its distribution. At temperature 0 it is one-hot and no random number is used."""
+    """Sample one token for logits [vocab]; return it and its distribution. At temperature 0 the distribution is one-hot
+    and no random number is used."""
     if state.sampling.greedy:
         on_host = not is_on_device(logits)
         best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
@@ -50,12 +52,13 @@ def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def pick(probs: Tensor, state: State) -> Any:
-    """Draw a draft token from probs [vocab]; on a device it stays there until it is read."""
+    """Sample a draft token from probs [vocab]. For probs on a device the token is a lazy scalar."""
     return state.rng.pick("draft", probs) if not is_on_device(probs) else state.rng.draw("draft", probs)
 
 
 def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
-    """Draw up to ``count`` different tokens from probs [vocab] without replacement; fewer where it has fewer."""
+    """Sample up to ``count`` different tokens from probs [vocab] without replacement; fewer if fewer have positive
+    probability."""
     tokens: list[int] = []
     while len(tokens) < count:
         if tokens:
@@ -70,7 +73,8 @@ def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
 
 
 def draw_on_device(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
-    """Do the same for several distributions on a device, with one synchronisation for all of them."""
+    """Sample without replacement, as ``draw_some`` does, from several distributions on a device, with one
+    synchronisation for all of them."""
     tokens, left = [], []
     for probs, count in zip(distributions, counts):
         tokens.append([pick(probs, state)])
@@ -107,7 +111,8 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the ``count`` largest entries of scores [rows, vocab], best first: values, rows, columns. Searched by chunks, too."""
+    """Return the ``count`` largest entries of scores [rows, vocab], best first: values, rows, columns. Searched by
+    chunks, as in ``best``."""
     rows, width = scores.shape
     size = width // _CHUNKS if width % _CHUNKS == 0 and width >= 2048 else 1
     chunks = scores.reshape(-1, size)

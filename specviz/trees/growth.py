@@ -33,9 +33,9 @@ Children = Callable[[TreeBuilder, list[int], list[int], Tensor, State], list[lis
 
 
 class Scorer:
-    """The part of a growing tree that its draft model has scored: only nodes that get children are scored.
+    """Scores the nodes of a growing tree with its draft model. Only nodes that get children are scored.
 
-    The model gets a tree without distributions: stacking them at every level would cost more than the forward pass.
+    The model gets a tree without distributions, because stacking them at every level would cost more than the forward pass.
     """
 
     def __init__(self, model: ScoringModel, state: State | None = None):
@@ -45,7 +45,7 @@ class Scorer:
         self._at = {-1: -1}
 
     def share_scores(self, node: int, of: int) -> None:
-        """Let a duplicate sibling of the scored node ``of`` use its scores."""
+        """Let ``node``, a duplicate sibling of the scored node ``of``, use its scores."""
         self._at[node] = self._at[of]
 
     def rows(self, build: TreeBuilder, nodes) -> Tensor:
@@ -57,13 +57,13 @@ class Scorer:
         return self._state.processed_rows(rows, [path_tokens(build, node) for node in nodes])
 
     def scores(self, build: TreeBuilder, nodes) -> Scores:
-        """Return the same with the captured hidden states; the last rows are those of ``nodes``."""
+        """Return the Scores of a forward pass whose last rows are those of ``nodes``, with captured hidden states."""
         asked = self.ask(build, nodes)
         return self.model.score(asked.tree, asked.start)
 
     def ask(self, build: TreeBuilder, nodes) -> ForwardPass:
-        """Return the forward pass whose last rows are those of ``nodes``, for the caller to run; every pass returned must be run.
-        """
+        """Return, without running it, the forward pass whose last rows are those of ``nodes``. The caller must run
+        every pass that is returned."""
         first = len(self._tokens)
         for node in nodes:
             if node >= 0:
@@ -95,10 +95,11 @@ def grow_shape(model: ScoringModel, shape: Shape, state: State, children: Childr
 
 
 def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) -> tuple[TreeBuilder, dict[int, int]]:
-    """Fill a shape with the top tokens of each depth, whatever stands above them; at most ``width`` children of a node. logits [depths,
-    vocab]: row i is for depth i + 1, None for no depth. Return the tree, and the node of each place that is filled (-1 is the root).
+    """Fill a shape with the top tokens of each depth, which do not depend on the path; at most ``width`` children per
+    node. Return the tree, and {index in the shape: node} for the filled ones (-1 is the root).
 
-    The run's logits processors are applied along each node's path."""
+    logits [depths, vocab]: row i is for depth i + 1, None without logits. The run's logits processors are applied along
+    each node's path."""
     build, at = TreeBuilder(), {-1: -1}
     if logits is None or not len(logits) or not len(shape):
         return build, at
@@ -142,8 +143,9 @@ def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: Sta
 
 
 def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Sample tokens with replacement. Duplicate siblings stay two nodes, each a proposal of its own. Children of duplicates
-    belong to one draw, so that a rule that walks them together knows that they share a distribution."""
+    """Sample tokens with replacement. Duplicate siblings remain two nodes, each a proposal of its own. The children of
+    duplicates belong to one draw, so that a verifier that processes duplicates together knows that they share a
+    distribution."""
     out, distributions, draws = [], state.sampling.probs(rows), {}
     for first, parent, count in zip(first_duplicates(build, parents), parents, counts):
         probs = distributions[first]

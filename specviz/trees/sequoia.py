@@ -13,10 +13,11 @@ from .shapes import Shape
 
 
 class SequoiaPlan:
-    """Values and choices for trees of up to ``nodes`` + 1 nodes, ``depth`` + 1 levels and len(accept) children per node.
+    """Values and choices of the dynamic program, for trees of up to ``nodes`` + 1 nodes, ``depth`` + 1 levels and
+    len(accept) children per node.
 
-    ``value[m, l]``: tokens per round of the best tree with exactly m nodes in at most l levels, both including the root; -inf if
-    there is none.
+    ``value[m, l]``: tokens per round of the best tree with exactly m nodes in at most l levels, both including the
+    root; -inf if there is none.
     """
 
     def __init__(self, accept: Sequence[float], nodes: int, depth: int):

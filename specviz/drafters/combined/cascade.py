@@ -1,6 +1,5 @@
-"""Horizontal cascade of CS Drafting (Chen et al. 2312.11462): the first draft tokens come from the better drafter, later ones, which are
-rarely reached, from a free one.
-"""
+"""Horizontal cascade of CS Drafting (Chen et al. 2312.11462): a good drafter drafts the first tokens, a cheap one the
+later tokens, which are rarely accepted."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -34,7 +33,7 @@ class Cascade(MultiDrafter):
 
 
 def append_chain(head: DraftTree, tail: DraftTree) -> DraftTree:
-    """Append a chain of deterministic nodes to another chain."""
+    """Append a chain of chosen nodes to another chain."""
     n = len(head)
     origin = (*head.origin, *(None for _ in range(n - len(head.origin))), *tail.origin) if tail.origin else head.origin
     return replace(head, tokens=head.tokens + tail.tokens, parents=head.parents + tuple(parent + n for parent in tail.parents),

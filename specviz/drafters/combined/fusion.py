@@ -1,7 +1,6 @@
-"""Combine the drafts of several drafters: merge them into one tree (RASD, Quan et al. 2503.03434), or use the first non-empty draft
-(the hybrid of SAM-Decoding, Hu et al. 2411.10666; of CopySpec, Dumitru et al. 2502.08923; of SuffixDecoding, Oliaro et al.
-2411.04975).
-"""
+"""Combine the drafts of several drafters: merge them into one tree (RASD, Quan et al. 2503.03434), or use the first
+drafter that proposes something (the hybrids of SAM-Decoding, Hu et al. 2411.10666; CopySpec, Dumitru et al. 2502.08923;
+and SuffixDecoding, Oliaro et al. 2411.04975)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from ...core.errors import InvalidUse
 
 
 def fuse(trees: Sequence[DraftTree]) -> DraftTree:
-    """Return the union of trees under one root; see ``join``."""
+    """Return the union of draft trees under one root; see ``join``."""
     return join(trees)[0]
 
 
@@ -58,7 +57,7 @@ def _origin(tree: DraftTree, node: int):
 
 
 class MultiDrafter(Drafter):
-    """Base class: several drafters on the same run."""
+    """Base class of drafters that run several drafters on the same text."""
 
     def __init__(self, *drafters: Drafter):
         self.drafters = drafters
@@ -76,14 +75,14 @@ class MultiDrafter(Drafter):
 
 
 class DraftUnion(MultiDrafter):
-    """Propose the union of all drafts."""
+    """Propose the union of the drafts of all drafters."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return fuse([drafter.propose(state, budget) for drafter in self.drafters])
 
 
 class FirstSufficientDraft(MultiDrafter):
-    """Use the first drafter that proposes at least ``enough`` nodes; otherwise the last one."""
+    """Use the first drafter that proposes at least ``enough`` nodes; if none does, the last one."""
 
     def __init__(self, *drafters: Drafter, enough: int = 1):
         super().__init__(*drafters)
@@ -99,7 +98,7 @@ class FirstSufficientDraft(MultiDrafter):
 
 
 class BudgetLimited(MultiDrafter):
-    """Limit a drafter to its own budget within the round's."""
+    """Run a drafter with a budget of its own, within that of the round."""
 
     def __init__(self, drafter: Drafter, own: Budget):
         super().__init__(drafter)
@@ -130,6 +129,6 @@ class LookupOrDraft(MultiDrafter):
 
 
 def within(budget: Budget, own: Budget) -> Budget:
-    """Return the round's budget limited to another one's sizes, with that one's stop function if it has one."""
+    """Limit the round's budget to another budget's sizes; the other one's stop function replaces the round's if it has one."""
     return replace(budget, gamma=min(budget.gamma, own.gamma), width=min(budget.width, own.width), nodes=min(budget.nodes, own.nodes),
                    stop=budget.stop if own.stop is never_stop else own.stop)

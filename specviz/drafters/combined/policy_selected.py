@@ -1,5 +1,5 @@
-"""Let the policy select the drafter of a round: whole configurations as candidates of a bandit (Hou et al. 2505.15141). The choice does
-not depend on the round's tokens, so the draft distributions stay valid."""
+"""Let the policy select the drafter of a round: each drafter with its budget is a candidate of a bandit (Hou et al.
+2505.15141). The choice does not depend on the round's tokens, so the draft distributions stay valid."""
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, State
@@ -7,7 +7,7 @@ from .fusion import MultiDrafter
 
 
 class PolicySelector(MultiDrafter):
-    """Use the drafter at index budget.candidate; one drafter may appear several times."""
+    """Run the drafter with the index budget.candidate. The same drafter may be listed several times."""
 
     def __init__(self, *drafters: Drafter):
         super().__init__(*dict.fromkeys(drafters))

@@ -1,8 +1,8 @@
 """Draft with an EAGLE head on the target's hidden states (Li et al., arXiv 2401.15077; EAGLE-2, 2406.16858).
 
-Each round begins with the hidden states of the tokens committed last, which the verification has computed anyway. They extend the
-head's own KV cache; entries for drafted tokens are dropped after the round. ``FeatureModel`` has the ``sync`` and ``score`` of a
-draft model, so that every tree drafter can use the head.
+At the beginning of a round, verification has already computed the hidden states of the tokens committed last. The head
+processes them and extends its own KV cache; its entries for drafted tokens are dropped after the round.
+``FeatureModel`` has the ``sync`` and ``score`` of a draft model, so every tree drafter can draft with the head.
 """
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .reduced_output import for_drafting
 
 
 class FeatureModel:
-    """A head over one run, with the interface of a draft model.
+    """A head on the target's hidden states during one run, with the interface of a draft model.
 
-    tokens: the text up to the root whose pairs (token t+1, hidden state t) are known but not yet processed by the head. before:
+    tokens: the text up to the root; pairs (token t + 1, hidden state t) of its end may not be processed yet. before:
     the hidden state before the root [layers * hidden], None if unknown.
     """
 
@@ -34,8 +34,9 @@ class FeatureModel:
         self._out: Tensor | None = None  # guesses [1 + nodes, hidden] of the root and the tree's rows
 
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
-        """Begin a run. A target that reuses its KV cache returns few hidden states, at least the one before the root. Entries of
-        the head's KV cache for the same text are reused; where these end too early, the first hidden states are missing."""
+        """Begin a run. If the target reused its KV cache, prefill holds few hidden states, but always the one before
+        the root. The head's own KV cache is reused for the same text; if it is shorter, the hidden states between are
+        missing."""
         self.target, self.vocab = for_drafting(target, self.net), target.vocab
         features, at = self.read_of(prefill), prefill.at
         if not len(features) and len(tokens) > 1:
@@ -51,7 +52,7 @@ class FeatureModel:
         self.tokens, self._waiting, self._tip = list(tokens), [features] if len(features) else [], None
 
     def read_of(self, scores: Scores) -> Tensor:
-        """Return the hidden states that the head takes as input, concatenated, [n, layers * hidden]."""
+        """Return the hidden states that the head reads, concatenated, [n, layers * hidden]."""
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def take(self, features: Tensor, tokens: list[int]) -> None:
@@ -73,12 +74,12 @@ class FeatureModel:
         return self._tip is not None
 
     def below(self, out: Tensor) -> Tensor:
-        """Return the head's outputs at the tokens just processed, from which the draft starts."""
+        """Return the head's outputs for the pairs just processed; the draft starts from the last of them."""
         return out[-1:]
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the nodes of a growing tree from ``start`` on, [new, vocab], or of the root of an empty tree, [1,
-        vocab]."""
+        """Return logits [new, vocab] after the nodes of a growing tree from ``start`` on, or [1, vocab] after the root
+        for an empty tree."""
         with torch.inference_mode():
             if not len(tree):
                 self.rows.crop(self.rows.count)
@@ -92,7 +93,7 @@ class FeatureModel:
             return Scores(self.net.logits(new.to(self._kind), self.target.head))
 
     def above(self, tree: DraftTree, start: int) -> Tensor:
-        """Return the head's outputs at the parents of the nodes from ``start`` on."""
+        """Return the head's outputs for the parents of the nodes from ``start`` on."""
         assert self._out is not None
         if tree.device_topology is None:
             return select_rows(self._out, [parent + 1 for parent in tree.parents[start:]])
@@ -100,7 +101,7 @@ class FeatureModel:
 
 
 class Features(Drafter):
-    """Draft a tree with an EAGLE head. grow(model) -> a drafter that uses the head as its draft model."""
+    """Draft a tree with an EAGLE head. grow(model): the drafter that is built on the head as its draft model."""
 
     looks = FeatureModel
     restartable = False  # of a text that was not verified it has no features

@@ -1,10 +1,11 @@
-"""Draft inside the target: the forward pass that verifies a draft also predicts the next one, on extra rows that are not tokens
-(trained embeddings).
+"""Draft inside the target: extra rows with trained inputs, which are not tokens, are added to the forward pass that
+verifies a draft, and predict the next draft.
 
-Chains of such rows follow the root and the drafted tokens. After verification, the predictions of the rows after the last
-accepted token are the next draft; those after other tokens are dropped. No model runs while drafting, and the first round has no
-draft. PaSS (Monea et al. 2311.13581) samples a chain from the predictions and puts rows after its last token only; PPD (Chen et
-al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131) choose trees.
+Chains of such rows follow the root and the drafted tokens. After verification, the predictions of the rows after the
+last accepted token become the next draft; the others are dropped. Drafting needs no forward pass of its own, and the
+first round has no draft. PaSS (Monea et al. 2311.13581) samples a chain from the predictions and puts rows only after
+its last token; PPD (Chen et al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming
+(Bhendawade et al. 2402.11131) choose trees.
 """
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class InTarget(Drafter):
         self.guesses: Tensor | None = None
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """Keep the logits of the chains after the last accepted token, averaged over the chains of a step."""
+        """Keep the logits of the extra rows after the last accepted token, averaged over the chains of a step."""
         tree, path = outcome.tree, outcome.verdict.path
         logits, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
@@ -62,7 +63,7 @@ class InTarget(Drafter):
         self.guesses = torch.stack(logits) if logits else None
 
     def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
-        """Return the tree with chains of extra rows. steps: node (-1 = root) -> length of its chains."""
+        """Return the tree with chains of extra rows. steps: {node (-1 for the root): length of the chains after it}."""
         drafted, rows = len(build), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
         for owner, count in steps.items():
             for chain in range(self.heads.chains):
@@ -84,8 +85,8 @@ class InTarget(Drafter):
 
 
 class InTargetChain(InTarget):
-    """Sample a chain from the predictions and put extra rows after its last token only: after a rejection there is no prediction,
-    and the next round only predicts."""
+    """Sample a chain from the predictions, with extra rows only after its last token. After a rejection there are no
+    predictions, so the next round has no draft."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -98,7 +99,7 @@ class InTargetChain(InTarget):
 
 
 class InTargetTree(InTarget):
-    """Draft a tree of a planned shape from the most probable tokens of each step, regardless of their ancestors."""
+    """Draft a tree of a planned shape from the most probable tokens of each step; a step's tokens do not depend on the path."""
 
     needs = frozenset({"entry", "tree"})
 
@@ -117,14 +118,16 @@ class InTargetTree(InTarget):
         return self.with_rows(*self.cut(build, owners), state)
 
     def cut(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
-        """Return the candidates that are kept before rows are added after them; here all of them."""
+        """Return the candidates to keep before extra rows are added after them; here all."""
         return build, owners
 
 
 class StreamTree(InTargetTree):
-    """A tree that is pruned before rows are added after it: the layers below the stream layers estimate the probability of each
-    candidate after the token above it. least: smallest probability of a kept candidate; a dropped one takes its subtree along. A
-    target without early exits keeps all."""
+    """A tree that is pruned before extra rows are added: the layers below the stream layers estimate the probability of
+    each candidate after its parent.
+
+    least: smallest probability of a kept candidate; a dropped one is dropped with its subtree. Nothing is pruned if the
+    target has no early exits."""
 
     def __init__(self, heads: Any, plan: Plan, least: float):
         super().__init__(heads, plan)
@@ -148,7 +151,8 @@ class StreamTree(InTargetTree):
 
 
 def uniform_plan(shape: Shape, steps: int) -> Plan:
-    """Return a plan with one shape for every round, as deep as the predictions go, and full chains after every node."""
+    """Return a plan that uses the same shape in every round, as deep as there are predictions, with full chains after
+    every node."""
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 

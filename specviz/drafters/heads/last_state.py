@@ -1,9 +1,9 @@
-"""Draft with heads on the target's last hidden state, without a model or a KV cache of their own.
+"""Draft with heads on the target's last hidden state, without a model or KV cache of their own.
 
-A round begins with the root and the hidden state that predicted it. Medusa's heads read only that state (Cai et al. 2401.10774);
-the tree has a fixed shape and is filled with each head's most probable tokens. Hydra's heads (Ankner et al. 2402.05109) also read
-the drafted tokens on the path. All nodes are chosen, none is sampled, so the rule for chosen nodes keeps the target's
-distribution at any temperature.
+A round begins with the root and the hidden state that predicted it. Medusa's heads read only that state (Cai et al.
+2401.10774); a tree of a fixed shape is filled with each head's most probable tokens. Hydra's heads (Ankner et al.
+2402.05109) also read the drafted tokens on the path. All nodes are chosen, not sampled, and each is accepted with its
+target probability, so the output is exact at any temperature.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .reduced_output import for_drafting
 
 
 class LastState(Drafter):
-    """Keep the hidden state that predicted the root: ``last`` [hidden], None before the first target pass."""
+    """Base class: keep the hidden state that predicted the root, ``last`` [hidden]; None before the first target pass."""
 
     hidden_states = frozenset({"final"})
     restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
@@ -35,7 +35,7 @@ class LastState(Drafter):
 
 
 class MedusaTree(LastState):
-    """Draft a tree of a fixed shape; the node of depth i and rank r is the r-th most probable token of head i."""
+    """Draft a tree of a fixed shape. The node with depth i and rank r is the r-th most probable token of head i."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -53,7 +53,7 @@ class MedusaTree(LastState):
 
 
 class HydraTree(LastState):
-    """Draft a tree of a fixed shape level by level; each head reads the path above its prediction."""
+    """Draft a tree of a fixed shape level by level. Each head reads the path to the node whose child it predicts."""
 
     needs = frozenset({"tap:final", "head", "embed"})
 
@@ -88,13 +88,13 @@ class HydraTree(LastState):
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 
     def model_of(self, state: State) -> Any:
-        """Return the model that grows the tree of a round."""
+        """Return the model that scores the tree of a round."""
         assert self.last is not None  # a draft begins at a known state
         return HydraModel(self.heads, self.target, self.last, state.tokens[-1])
 
 
 class HydraModel:
-    """The heads during one round, as a draft model for growing trees: logits at the root and at every node."""
+    """The heads in one round, with the interface of a draft model: logits after the root and after every node."""
 
     def __init__(self, heads: Any, target: CapableTarget, last: Tensor, root: int):
         self.heads, self.target = heads, target

@@ -1,8 +1,8 @@
 """Draft blocks with independent heads (Stern et al., arXiv 1811.03115) and rescore them (Kim et al., 2404.09221).
 
-Each head predicts one position of the block, independently of the others. The top tokens of each position form a lattice. The
-plain draft takes the top-1 token of each position; a refined one takes the path with the highest log p(head) + weight * log
-p(language model). Nodes are chosen, never sampled, so the rule for chosen nodes is exact.
+Each head predicts one position of the block, independently of the others. The top tokens of each position form a
+lattice. Without rescoring the draft is the top-1 token of each position; with it, the path with the highest log p(head)
++ weight * log p(language model). Nodes are chosen, so each is accepted with its target probability, which is exact.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELD = 64  # half paths of a place that the search keeps
 
 
 class Refine:
-    """Choose paths through a lattice of the heads' best tokens."""
+    """Base class: choose paths through a lattice of the heads' top tokens."""
 
     def start(self, state: State) -> None:
         """Begin a run."""
@@ -39,8 +39,8 @@ class Refine:
 
 
 class BlockLattice(LastState):
-    """Draft a block with heads. top: tokens per position of the lattice; refine: chooses the paths to verify, None for the top-1
-    token of each position."""
+    """Draft a block with heads. top: tokens per position of the lattice; refine: chooses the paths to draft; None: the
+    top-1 token of each position."""
 
     needs = frozenset({"tap:final", "head"})
 

@@ -1,8 +1,9 @@
-"""Draft with levels that pass a recurrent state on, each reading the token drafted before it: MLPSpeculator (Wertheimer et al.
-2404.19124).
+"""Draft with levels that pass a recurrent state on; each level reads the token drafted before it: MLPSpeculator
+(Wertheimer et al. 2404.19124).
 
-Each level extends every path by its most probable tokens; of all full-length paths the best few are kept, by the sum of their
-log-probabilities. Paths with a common prefix share nodes. All nodes are chosen, so the rule for chosen nodes is exact.
+Each level extends every path by its most probable tokens. Of all full-length paths the best are kept, by the sum of
+their log-probabilities. Paths with a common prefix share nodes. All nodes are chosen, so each is accepted with its
+target probability, which is exact.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The target's output matrix for some tokens only, as FR-Spec drafts (Zhao et al. 2502.14856).
+"""The target's output matrix restricted to some tokens, for drafting (FR-Spec, Zhao et al. 2502.14856).
 
-A head that uses the target's output matrix multiplies by the whole vocabulary in each pass, which is most of the cost of a
-one-layer head. With the rows of the frequent tokens only, the others have draft probability 0 and can only come from the target.
+A one-layer head that uses the target's full output matrix spends most of its time on it. With only the rows of frequent
+tokens, all other tokens have draft probability 0; only the target can generate them.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ...core import CapableTarget
 from ...models.int8 import Int8Linear
 from ...models.linear import fastest_layout, without_timing
 from ...models.weights import ModelError
+from .own_tables import with_own_tables
 
 DRAFT_TOKENS = "draft_tokens.json"  # ids that the heads of a folder may draft, one file for all of them
 
@@ -24,10 +25,10 @@ _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictiona
 
 
 class ReducedHead:
-    """The target's output matrix for some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for all others. eight: in
-    int8.
+    """The target's output matrix restricted to some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for
+    all others. eight: computed in int8.
 
-    A target exposes its output matrix as a function, so the rows are computed from the unit vectors.
+    A target exposes its output matrix only as a function, so the rows are computed by applying it to unit vectors.
     """
 
     def __init__(self, target: CapableTarget, tokens: Tensor, eight: bool = False):
@@ -43,7 +44,7 @@ class ReducedHead:
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
     def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
-        """Return whether it was made from this target's matrix for these tokens."""
+        """Return whether this object was made from this target's matrix for these tokens."""
         if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
             return False
         with torch.inference_mode():
@@ -54,7 +55,7 @@ class ReducedHead:
 
 
 class ReducedTarget:
-    """A target whose ``head`` is replaced; everything else is unchanged."""
+    """A target with another ``head``; everything else is unchanged."""
 
     def __init__(self, target: CapableTarget, head: ReducedHead):
         self._target, self.head = target, head
@@ -66,7 +67,7 @@ class ReducedTarget:
 
 
 def reduced(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
-    """Return the target with the rows of these tokens as its output matrix; made once for a head's weights."""
+    """Return the target with an output matrix for these tokens only; the matrix is made once per trained head."""
     made = _reduced_heads.setdefault(head, {})
     cut = made.get(len(tokens))
     if cut is None or not cut.fits(target, tokens):
@@ -75,14 +76,16 @@ def reduced(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
 
 
 def for_drafting(target: CapableTarget, head: Any) -> CapableTarget:
-    """Return the target as a trained head drafts with it: where the head states its ``draft_tokens``, with their rows only."""
+    """Return the target for a trained head to draft with: with an output matrix restricted to the head's
+    ``draft_tokens``, if it lists any."""
+    target = with_own_tables(target, head)
     tokens = getattr(head, "draft_tokens", None)
     return target if tokens is None or isinstance(target, ReducedTarget) else reduced(target, head, tokens)
 
 
 def read_draft_tokens(folder: Path, vocab: int) -> Tensor | None:
-    """Return the ids, ascending, that a head of a folder may draft, int64 [count]; None where no file beside the folder states
-    them. Raises ModelError."""
+    """Return the ids that the trained head of a folder may draft, int64 [count], ascending; None if no file in the
+    folder lists them. Raises ModelError."""
     path = folder.parent / DRAFT_TOKENS
     if not path.is_file():
         return None

@@ -39,7 +39,8 @@ def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, widt
 
 
 def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
-    """Return the expected tokens per round with this tree, including the target's own token, if heads err independently."""
+    """Return the expected number of tokens per round with this tree, including the target's own token. The heads'
+    errors are assumed to be independent."""
     worth, total = {-1: 1.0}, 1.0
     for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
         worth[i] = worth[parent] * accuracy[shape.depths[i] - 1][rank]
@@ -48,7 +49,7 @@ def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
 
 
 def shape_of(accuracy: list[list[float]], nodes: int, meant: int) -> Shape:
-    """Return the heads' tree with ``nodes`` nodes (0: ``meant``, the number it was made for); the authors' shape if none was
-    calibrated."""
+    """Return the heads' tree with ``nodes`` nodes. nodes 0: ``meant``, the number it was calibrated for. Heads without
+    calibration get the authors' shape."""
     count = nodes or meant or len(PUBLISHED)
     return calibrated(accuracy, count) if accuracy else Shape.of_paths(PUBLISHED[:count])

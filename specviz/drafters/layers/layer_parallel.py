@@ -7,8 +7,10 @@ from ...core import Budget, CapableTarget, Drafter, DraftTree, Scores, State
 
 
 class LayerParallel(Drafter):
-    """Draft with a model whose middle layers run in parallel groups of ``size``; grow(model) -> the drafter that uses it. The KV cache of
-    the committed text is exact: it is recomputed sequentially at the start of each round, which also gives the first distribution."""
+    """Draft with a model whose middle layers run in parallel, in groups of ``size``. grow(model): the drafter that uses it.
+
+    The KV cache of the committed text is exact: at the start of each round it is recomputed sequentially, which also
+    gives the distribution of the first draft token."""
 
     def __init__(self, model: CapableTarget, size: int, grow: Callable[[CapableTarget], Drafter]):
         self.model, self.size = model.layer_parallel(size), size

@@ -12,9 +12,11 @@ SEEN = 64  # trials kept
 
 
 class LayerSearch:
-    """Search over sets of a fixed size from ``choices``; ``matched``: agreement of the ``best`` set in [0, 1], 0 before the first trial.
+    """Search over sets of sublayers, of a fixed size, from ``choices``. ``matched``: agreement of the ``best`` set with
+    the target in [0, 1], 0 before the first trial.
 
-    ``over`` when a set is good enough, after ``patience`` trials without improvement, or after ``most`` trials.
+    ``over``: the search has ended, because a set is good enough, after ``patience`` trials without improvement, or
+    after ``most`` trials.
     """
 
     def __init__(self, choices: tuple[int, ...], ratio: float, rolls: random.Random, *, enough=0.95, patience=300, most=1000):
@@ -33,7 +35,7 @@ class LayerSearch:
         return full and self.trials > 0 or self.matched > self.enough or self.since >= self.patience or self.trials >= self.most
 
     def propose(self) -> frozenset[int]:
-        """Return the next set to try; the first one is the current set, as the reference."""
+        """Return the next set to try. The first trial is the current set itself, as a reference."""
         if not self.trials:
             return self.best
         if self.trials % EVERY or len(self._tried) < 2:

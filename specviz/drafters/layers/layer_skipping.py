@@ -91,8 +91,9 @@ def evenly_spaced_layers(layers: int, speedup: int) -> tuple[int, ...]:
 
 
 def skip_schedule(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
-    """Return a function from generated tokens to skipped sublayers: the share of active layers falls linearly from ``most`` to ``least``
-    over ``length`` tokens; the first ``warm`` layers and the topmost others stay active."""
+    """Return a function from the number of generated tokens to the sublayers to skip. The share of active layers falls
+    linearly from ``most`` to ``least`` over ``length`` tokens; the first ``warm`` layers stay active, and the lower
+    middle layers are dropped first."""
     warm = min(warm, layers - 1)
 
     def skipped(written: int) -> frozenset[int]:
@@ -109,11 +110,13 @@ PUBLISHED: Widths = ((3, 5, 8, 10), (1, 3, 5, 10))
 
 
 class SkippedLayers(Drafter):
-    """Draft a tree along the top-1 (or first sampled) path, wider where the layer-skipping view is less confident.
+    """Draft a tree along the top-1 (or first sampled) path, with more siblings at positions where the layer-skipping
+    view is less confident.
 
-    ratio: share of skipped sublayers, first and last layer excluded; sure: the draft ends after a token with a lower top-1 probability;
-    wide: maximum children per node; context: tokens used to score a set of layers; every: rounds between trials; widths: children per
-    node by confidence class, most confident first; memory: of the visitor, keeps the search between answers.
+    ratio: share of skipped sublayers, not counting the first and last layer; sure: the draft ends after a token with a
+    lower top-1 probability; wide: maximum children per node; context: number of tokens used to score a set of layers;
+    every: rounds between trials; widths: children per node by confidence class, most confident first; memory: of the
+    visitor, keeps the search between answers.
     """
 
     needs = frozenset({"skip"})
@@ -159,7 +162,7 @@ class SkippedLayers(Drafter):
             self.try_layer_set(state)
 
     def try_layer_set(self, state: State) -> None:
-        """Score another set of layers by its agreement with the target; use it if it agrees more often."""
+        """Try another set of layers: score it by its agreement with the target, and use it if it agrees more often."""
         trial = self.search.propose()
         view = self.target.skipping(trial)
         begin = state.start

@@ -8,7 +8,8 @@ from ..model.chain import DraftChain
 
 
 class OwnCache(DraftChain):
-    """Draft a chain with a view of the target over part of its KV cache (targets/cache_selection.py). bits: per cached value."""
+    """Draft a chain with a view of the target over a part of its KV cache (targets/cache_selection.py). bits: bits per
+    cached value."""
 
     restartable = False  # the view uses the target's own KV cache
 

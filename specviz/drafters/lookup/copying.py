@@ -12,8 +12,8 @@ from ...indexes.suffix_automaton import GramIndex, SuffixAutomaton, Text
 
 
 def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
-    """Add a chain of up to ``count`` tokens text[place:] at the root, none after an end token or the end of a document (a negative token or
-    a datastore's separator); return their number."""
+    """Add a chain of up to ``count`` tokens text[place:] under the root; return their number. The chain ends at an end
+    token and at the end of a document (a negative token or a datastore's separator)."""
     tokens = []
     for token in text[place:place + count]:
         if token < 0 or token == PART:

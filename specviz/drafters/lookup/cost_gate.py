@@ -1,10 +1,11 @@
 """Truncate lookup drafts to the part whose expected gain exceeds its verification cost.
 
-The gate estimates the acceptance probability of the next draft token as a function of the number of tokens that agree before it (match
-plus accepted draft), and the extra cost of a forward pass with a draft: one amount for the first token, a smaller one for each further
-token. Truncated tokens are compared with the text generated later, so the estimate improves at no cost. A lookup that takes a
-noticeable share of a pass and repeatedly finds nothing is called less often. Decisions depend on past rounds and on the draft only,
-so the output stays exact. The gate is an addition of this project; the papers always draft, which is ``caution`` 0.
+The gate estimates two things. First, the acceptance probability of the next draft token, as a function of the number of
+matching tokens before it (match plus accepted draft). Second, the extra cost of a forward pass with a draft: one amount
+for the first token, a smaller one for each further token. Truncated tokens are compared with the text generated later,
+so they also improve the estimate. A lookup that takes a noticeable share of a pass and repeatedly finds nothing is
+called less often. Decisions depend on past rounds and on the draft only, so the output stays exact. The gate is an
+addition of this project; the papers always draft, which is ``caution`` 0.
 """
 from __future__ import annotations
 
@@ -48,10 +49,10 @@ class SuccessRate:
 
 
 class DraftCost:
-    """Extra cost of a draft of n tokens, in passes: the linear fit first + n * row to recent measurements.
+    """Extra cost of a draft of n tokens, in units of a plain pass: the linear fit first + n * row to recent measurements.
 
-    It starts from two prior points and drifts back to them while nothing is measured; otherwise a cost that closes the gate would
-    never be measured again.
+    It starts from two prior points and drifts back to them while nothing is measured. Otherwise a cost that closes the
+    gate would never be measured again.
     """
 
     def __init__(self):
@@ -83,7 +84,7 @@ class DraftCost:
 
     @property
     def median_plain(self) -> float:
-        """Return the median seconds of a pass without a draft."""
+        """Return the median duration of a pass without a draft, in seconds."""
         return median(self.plain)
 
 
@@ -101,8 +102,10 @@ class ReportsMatch(Protocol):
 
 
 class CostGate(Drafter):
-    """Gate a drafter of deterministic nodes, sorted parents first and best first, that reports the length of its match in ``matched``.
-    caution: required expected gain over cost; 0 disables the gate."""
+    """Apply the gate to a drafter of chosen nodes, whose parents and better nodes come first, and which reports the
+    length of its match in ``matched``.
+
+    caution: required ratio of expected gain to cost; 0 disables the gate."""
 
     def __init__(self, inner: Drafter, caution: float = 1.0):
         self.inner, self.caution = inner, caution
@@ -134,11 +137,11 @@ class CostGate(Drafter):
         return kept
 
     def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
-        """Return whether a short draft pays completely, so that a longer one may pay more."""
+        """Return whether a whole short draft is worth its cost, so that a longer one may be, too."""
         return len(tree) > 0 and max(tree.depths) >= SHORT and self.best_count(tree, self.agree(tree, tokens)) == len(tree)
 
     def worthwhile_part(self, tree: DraftTree, state: State) -> DraftTree:
-        """Return the part of the tree that is expected to pay."""
+        """Return the part of the tree whose expected gain exceeds its cost."""
         agree = self.agree(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
         count = self.best_count(tree, agree)
@@ -152,7 +155,8 @@ class CostGate(Drafter):
                    next=round(self.rate(agree + 1).value, 3), row=round(self.price.row, 4), extra=round(self.price.first, 4))
 
     def agree(self, tree: DraftTree, tokens: list[int]) -> int:
-        """Return the number of matching tokens before the copied position; outside the context the drafter's own count."""
+        """Return the number of matching tokens before the copied position. For a copy from outside the context, the
+        drafter's own count."""
         place = tree.origin[0] if tree.origin else None
         if place is None:
             return cast(ReportsMatch, self.inner).matched
@@ -167,7 +171,7 @@ class CostGate(Drafter):
         return self.rates[bisect_right(AGREE, agree) - 1]
 
     def best_count(self, tree: DraftTree, agree: int) -> int:
-        """Return the number of leading nodes that maximises expected tokens per time; 0 if none pays."""
+        """Return the number of leading nodes that maximises expected tokens per time; 0 if no draft is worth its cost."""
         best, found, deepest, prob, hoped = 1.0, 0, 0, 1.0, 0.0
         for count, depth in enumerate(tree.depths, 1):
             if depth > deepest:
@@ -189,7 +193,7 @@ class CostGate(Drafter):
         self.inner.observe(state, outcome)
 
     def follow(self, entry: list, tokens: list[int]) -> bool:
-        """Compare a draft with the text generated since; return whether it is still undecided."""
+        """Compare a draft with the text generated since. Return whether the comparison has to continue with later text."""
         tree, node, at, agree = entry
         chain = tree.depths[-1] == len(tree)
         while at < len(tokens):

@@ -39,8 +39,8 @@ class PastAnswers:
 
 @dataclass(frozen=True)
 class MatchedTree:
-    """A tree found in one automaton: (token, parent, probability, exclusive end position) per node, and its score, the expected number of
-    accepted tokens."""
+    """A draft tree found in one automaton: (token, parent, probability, exclusive end position) per node, and its
+    score, the expected number of accepted tokens."""
 
     score: float
     matched: int
@@ -48,10 +48,10 @@ class MatchedTree:
 
 
 def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offset: float, least: float, wide: int) -> MatchedTree:
-    """Return the best guess over all match lengths, ties to the longer match.
+    """Return the draft tree with the highest score over all match lengths; of equal ones that with the longer match.
 
-    matches: (n, state) as from ``SuffixAutomaton.matches``. A match of n tokens may draft int(n * factor + offset) nodes, at
-    most ``most``; least: smallest path probability; wide: maximum children per node, 1 for a chain.
+    matches: (n, state) as from ``SuffixAutomaton.matches``. A match of n tokens may draft int(n * factor + offset)
+    nodes, at most ``most``; least: smallest path probability; wide: maximum children per node, 1 for a chain.
     """
     best = MatchedTree(0.0, 0, ())
     for n, state in reversed(matches):
@@ -65,7 +65,7 @@ def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offs
 
 
 def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least: float, wide: int) -> MatchedTree:
-    """Return the ``room`` most frequent continuations of ``state``, with relative frequencies as probabilities."""
+    """Return the ``capacity`` most frequent continuations of ``state`` as a tree, with relative frequencies as probabilities."""
     nodes: list[tuple[int, int, float, int]] = []
     heap: list[tuple] = []
 
@@ -89,8 +89,8 @@ def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least:
 
 
 class CountedSuffixes(Drafter):
-    """Draft the best-scoring tree of the context or past answers. memory: of past answers; capacity: tokens of past answers in each half;
-    other settings as in ``speculate``.
+    """Draft the tree with the highest score, from the context or from past answers. memory: the visitor's past answers;
+    capacity: their tokens in each half; other settings as in ``speculate``.
 
     matched: number of matched tokens of the last proposal.
     """
@@ -130,7 +130,8 @@ class CountedSuffixes(Drafter):
 
 
 def ends(index: SuffixAutomaton, tokens, most: int) -> list[tuple[int, int]]:
-    """Return (n, state) of every suffix of ``tokens`` of up to ``most`` tokens in the automaton, shortest first."""
+    """Return (n, state) for every suffix of ``tokens``, of up to ``most`` tokens, that occurs in the automaton;
+    shortest first."""
     return index.matches(*walk(index, tokens[-most:]), most)
 
 

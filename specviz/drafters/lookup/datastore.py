@@ -1,8 +1,8 @@
-"""Draft from a datastore: REST (He et al. 2311.08252). The suffix of the context is looked up in a suffix array; the most frequent
-continuations form a tree of deterministic nodes, each with one of the positions it was copied from.
+"""Draft from a datastore: REST (He et al. 2311.08252). The suffix of the context is looked up in a suffix array; the
+most frequent continuations form a tree of chosen nodes, each with one of the positions it was copied from.
 
-Published REST prunes its tree path by path and resamples after a mismatch, which is not lossless under sampling; here the tree holds
-the most frequent prefixes and is verified like any other.
+Published REST prunes its tree path by path and resamples after a mismatch, which does not keep the distribution under
+sampling. Here the tree holds the most frequent prefixes and is verified like any other.
 """
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .counted_suffixes import PastAnswers, walk
 
 
 class StoreTree(Drafter):
-    """Draft the most frequent continuations. longest, least: match lengths; hits: maximum positions examined. Depth, width and nodes come
-    from the budget.
+    """Draft the most frequent continuations from a datastore. longest, least: match lengths; hits: maximum number of
+    positions examined. Depth, width and nodes come from the budget.
 
     matched: number of matched tokens of the last proposal.
     """
@@ -74,12 +74,13 @@ class LongerMatch(SuffixCopy):
         self.follow(state.tokens)
 
     def follow(self, tokens: list[int]) -> None:
-        """Remember the match of the committed text in each half."""
+        """Update the match of the committed text in each half of the past answers."""
         self.ends = self.reached(tokens)
         self.read = list(tokens)
 
     def reached(self, tokens: list[int]) -> list[tuple[int, int]]:
-        """Return (state, length) of the longest matching suffix of ``tokens`` in each half, continuing from the committed text."""
+        """Return (state, length) of the longest matching suffix of ``tokens`` in each half of the past answers,
+        continuing from the committed text."""
         goes_on = tokens[:len(self.read)] == self.read
         return [walk(half, tokens[len(self.read):] if goes_on else tokens, *(known if goes_on else (0, 0)))
                 for half, known in zip(self.halves, self.ends)]
@@ -108,7 +109,7 @@ class LongerMatch(SuffixCopy):
         return array.whole(tokens, n, low, high) if n >= self.long else (n, 0)
 
     def copy(self, build: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
-        """Copy a chain from another text; its length depends on the match, and it ends with its document."""
+        """Copy a chain from another text, up to the end of its document. Its length depends on the length n of the match."""
         count = min(budget.gamma, 1 + int(self.stretch * n))
         copied = copy_chain(build, text, place, count, state.stop, source)
         self.matched = n

@@ -1,7 +1,7 @@
-"""Draft the tokens that a grammar forces: keys, quotes and brackets of a JSON schema cost no draft model (structured output).
+"""Draft the tokens that a grammar forces: keys, quotes and brackets of a JSON schema need no draft model (structured output).
 
-llguidance calls them fast-forward tokens, SGLang jump-forward decoding. Here they are a draft like any other: the target may still choose
-another spelling that the grammar allows, so the output stays that of plain constrained decoding.
+llguidance calls them fast-forward tokens, SGLang jump-forward decoding. Here they are verified like any other draft:
+the target may choose another spelling that the grammar allows, so the output is that of plain constrained decoding.
 """
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, 
 
 
 class GrammarForced(Drafter):
-    """Draft the forced tokens as a chain; where the grammar leaves a choice, or there is none, ``inner`` drafts.
+    """Draft the forced tokens as a chain. If the next token is not forced, or there is no grammar, ``inner`` drafts.
 
-    most: maximum number of forced tokens of a round.
+    most: maximum number of forced tokens per round.
     """
 
     def __init__(self, inner: Drafter, most: int = 32):

@@ -6,8 +6,8 @@ from .copying import copy_chain
 
 
 class InputCopy(Drafter):
-    """Copy the prompt while the output follows it. After a difference realign at the shortest suffix, of up to ``longest`` tokens, that
-    occurs exactly once in the prompt.
+    """Copy the prompt while the output follows it. After a difference, realign: find the shortest suffix of the output,
+    of up to ``longest`` tokens, that occurs exactly once in the prompt.
 
     from_start: start copying at the prompt's first token.
     """

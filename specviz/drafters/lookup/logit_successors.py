@@ -1,6 +1,5 @@
-"""Guess the token after next from the last logits: LogitSpec (Liu et al. 2507.01449). Each of the top-k tokens of the distribution that
-produced the last token starts a branch, extended by its continuation in the context.
-"""
+"""Predict the token after next from the last logits: LogitSpec (Liu et al. 2507.01449). The top-k tokens of the
+distribution that produced the last token start one branch each, extended by what followed that token in the context."""
 from __future__ import annotations
 
 from ...core import Budget, Origin, Outcome, Scores, State, Target, TreeBuilder
@@ -12,7 +11,8 @@ REACH = ((9, 4), (33, 3))  # (rank, tokens): branches below this rank have up to
 
 
 class LogitSuccessors(ContextIndexDrafter):
-    """Draft branches from the last logits. longest: longest suffix that is looked up; reach: maximum tokens copied at the root."""
+    """Draft branches from the last logits. longest: longest suffix that is looked up; reach: maximum tokens copied
+    after the root."""
 
     index: Grams
     restartable = False  # needs the target's logits of the last position
@@ -50,7 +50,8 @@ class LogitSuccessors(ContextIndexDrafter):
             state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
 
     def after(self, tokens: list[int], token: int) -> int:
-        """Return the end of the latest occurrence of the longest suffix plus this token; 0 if the token did not occur."""
+        """Return the position after the latest occurrence of the longest suffix of ``tokens`` followed by ``token``; 0
+        if the token did not occur."""
         for index in reversed(self.index.sizes):
             places = index.places.get((*tokens[len(tokens) - index.n + 1:], token)) if index.n <= len(tokens) else None
             if places and places[-1] < len(tokens):

@@ -19,8 +19,8 @@ CLEAR = 2  # required frequency ratio of the best to the next
 class NgramMap(ContextIndexDrafter):
     """Copy the continuation of the last ``key`` tokens once they have occurred ``least`` times.
 
-    counted: use the most frequent of up to four continuations if it dominates the others, else draft nothing; False: use the
-    latest.
+    counted: True: copy the most frequent of up to four continuations if it is clearly more frequent than the others,
+    else draft nothing; False: copy the latest continuation.
     """
 
     index: GramIndex

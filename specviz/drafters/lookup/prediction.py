@@ -1,6 +1,5 @@
-"""Draft from a text the caller expects the answer to resemble: "predicted outputs" of chat APIs, speculative edits of editors. Their rule
-for realignment after a difference is not public; the rule here is this project's.
-"""
+"""Draft from a text that the answer is expected to resemble: "predicted outputs" of chat APIs, speculative edits of
+editors. Their rule for realignment after a difference is not public; the rule here is this project's."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,10 +12,11 @@ ASSUMED = 10  # match length assumed before anything was compared
 
 
 class Prediction(Drafter):
-    """Copy ``text`` while the answer follows it. After a difference realign at the longest suffix of the answer, of least..longest tokens,
-    that occurs in the text: at the nearest occurrence ahead, or else at the last one before.
+    """Copy ``text`` while the answer follows it. After a difference, realign at the longest suffix of the answer, of
+    least..longest tokens, that occurs in the text: at the next occurrence after the current position, or else the last
+    one before it.
 
-    text None: the prompt is the prediction. matched: number of agreeing tokens before the proposal; ``ASSUMED`` at the start.
+    text None: the prompt is the prediction. matched: number of matching tokens before the proposal; ``ASSUMED`` at the start.
     """
 
     matched = 0
@@ -58,7 +58,7 @@ class Prediction(Drafter):
         return place, agreed, lost
 
     def again(self, tokens: list[int], near: int) -> tuple[int, int]:
-        """Return the position to continue from and the length of the matching suffix; (near, 0) if there is none."""
+        """Return (position to continue from, length of the matching suffix); (near, 0) if there is no match."""
         for n in range(min(self.longest, len(tokens)), self.least - 1, -1):
             ends = self.ends.get(tuple(tokens[-n:]))
             if ends:

@@ -15,7 +15,7 @@ from ..model.chain import DraftShape
 
 
 class FirstRowRecorder:
-    """A draft model that keeps its logits after the last committed token, ``first`` [vocab]."""
+    """Wrapper of a draft model that keeps its logits after the last committed token, ``first`` [vocab]."""
 
     def __init__(self, model: Target):
         self._model = model
@@ -32,8 +32,9 @@ class FirstRowRecorder:
 
 
 class PrunedUnion(Drafter):
-    """Union of both trees. model, shape, drawn: of the draft model's tree; retrieval: a drafter of deterministic nodes; top: draft tokens
-    that may start a retrieved branch; room: maximum retrieved nodes."""
+    """Draft the union of a draft model's tree and a pruned retrieved tree. model, shape, drawn: of the draft model's
+    tree; retrieval: a drafter of chosen nodes; top: number of the draft model's top tokens with which a retrieved
+    branch may start; room: maximum number of retrieved nodes."""
 
     def __init__(self, model: Target, shape: Shape, drawn: bool, retrieval: Drafter, top: int = 10, room: int = 32):
         self.model = FirstRowRecorder(model)

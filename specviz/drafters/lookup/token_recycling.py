@@ -13,8 +13,9 @@ SHOWN = 12  # table rows recorded per round
 
 
 class Recycling(Drafter):
-    """Fill a fixed tree from the successor table. shape: of the tree; keep: successors per token; warm: add the bigrams of the prompt at
-    the start; memory: keeps the table between runs (hot start), else every run starts empty.
+    """Fill a fixed tree from the table of successors. shape: of the tree; keep: successors per token; warm: add the
+    bigrams of the prompt at the start; memory: keeps the table between runs, without it every run starts with an empty
+    table.
 
     successors: token -> its latest successors, best first; at most one row per vocabulary token.
     """

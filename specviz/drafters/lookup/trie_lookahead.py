@@ -7,9 +7,11 @@ from ...indexes.earlier_answers import Memory
 
 
 class TrieLookahead(Drafter):
-    """Draft a tree of the most frequent continuations. length: tokens per stored sequence; longest: longest suffix that is looked up.
-    Sequences of answers stay in the visitor's memory, those of the prompt last for the run. A shorter suffix is used where a longer one
-    yields fewer than ``length`` tokens.
+    """Draft a tree of the most frequent continuations in a trie. length: tokens per stored sequence; longest: longest
+    suffix that is looked up.
+
+    Sequences of answers are kept in the visitor's memory, those of the prompt for the run. If a suffix yields fewer
+    than ``length`` tokens, a shorter one is used.
     """
 
     def __init__(self, memory: Memory, length: int = 12, longest: int = 4):

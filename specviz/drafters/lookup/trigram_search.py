@@ -57,8 +57,9 @@ class SearchNode:
 
 
 class TrigramSearch(Drafter):
-    """Draft the most visited nodes of a tree search. iterations: per round; gain: score added to recent tri-grams; explore: weight of the
-    prior; memory: of the visitor, holds the matrix; corpus: initial tri-grams."""
+    """Draft the most visited nodes of a tree search. iterations: per round; gain: score added to recent tri-grams;
+    explore: weight of the prior in the exploration bonus; memory: of the visitor, holds the matrix; corpus: initial
+    tri-grams."""
 
     def __init__(self, iterations: int = 150, gain: float = 0.04, explore: float = 32.0, memory: Memory | None = None,
                  corpus: Trigrams | None = None):

@@ -48,8 +48,8 @@ class ModelDrafter(Drafter):
 
 
 class DraftChain(ModelDrafter):
-    """Draft a chain, each token sampled from the draft model's distribution at the run's sampling parameters. piece: tokens generated per
-    call of the draft model before a general stop function is asked."""
+    """Draft a chain, each token sampled from the draft model's distribution with the run's sampling parameters. piece:
+    number of tokens that the draft model generates per call before a general stop function is called."""
 
     piece = 2
 
@@ -107,7 +107,8 @@ class DraftChain(ModelDrafter):
 
 
 def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
-    """Draft a chain from logits [n, vocab] of one forward pass. Positions are independent, so each token is drawn from its own row."""
+    """Draft a chain from logits [n, vocab] of one forward pass. Each token is sampled from its own row, independently
+    of the others."""
     build, sure = TreeBuilder(), []
     if is_on_device(rows) and not state.processors and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
         return _draw_on_device(rows, state)
@@ -138,9 +139,9 @@ def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
 
 
 class StateChain(DraftChain):
-    """Draft a chain and pass the draft model's last hidden state of each step to the policy.
+    """Draft a chain, and pass the draft model's last hidden state of each step to the policy.
 
-    hidden: width that the policy expects. Raises ValueError for a draft model of another width.
+    hidden: the width that the policy expects. Raises ValueError for a draft model of another width.
     """
 
     def __init__(self, model: CapableTarget, hidden: int):

@@ -25,13 +25,14 @@ from .chain import ModelDrafter
 
 
 class ConfidentTree(ModelDrafter):
-    """Levels of the most likely continuations, then the best nodes of all levels (EAGLE-2, Li et al. 2406.16858; OPT-Tree, Wang
-    et al. 2406.17276).
+    """Grow levels of the most probable continuations, then keep the best nodes of all levels (EAGLE-2, Li et al.
+    2406.16858; OPT-Tree, Wang et al. 2406.17276).
 
-    beam: nodes of a level that get children, budget.width each; budget.nodes: nodes kept in the end, by path probability. gain: stop
-    growing when a level adds no more than this to the expected accepted length; asks: check this on a device, too, at one
-    synchronisation per level (otherwise all levels are grown there). with_temperature: score at the run's temperature instead of 1, the
-    authors' choice. The selection depends on the tokens, so all nodes count as deterministic.
+    beam: number of nodes per level that get children, budget.width each; budget.nodes: number of nodes kept in the end,
+    by path probability; gain: stop growing if a level adds no more than this to the expected accepted length; asks:
+    check this on a device, too, at the cost of a synchronisation per level (otherwise all levels are grown there);
+    with_temperature: score at the run's temperature; the authors use temperature 1. The selection depends on the
+    tokens, so all nodes count as chosen.
     """
 
     def __init__(self, model: DraftingModel, beam: int, gain: float = 0.0, with_temperature: bool = False, asks: bool = False):
@@ -133,11 +134,13 @@ class ConfidentTree(ModelDrafter):
 
 
 class GreedyTree(ModelDrafter):
-    """DySpec (Xiong et al. 2410.11744): add budget.nodes nodes greedily, each at the slot most likely to be reached and accepted.
+    """DySpec (Xiong et al. 2410.11744): add budget.nodes nodes one by one, each at the slot with the highest
+    probability of being reached and accepted.
 
-    A slot's value is known before its token is drawn, so every token follows the distribution it is drawn from, without replacement
-    among siblings. ahead: nodes scored speculatively in one draft pass. temperature: of the draft, 0 for the run's. layered: grow level
-    by level, every slot worth more than 1 / budget.nodes, one draft pass per level.
+    A slot's value is known before its token is sampled, so every token follows its distribution, without replacement
+    among siblings. ahead: number of nodes that one draft pass scores before it is known whether all are needed;
+    temperature: of the draft, 0 for the run's; layered: grow level by level with one draft pass each, adding every slot
+    with a value above 1 / budget.nodes.
     """
 
     def __init__(self, model: DraftingModel, ahead: int = 4, temperature: float = 0.0, layered: bool = False):
@@ -188,9 +191,9 @@ class GreedyTree(ModelDrafter):
 
 
 class Slot:
-    """The children of one node, sampled one at a time without replacement; at temperature 0 the top-k tokens in order.
+    """The children of one node, sampled one by one without replacement; at temperature 0 they are the top-k tokens in order.
 
-    more: whether the distribution has mass left.
+    more: whether tokens with positive probability are left.
     """
 
     def __init__(self, build: TreeBuilder, logits: Tensor, state: State):

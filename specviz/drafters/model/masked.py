@@ -11,8 +11,8 @@ from .chain import draw_independent
 
 
 class MaskedDraft(Drafter):
-    """Draft a chain: one pass over the uncached tokens followed by one mask token per draft token but the first. ``text``: the tokens in
-    the cache."""
+    """Draft a chain with one pass: the uncached tokens, followed by a mask token for every draft token except the
+    first. ``text``: the tokens in the KV cache."""
 
     def __init__(self, model: Any):
         self.rows, self.vocab = model.open(), model.vocab

@@ -14,8 +14,8 @@ from .chain import ModelDrafter
 
 
 class DraftPaths(ModelDrafter):
-    """Sample budget.width sequences independently. Equal prefixes stay separate nodes, each its own sample from one distribution that is
-    computed once: two rows would differ by rounding, and a verifier could not tell that they are the same.
+    """Sample budget.width sequences independently. Equal prefixes remain separate nodes, but share one distribution,
+    which is computed once: two copies would differ by rounding, and a verifier could not see that they are equal.
 
     At temperature 0 there is one sequence, because all would be equal.
     """
@@ -37,12 +37,12 @@ class DraftPaths(ModelDrafter):
 
 
 class StochasticBeam(ModelDrafter):
-    """Keep the budget.width sequences with the largest Gumbel-perturbed log-probability per level: samples of whole sequences without
-    replacement.
+    """Keep, in each level, the budget.width sequences with the largest Gumbel-perturbed log-probability: samples of
+    whole sequences without replacement.
 
-    Perturbed values are drawn from the top: the best child of a node has its parent's value, the next one a Gumbel of the remaining
-    mass truncated at the previous value. So a child's slot is decided before its token is drawn, and every token, given its earlier
-    siblings, follows the draft distribution.
+    Perturbed values are drawn in descending order: the best child of a node has its parent's value, the next a Gumbel
+    of the remaining mass, truncated at the previous value. So it is decided whether a child is kept before its token is
+    sampled, and every token follows the draft distribution given its earlier siblings.
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

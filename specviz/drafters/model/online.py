@@ -1,8 +1,8 @@
 """Update the draft model online (Online Speculative Decoding, Liu et al. 2310.07177).
 
-The target's distribution at a rejected token is known anyway: such positions are collected, and the draft takes a distillation step on
-a batch of them. Steps happen between rounds, and every token is verified with the distribution it was drawn from, so the output stays
-exact.
+Verification computes the target's distribution at every rejected token anyway. Such positions are collected, and the
+draft model takes a distillation step on a batch of them. Steps happen between rounds, and every token is verified with
+the distribution from which it was sampled, so the output stays exact.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CLIP = 1.0  # gradient norm clip
 
 @dataclass(frozen=True)
 class VerifiedPosition:
-    """A verified position. at: token index in the text; logits [vocab]: the target's; overlap: sum of min(p, q) with the draft at that
-    time; refused: whether the draft token was rejected."""
+    """A verified position. at: index of the token in the text; logits [vocab]: the target's; overlap: sum of min(p, q)
+    when it was drafted; refused: whether the draft token was rejected."""
 
     at: int
     logits: Tensor
@@ -31,9 +31,10 @@ class VerifiedPosition:
 
 
 class OnlineChain(OverlapChain):
-    """Draft with a trainable copy of the draft model. every: rejected positions per step; rate: constant AdamW learning rate.
+    """Draft with a trainable copy of the draft model. every: number of rejected positions per step; rate: constant
+    AdamW learning rate.
 
-    The original model is kept and evaluated at each step on the positions since the last one, for comparison.
+    For comparison, the original model is evaluated at each step on the positions since the previous step.
     """
 
     model: TrainableTarget

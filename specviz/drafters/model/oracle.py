@@ -1,6 +1,8 @@
-"""Oracle drafts: the target drafts for itself while the timer is paused, so that every draft token is accepted at no cost.
+"""Oracle drafts: the target drafts for itself while the timer is paused, so every draft token is accepted and drafting
+costs nothing.
 
-The speed of such a run bounds every drafter of the same draft length on this machine: what remains is verification and sampling.
+The speed of such a run is an upper bound for every drafter with the same draft length on this machine: only
+verification and sampling take time.
 """
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from .chain import DraftChain
 
 
 class OverlapChain(DraftChain):
-    """Record at each verified position the overlap of the two distributions, which is the acceptance probability there (Leviathan et al.
-    2211.17192). At temperature 0 the distributions at temperature 1 are compared."""
+    """Draft a chain, and record at each verified position the overlap of draft and target distribution, which is the
+    acceptance probability (Leviathan et al. 2211.17192). For a run at temperature 0 the distributions at temperature 1
+    are compared."""
 
     piece = 10**6  # the stop function only records
 

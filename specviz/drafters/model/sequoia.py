@@ -11,10 +11,11 @@ TRIAL = 4  # rounds of a small and of the largest tree at the start, to measure 
 
 
 class SequoiaTree(DraftShape):
-    """Draft with a shape that is re-planned every few rounds from the acceptance rate per sibling rank. The first two plans are trials of
-    a small and of the largest tree, because one size alone does not reveal the cost per token.
+    """Draft a tree whose shape is planned anew every few rounds, from the measured acceptance rate per sibling rank.
+    The first two plans are a small tree and the largest one, because the cost per token cannot be measured with one
+    size.
 
-    Only earlier rounds enter a plan, so the tokens of a round follow the distributions they are drawn from.
+    A plan uses earlier rounds only, so the tokens of a round follow the distributions they are sampled from.
     """
 
     def __init__(self, model: DraftingModel, width: int, depth: int, nodes: int, drawn: bool = True):

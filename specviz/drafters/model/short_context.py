@@ -43,8 +43,9 @@ def chunks(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b
 
 
 class ShortContext(DraftChain):
-    """Draft a chain on the shortened prompt. room: tokens of kept chunks; size: tokens per chunk; sure: the draft ends after a token with
-    lower probability. beliefs: softmax [vocab] at each node of the last proposal."""
+    """Draft a chain with the draft model on a shortened prompt. room: maximum number of tokens in kept chunks; size:
+    tokens per chunk; sure: the draft ends after a token with lower probability. beliefs: softmax [vocab] at each node
+    of the last proposal."""
 
     def __init__(self, model: Target, room: int = 512, size: int = 64, sure: float = 0.4):
         super().__init__(model)

@@ -1,5 +1,5 @@
-"""Staged speculation: speed up the draft model itself by speculative decoding with a cheaper drafter (Spector and Re 2308.04623). The
-rows of the inner verification are the draft distributions of its tokens."""
+"""Staged speculation: the draft model is itself accelerated by speculative decoding with a cheaper drafter (Spector and
+Re 2308.04623). Its verification computes the draft model's distribution at each token, which is the draft distribution."""
 from __future__ import annotations
 
 import torch
@@ -10,11 +10,12 @@ from ...trees import Scorer, Shape, best, chosen_children, draw_some, drawn_chil
 
 
 class StagedDrafter(Drafter):
-    """Draft with an inner speculative run of the draft model. parts: of the inner run; its verifier must be exact. The inner run uses the
-    draft's random stream.
+    """Draft by a nested speculative run of the draft model. parts: of the nested run; its verifier must be exact. The
+    nested run uses the run's "draft" random stream.
 
-    shape: of the tree. First children are the tokens of the inner run; further children are sampled from its distributions, and the
-    levels below them are filled by passes of the draft model. Without a shape, or at width 1, the draft is the inner run's chain.
+    shape: of the tree. First children are the tokens of the nested run; further children are sampled from its
+    distributions, and the levels below them are filled by forward passes of the draft model. Without a shape, or at
+    width 1, the draft is the nested run's chain.
     """
 
     def __init__(self, parts: Parts, model: Target, shape: Shape | None = None):

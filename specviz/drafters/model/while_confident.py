@@ -1,5 +1,5 @@
-"""Draft only while the draft model is confident (BiLD, Kim et al. 2302.07863): fall back to the target before a position whose top-1
-probability is too small."""
+"""Draft only while the draft model is confident (BiLD, Kim et al. 2302.07863): fall back to the target before a
+position whose top-1 probability is too low."""
 from __future__ import annotations
 
 from ...core import IID, Budget, DraftingModel, DraftTree, State, TreeBuilder
@@ -10,8 +10,8 @@ from .chain import ModelDrafter
 class ConfidentChain(ModelDrafter):
     """Draft a chain that ends before the first position with a top-1 probability below ``least``.
 
-    The decision uses the distribution before a token is drawn. Records where it fell back and why: "unsure", or "full" when the budget
-    was used up.
+    The decision uses the distribution before a token is sampled. Notes where and why it fell back to the target:
+    "unsure", or "full" if the budget was used up.
     """
 
     def __init__(self, model: DraftingModel, least: float = 0.6):

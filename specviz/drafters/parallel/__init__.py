@@ -1,1 +1,1 @@
-"""Parallel decoding: the target's own guesses at many positions at once."""
+"""Parallel decoding: the target itself predicts many positions at once."""

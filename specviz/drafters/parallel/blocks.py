@@ -1,8 +1,9 @@
-"""Parallel decoding by fixed-point iteration: the target's own guesses, refined from pass to pass.
+"""Parallel decoding by fixed-point iteration: the target's predictions for many positions, corrected in each forward pass.
 
-``BlockJacobi``: Jacobi inside a block, Gauss-Seidel between blocks (Santilli et al. 2305.10427). ``SampledJacobi``: speculative
-Jacobi decoding, whose guesses are draws (Teng et al. 2410.01699). ``JacobiTree``: several guesses a place and a retrieved chain,
-TR-Jacobi (Wang et al. 2406.17404). ``Units``: lexical unit decoding (Sun et al. 2405.15208).
+``BlockJacobi``: Jacobi inside a block, Gauss-Seidel between blocks (Santilli et al. 2305.10427). ``SampledJacobi``:
+speculative Jacobi decoding, whose guesses are samples (Teng et al. 2410.01699). ``JacobiTree``: several guesses per
+position and a retrieved chain, TR-Jacobi (Wang et al. 2406.17404). ``Units``: lexical unit decoding (Sun et al.
+2405.15208).
 """
 from __future__ import annotations
 
@@ -46,13 +47,14 @@ class BlockJacobi(Drafter):
 
 
 class SampledJacobi(Drafter):
-    """Speculative Jacobi decoding on a window of budget.gamma guesses. Rejected guesses are resampled from the previous pass's distribution
-    at their position and verified with it; new positions are filled by ``init``.
+    """Speculative Jacobi decoding on a window of budget.gamma guesses. A rejected guess is resampled from the previous
+    pass's distribution at its position, and verified with that distribution. Positions that no pass has reached are
+    filled by ``init``.
 
-    init: "context" (tokens of the text in order), "left" and "above" (the token before, or one row of the grid before, repeated),
-    "sample" (drawn from the distribution of the position to the left), "random" (any of ``tokens``), "auto" ("left" on a grid, else
-    "context"). columns: of the output's grid, 0 where it has none; then "above" is "left". A drawn fill carries its distribution; the
-    others are deterministic nodes.
+    init: "context" (tokens of the text in order), "left" (repeat the token before), "above" (repeat the token one row
+    of the grid before), "sample" (sample from the distribution of the position to the left), "random" (any of
+    ``tokens``), "auto" ("left" on a grid, else "context"). columns: of the output's grid; 0 without one, then "above"
+    is "left". A sampled guess carries its distribution; the others are chosen nodes.
     """
 
     restartable = False  # guesses belong to the target's last pass
@@ -92,7 +94,8 @@ class SampledJacobi(Drafter):
             build.add(self.neighbour(build, place, state), place - 1)
 
     def neighbour(self, build: TreeBuilder, place: int, state: State) -> int:
-        """Return the token to the left of a position, or above it; of the first column, and with "above", one row before."""
+        """Return the token to the left of a position. With "above", and in the first column of the grid, the token one
+        row before."""
         written = len(state.tokens) - state.start + place
         back = self.columns if self.columns and written >= self.columns and (self.init == "above" or not written % self.columns) else 1
         return build.tokens[place - back] if place >= back else state.tokens[place - back]
@@ -127,7 +130,8 @@ class JacobiTree(Drafter):
         return tree
 
     def fill(self, state: State, budget: Budget) -> DraftTree:
-        """Fill each depth with the guesses of its position; unknown positions get random tokens of the context."""
+        """Fill each depth of the tree with the guesses for its position; positions without guesses get random tokens of
+        the context."""
         build, at = TreeBuilder(), {-1: -1}
         shape = self.shape.within(budget.gamma, budget.width)
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # a separate random stream
@@ -160,10 +164,10 @@ class JacobiTree(Drafter):
 
 
 class Units(Drafter):
-    """Lexical unit decoding: accept without verification the tokens that the last pass predicted confidently from blank neighbours, and
-    score new blanks in the same pass.
+    """Lexical unit decoding: accept, without verification, tokens that the last pass predicted with high confidence
+    after blanks, and score new blanks in the same pass.
 
-    blanks: positions predicted ahead; sure: smallest probability of a token of a unit.
+    blanks: number of positions predicted ahead; sure: smallest probability of an accepted token.
     """
 
     restartable = False  # guesses belong to the target's last pass

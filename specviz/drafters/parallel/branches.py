@@ -1,8 +1,9 @@
 """Decode the sections of an outline in parallel inside one sequence (Yu 2025, 2503.20533).
 
-The model first writes a numbered list of titles. Each section is then a branch of a tree: branches do not attend to each other and
-share positions, so one forward pass generates one token of each. Finally the sections are concatenated. The paper requests the outline
-in its prompt and removes it afterwards; here the list is started for the model and stays in the answer.
+The model first generates a numbered list of titles. Each section is then a branch of a tree: branches do not attend to
+each other and share positions, so one forward pass generates one token of each. Finally the sections are concatenated.
+The paper asks for the outline in its prompt and removes it afterwards; here the beginning of the list is inserted into
+the answer, and the list stays in it.
 """
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from ...trees import draw_one
 
 
 class Branches(Drafter):
-    """Draft all sections. count: sections; title, length: maximum tokens of a title and a section; encode: text -> token ids; breaks:
-    whether a token ends a line. ``passes``: target passes spent on drafting."""
+    """Draft all sections in parallel. count: sections; title, length: maximum tokens of a title and a section; encode:
+    text -> token ids; breaks: returns whether a token ends a line. ``passes``: target passes spent on drafting."""
 
     restartable = False  # uses the target's scratch space
 

@@ -6,7 +6,7 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 
 
 class Jacobi(Drafter):
-    """A block of budget.gamma guesses; new positions are filled with tokens of the prompt."""
+    """Draft a block of budget.gamma guesses; new positions are filled with tokens of the prompt."""
 
     def __init__(self):
         self.guesses: list[int] = []

@@ -10,10 +10,12 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 
 
 class Lookahead(Drafter):
-    """Window and n-gram pool. window: columns; ngram: tokens of an n-gram, the first is its key; guesses: n-grams kept per key.
+    """Draft from an n-gram pool that a window of guesses fills. window: number of columns; ngram: tokens of an n-gram,
+    of which the first is the key; guesses: n-grams kept per key.
 
-    ``levels[l][j]`` guesses the token l + j positions after the root (level 0 starts at j = 1, because the root is its column 0). The
-    window starts with level 0, filled from the prompt; each of the first rounds adds a level.
+    ``levels[l][j]`` is the guess for the token l + j positions after the root (level 0 starts at j = 1, because the
+    root is its column 0). The window starts with level 0, filled from the prompt; each of the first rounds adds a
+    level.
     """
 
     def __init__(self, window: int = 7, ngram: int = 5, guesses: int = 7):

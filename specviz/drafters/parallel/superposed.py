@@ -1,8 +1,8 @@
 """Superposed decoding (Shen et al. 2405.18400): several continuations for the cost of one.
 
-The input embedding is the weighted sum of the last tokens' embeddings of k drafts, and the model returns one distribution for all of
-them. n-gram counts separate the drafts: log P = (1 - a) log p + a log p_ngram. The paper counts 200 million tokens; here the counts are
-those of the context, and an unknown n-gram has a finite cost of ``UNKNOWN`` nats.
+The input embedding is the weighted sum of the embeddings of the k drafts' last tokens, and the model returns one
+distribution for all of them. n-gram counts tell the drafts apart: log P = (1 - a) log p + a log p_ngram. The paper
+counts n-grams of 200 million tokens; here they are those of the context, and an unknown n-gram costs ``UNKNOWN`` nats.
 """
 from __future__ import annotations
 

@@ -20,9 +20,10 @@ WINDOW = 10  # last tokens that are re-encoded, because a new token may merge wi
 
 
 class Bridge:
-    """A pair of vocabularies. ours: the target's tokenizer, theirs: the draft's; vocab and their_vocab: widths of the logits.
+    """The map between the vocabularies of a target ("ours") and a draft model ("theirs"). vocab, their_vocab: widths of
+    the logits.
 
-    to_theirs[t]: the draft token equal to target token t, -1 = none; shared: token pairs of the intersection [2, pairs].
+    to_theirs[t]: the draft token equal to target token t, -1 = none; shared [2, pairs]: the token pairs in both vocabularies.
     """
 
     def __init__(self, ours: Any, theirs: Any, vocab: int, their_vocab: int):
@@ -69,7 +70,8 @@ class Bridge:
 
     @cached_property
     def joins(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """Target tokens that are two draft tokens: first draft token -> (second draft tokens, target tokens)."""
+        """Target tokens that are a concatenation of two draft tokens: {first draft token: (second draft tokens, target
+        tokens)}."""
         found: dict[int, list[tuple[int, int]]] = {}
         for token, other in enumerate(self.to_theirs):
             text = self.ours(token) if other < 0 and token < self.ours.size and token not in self.ours.special else b""
@@ -80,8 +82,8 @@ class Bridge:
         return {first: (pairs[:, 0], pairs[:, 1]) for first, pairs in both.items()}
 
     def encode(self, tokens: Sequence[int]) -> list[int]:
-        """Re-encode target tokens with the draft's tokenizer: control tokens by name (dropped if missing), the text between them
-        as a whole."""
+        """Re-encode target tokens with the draft's tokenizer. Control tokens are mapped by name, or dropped if the
+        draft has none; the text between them is encoded as a whole."""
         out, run = [], bytearray()
         for token in tokens:
             if token not in self.ours.special:
@@ -141,7 +143,7 @@ class Bridge:
 
 
 class DraftTokenization:
-    """The context in draft tokens, re-encoded incrementally: only the end is encoded again."""
+    """The context in draft tokens. It is updated incrementally: only its end is encoded again."""
 
     def __init__(self, bridge: Bridge):
         self.bridge = bridge
@@ -149,7 +151,7 @@ class DraftTokenization:
         self._settled, self._ids = 0, []  # number of finalised target tokens, their draft tokens
 
     def follow(self, tokens: Sequence[int]) -> list[int]:
-        """Return the draft tokens of a text, which may or may not continue the last one."""
+        """Return the draft tokens of a text. It is fast if the text continues the previous one."""
         if list(tokens[:self._settled]) != self._tokens[:self._settled]:
             self._settled, self._ids = 0, []
         self._tokens = list(tokens)
@@ -167,8 +169,8 @@ class DraftTokenization:
 
 
 class IntersectionModel:
-    """A draft model with the target's vocabulary by token-level intersection: tokens and logits are the target's; tokens outside the
-    intersection get probability 0."""
+    """A draft model of another vocabulary that reads and predicts target tokens (token-level intersection, TLI). Tokens
+    outside the intersection get probability 0."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge, self.vocab = model, bridge, bridge.vocab

@@ -12,7 +12,8 @@ from .bridge import Bridge, DraftTokenization, IntersectionModel
 
 
 class StringMatch(Drafter):
-    """SLEM: the draft model decodes greedily in its own tokens; the text, re-encoded in the target's tokens, is a deterministic chain."""
+    """SLEM: the draft model decodes greedily in its own tokens; the text is re-encoded in the target's tokens and
+    drafted as a chain of chosen nodes."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge = model, bridge
@@ -69,13 +70,15 @@ class Intersection(DraftChain):
 
 
 class StringRejection(StringMatch):
-    """SLRS with a lookahead of two draft tokens: propose target tokens under the distribution of the first target token.
+    """SLRS with a lookahead of two draft tokens: propose target tokens, with the distribution of the first target token
+    of the draft's text.
 
-    A sampled draft token proposes the first target token that spells it; the rest of its spelling is a deterministic chain. If the
-    sampled token is one of the draft's ``ahead`` most probable, a second one is sampled, and if both form one target token, that one is
-    proposed. The proposal distribution sums over both cases: the mass of joined pairs is subtracted from the first token. Which pairs
-    may be joined is decided before anything is drawn, so the distribution is valid; the paper's sum over any number of tokens grows
-    exponentially. A second token that joins nothing is resampled.
+    A sampled draft token proposes the first target token of its spelling; the other target tokens of the spelling
+    follow as chosen nodes. If the sampled token is one of the draft's ``ahead`` most probable, a second one is sampled,
+    and if both together are one target token, that one is proposed. The proposal distribution sums over both cases: the
+    probability of joined pairs is subtracted from the first token. Which pairs may be joined is decided before anything
+    is sampled, so the distribution is valid. The paper's sum over any number of tokens grows exponentially. A second
+    token that joins nothing is resampled.
     """
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
@@ -104,7 +107,8 @@ class StringRejection(StringMatch):
 
 
 class TwoTokenProposal:
-    """The proposal at one position. probs [vocab]: distribution of the first target token."""
+    """The proposal of StringRejection at one position: one target token, spelled by one or two draft tokens. probs
+    [vocab]: its distribution."""
 
     def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
         self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
@@ -138,7 +142,8 @@ class TwoTokenProposal:
         return [token], self.bridge.spelled[token]
 
     def follow(self, drawn: list[int]) -> tuple[int, Tensor]:
-        """Return the node of the last sampled token and the logits after it, for the next position."""
+        """Return the tree node of the last sampled draft token, and the logits after it, from which the next position
+        is drafted."""
         tip = self.tip
         for token in drawn:
             known = tip == self.tip and token in self.nodes

@@ -13,8 +13,8 @@ FLOOR = 0.02  # continuations of less probable prefixes are not scored
 
 
 class NgramCache:
-    """Cache of target tokens missing from the draft's vocabulary. known: draft n-gram -> target token; after: continuations of
-    each prefix."""
+    """Cache of target tokens that the draft's vocabulary lacks. known: {draft n-gram: target token}; after: {prefix:
+    possible next draft tokens}."""
 
     def __init__(self, bridge: Bridge):
         self.bridge = bridge
@@ -23,13 +23,13 @@ class NgramCache:
         self.tokens: set[int] = set()
 
     def has_no_equal(self, token: int) -> bool:
-        """Return whether a target token is text without an equal draft token."""
+        """Return whether a target token is ordinary text that the draft's vocabulary lacks."""
         ours = self.bridge.ours
         return token < ours.size and self.bridge.to_theirs[token] < 0 and token not in ours.special and len(ours(token)) > 1
 
     def add(self, token: int) -> bool:
-        """Add a target token's spelling in draft tokens. Return False if it is known or not a spelling of several tokens whose first one is
-        in the intersection."""
+        """Add a target token's spelling in draft tokens. Return False if it is already known, has only one token, or
+        begins with a token outside the intersection."""
         if token in self.tokens or not self.has_no_equal(token):
             return False
         theirs, text = self.bridge.theirs, self.bridge.ours(token)
@@ -49,12 +49,14 @@ class NgramCache:
 
 
 class PositionProposal:
-    """The proposal at one position. probs [vocab]: distribution of the proposed target token.
+    """The proposal of OmniDraft at one position: one target token, spelled by one or several draft tokens. probs
+    [vocab]: its distribution.
 
-    A draft token of the intersection is sampled. If cached n-grams start with it, and it is among the most probable of these prefixes,
-    the next token is sampled, too, and so on while the prefix continues; the longest completed n-gram is proposed, and tokens after it
-    are dropped. Its mass is subtracted from the proposal it replaces: q'(t) = prod q(d_j) and q'(d_1) = q(d_1) - prod q(d_j). The set of
-    extended prefixes is fixed before anything is drawn, so the distribution is valid.
+    A draft token of the intersection is sampled. If cached n-grams start with it, and it is among the most probable of
+    these prefixes, the next token is sampled, too, and so on while the prefix continues. The longest completed n-gram
+    is proposed, and tokens after it are dropped. Its probability is subtracted from the proposal that it replaces:
+    q'(t) = prod q(d_j) and q'(d_1) = q(d_1) - prod q(d_j). The set of extended prefixes is fixed before anything is
+    sampled, so the distribution is valid.
     """
 
     def __init__(self, drafter: MergingChain, theirs: TreeBuilder, scorer: Scorer, tip: int, scores: Scores, state: State):
@@ -122,7 +124,8 @@ class PositionProposal:
         return self.merged(path), self.target_token(path)
 
     def follow(self, drawn: tuple[int, ...]) -> tuple[int, Scores]:
-        """Return the node of the last sampled token and the scores after it, for the next position."""
+        """Return the tree node of the last sampled draft token, and the scores after it, from which the next position
+        is drafted."""
         tip = self.tip
         for n, token in enumerate(drawn, 1):
             tip = self.nodes[drawn[:n]] if drawn[:n] in self.nodes else self.theirs.add(token, tip)
@@ -167,6 +170,6 @@ class MergingChain(StringMatch):
 
 
 def last(scores: Scores, count: int) -> list[tuple[Tensor, Tensor | None]]:
-    """Return logits and last hidden states of the newest rows; None where hidden states are not captured."""
+    """Return (logits, last hidden state) of each of the newest ``count`` rows; None where hidden states are not captured."""
     states = scores.hidden_states.get("final")
     return list(zip(scores.logits[-count:], [None] * count if states is None else states[-count:]))

@@ -1,8 +1,9 @@
 """Online distillation of a draft model with another vocabulary (OmniDraft, Ramakrishnan et al. 2507.02659).
 
-Target tokens without an equal draft token are added to the n-gram cache. Every few generated tokens a trainable copy of the draft takes
-a step of a hybrid loss: reverse KL over the intersection where both have the token, cross-entropy of its spelling otherwise. An optional
-head on the draft's hidden states learns to predict acceptance. All updates happen between rounds, so the output stays exact.
+Target tokens without an equal draft token are added to the n-gram cache. Every few generated tokens a trainable copy of
+the draft model takes a step on a hybrid loss: reverse KL over the intersection for target tokens in it, cross-entropy
+of the spelling for the others. An optional head on the draft's hidden states learns to predict acceptance. All updates
+happen between rounds, so the output stays exact.
 """
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ class WrittenTokens:
 
 
 class OmniChain(MergingChain):
-    """Draft with a trainable copy. every: generated tokens per step; rate: constant AdamW learning rate; weight: of the n-gram loss; head:
-    acceptance head trained on the draft's hidden states, or None."""
+    """Draft with a trainable copy of the draft model. every: generated tokens per training step; rate: constant AdamW
+    learning rate; weight: of the n-gram loss; head: acceptance head on the draft's hidden states, or None."""
 
     model: TrainableTarget
 
@@ -82,8 +83,8 @@ class OmniChain(MergingChain):
                 step(loss(self.head.logit(states), token_probs.to(states.device), REFUSED), list(self.head.parameters()), self.of_head)
 
     def hybrid_loss(self, tokens: list[int], written: list[WrittenTokens]) -> Tensor | None:
-        """Return the mean hybrid loss over the tokens that start at a common token border; None if there is none or the text exceeds the
-        draft's context."""
+        """Return the mean hybrid loss over the tokens that start where a draft token starts, too; None if there is
+        none, or if the text exceeds the draft's context."""
         start, end = max(0, written[0].at - WINDOW), written[-1].at + 1
         theirs = self.bridge.encode(tokens[start:end])
         if not 1 < len(theirs) <= self.model.context:
