@@ -1,8 +1,8 @@
-"""A small causal language model of the Llama family that is trained here: PARD's draft model, and a target fine-tuned for Jacobi
-decoding (CLLM, Kou et al. 2403.00835).
+"""A small causal language model of the Llama family that this project trains: PARD's draft model, and a target
+fine-tuned for Jacobi decoding (CLLM, Kou et al. 2403.00835).
 
-The modules carry Hugging Face's names (``model.*``, maybe ``lm_head.weight``) and are trained; ``fused`` holds the same weights
-in the layout of the inference forward pass, for a row cache and for a target.
+The trainable modules have Hugging Face's names (``model.*``, optionally ``lm_head.weight``); ``fused`` holds the same
+weights in the layout of the inference forward pass.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .weights import ModelError
 
 
 class Decoder(nn.Module):
-    """What lies below the output matrix, under the published names."""
+    """The decoder without the output matrix, with the published parameter names."""
 
     embed_tokens: nn.Embedding
     layers: nn.ModuleList
@@ -84,8 +84,8 @@ class CausalNet(Fused):
 
 
 class LowRank(nn.Module):
-    """Low-rank adapters of a frozen model (LoRA, Hu et al. 2106.09685): W x + B (A x), under PEFT's names. Has the interface of
-    the model; its trainable weights are A [rank, in] and B [out, rank] of every matrix of a layer."""
+    """Low-rank adapters of a frozen model, W x + B (A x), under PEFT's names (LoRA, Hu et al. 2106.09685). It has the
+    interface of the model; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a layer."""
 
     def __init__(self, whole: Causal, rank: int):
         super().__init__()
@@ -137,8 +137,8 @@ def load(folder: str | Path, body: Body) -> Causal:
 
 
 def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read the target and merge the low-rank adapters into its matrices, rounded to bfloat16 as the target's are. Raises
-    ModelError."""
+    """Read the target and merge the low-rank adapters into its matrices; results are rounded to bfloat16, as the
+    target's weights are. Raises ModelError."""
     if body.folder is None:
         raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known",
                          "adapters.no_folder")

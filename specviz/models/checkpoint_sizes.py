@@ -1,7 +1,8 @@
-"""Check from config.json and the headers of the weight files alone that a checkpoint's sizes are plausible and fit into memory.
+"""Check, from config.json and the headers of the weight files only, that a checkpoint's sizes are plausible and fit
+into memory.
 
-A config.json of a hundred bytes can ask for terabytes, and 8-bit or 4-bit weights mean nothing without their scales. Both are refused
-before anything is allocated.
+A config.json of a hundred bytes can ask for terabytes, and 8-bit or 4-bit weights are useless without their scales.
+Both are refused before anything is allocated.
 """
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ def check_config(config: dict[str, Any], name: str) -> None:
 
 
 def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:
-    """Raise ModelError for quantised weights that config.json does not declare, for sizes that the files cannot hold, and for weights
-    that do not fit into the memory of all devices together, at ``width`` bytes per number."""
+    """Raise ModelError in three cases: the weights are quantised but config.json does not say so, sizes in config.json
+    do not match the files, or the weights do not fit into the memory of all devices together at ``width`` bytes per
+    value."""
     heads = weights.headers()
     if not config.get("quantization_config"):
         odd = quantised(heads)
@@ -62,7 +64,7 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
 
 
 def quantised(heads: dict[str, Any]) -> str | None:
-    """Return the name of a tensor that belongs to a quantised checkpoint, or None."""
+    """Return the name of a tensor that only a quantised checkpoint has; None if there is none."""
     for key, head in heads.items():
         if SCALES.search(key) or key.endswith(".weight") and head["dtype"] not in PLAIN:
             return key

@@ -1,7 +1,7 @@
-"""CUDA graph capture of a forward pass: row buckets, input buffers filled without synchronising, masks computed on the device, and the
-captured graphs.
+"""CUDA graph capture of a forward pass: buckets of rows, input buffers that are filled without synchronising, masks
+computed on the device, and the captured graphs.
 
-On a CPU the same functions run without capture, so the tests there cover the captured code.
+On a CPU the same functions run without capture, so that tests on a CPU cover the captured code.
 """
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def copy_without_sync(there: Tensor, here: Tensor) -> None:
 
 
 def visibility_bias(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Tensor:
-    """Return the bias [rows, 1 + WIDTH + 1] added to scores: for committed slots, scratch slots, free slots. sees [n, lo + n], bool,
-    over the scratch; padding rows attend only to themselves."""
+    """Return the bias [rows, 1 + WIDTH + 1] that is added to attention scores: column 0 for all committed slots, WIDTH
+    columns for the scratch slots, the last column for all free slots. sees [n, lo + n], bool: which scratch rows each
+    row attends to; padding rows attend to themselves only."""
     n = len(sees)
     bias = torch.full((rows, WIDTH + 2), -torch.inf, dtype=dtype, device=sees.device)
     bias[:n, 0] = 0
@@ -38,21 +39,22 @@ def visibility_bias(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Ten
 
 
 def mask_of(bias: Tensor, order: Tensor, past: Tensor, group: int) -> Tensor:
-    """Expand ``visibility_bias`` to all slots, [group * rows, slots]. order [slots]: the position stored in each slot; past [1]: number
-    of committed positions."""
+    """Expand the result of ``visibility_bias`` to all slots, [group * rows, slots]. order [slots]: the position stored
+    in each slot; past [1]: number of committed positions."""
     return bias.index_select(1, (order - past).clamp(-1, WIDTH).add(1)).repeat(group, 1)
 
 
 class CudaGraphs:
-    """Captured CUDA graphs by key, in one memory pool. They may outlive a run, but not the tensors they were captured on."""
+    """Captured CUDA graphs by key, in one memory pool. They may be used by later runs, as long as the tensors they were
+    captured on exist."""
 
     def __init__(self):
         self.graphs: dict[Any, Any] = {}
         self._pool: Any = None
 
     def run(self, key: Any, work: Callable[[], Any], device: torch.device) -> Any:
-        """Replay the graph of this key, and capture it first if it is missing. The next replay overwrites the outputs. Warm-up writes
-        the same buffers as the replay."""
+        """Replay the graph of this key; capture it first if it is missing. The next replay overwrites the returned
+        outputs. The warm-up before a capture writes to the same buffers."""
         if key not in self.graphs:
             self.graphs[key] = self._capture(work, device)
         graph, out = self.graphs[key]

@@ -1,15 +1,16 @@
-"""Small networks that predict the draft length: two during drafting, one before.
+"""Small networks that decide the draft length: SpecDec++ and DISCO while drafting, AdaEAGLE before drafting.
 
-SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last hidden state predicts the probability that the last token is
-accepted: residual blocks x + SiLU(W x + b) and a matrix to (rejected, accepted). The published layout is also this project's:
-``model.0.linear.weight`` and so on, the matrix last. Published blocks are one block repeated, and its copies may be left out.
+SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last hidden state predicts the probability that the
+last token is accepted: residual blocks x + SiLU(W x + b) and a matrix to (rejected, accepted). The published layout is
+also this project's: ``model.0.linear.weight`` and so on, the matrix last. Published files repeat one block, and its
+copies may be left out.
 
-DISCO (Mamou et al. 2405.04304): a two-layer classifier on a drafted token's distribution: its largest probabilities, its entropy
-in nats, and the token's position in the draft divided by 20. Its weights were never published; parameter names are this
-project's.
+DISCO (Mamou et al. 2405.04304): a two-layer classifier on a drafted token's distribution: its largest probabilities,
+its entropy in nats, and the token's position in the draft divided by 20. No weights were published; parameter names are
+this project's.
 
-AdaEAGLE (Zhang et al. 2412.18910): predicts how many tokens of an EAGLE chain will be accepted from the target's final hidden
-state and the embedding of the token before the last. No weights were published either.
+AdaEAGLE (Zhang et al. 2412.18910): predicts how many tokens of an EAGLE chain will be accepted, from the target's final
+hidden state and the embedding of the token before the last. No weights were published.
 """
 from __future__ import annotations
 
@@ -33,12 +34,14 @@ LONG = 20  # tokens: a place in the draft is given as a share of this, so that i
 
 
 class CompiledPerToken(nn.Module):
-    """A network called once per token, so that Python between its layers would dominate its cost."""
+    """Base class of networks that are called once per token; compiled, because otherwise Python overhead would dominate
+    their cost."""
 
     __jit_unused_properties__ = ["config"]
 
     def compiled(self) -> Callable[..., Tensor]:
-        """Return the network compiled with TorchScript, once; itself on an accelerator or where torch cannot compile it."""
+        """Return the network compiled with TorchScript, compiled once. The network itself on an accelerator, or if
+        torch cannot compile it."""
         if "_scripted" not in self.__dict__:
             self.__dict__["_scripted"] = self._compiled()  # not by setattr, which would make it one of the network's parts
         return self.__dict__["_scripted"]
@@ -74,7 +77,7 @@ class AcceptanceHead(CompiledPerToken):
         self.model = nn.Sequential(*(Residual(hidden) for _ in range(layers)), nn.Linear(hidden, 2))
 
     def logit(self, states: Tensor) -> Tensor:
-        """Return log odds [...] of acceptance from states [..., hidden]: the softmax over (rejected, accepted) as one number."""
+        """Return log odds [...] of acceptance from states [..., hidden]: the difference of the two logits."""
         kind = self.model[-1].weight.dtype
         refused, accepted = self.model(states.to(kind)).unbind(-1)  # pyright: ignore[reportCallIssue, reportArgumentType] (no cast in TorchScript)
         return accepted - refused
@@ -89,14 +92,14 @@ class AcceptanceHead(CompiledPerToken):
 
 
 def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
-    """Return the classifier's input for a token: the largest values and the entropy of its distribution, and its position divided
-    by ``long``."""
+    """Return the classifier's input for a token: the ``top`` largest probabilities and the entropy of its distribution,
+    and its position divided by ``long``."""
     entropy = -(probs * probs.clamp_min(1e-37).log()).sum(-1, keepdim=True)  # half the time of xlogy
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
 class Classifier(CompiledPerToken):
-    """DISCO's classifier: whether to continue drafting after a token.
+    """DISCO's classifier: predicts whether a drafted token is accepted, to decide whether to continue drafting.
 
     top: number of largest probabilities used; inner: width between the two layers.
     """

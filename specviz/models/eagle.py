@@ -1,13 +1,14 @@
-"""EAGLE's draft head: one decoder layer that predicts the target's next hidden state (Li et al. 2401.15077; the same weights
-serve EAGLE-2, Li et al. 2406.16858).
+"""EAGLE's draft head: one decoder layer that predicts the target's next hidden state (Li et al. 2401.15077; EAGLE-2
+uses the same weights, Li et al. 2406.16858).
 
-A feature is the target's final hidden state after the last norm, the input of its output matrix. Row t joins the embedding of
-token t+1 with feature t and predicts feature t+1; embedding and output matrix are the target's. The next token is an input
-because the next feature depends on which token was sampled. The layer has no norm before its attention, and none follows it.
+A feature is the target's final hidden state after the last norm, the input of its output matrix. Row t joins the
+embedding of token t+1 with feature t and predicts feature t+1; embedding and output matrix are the target's. The next
+token is an input because the next feature depends on which token was sampled. The layer has no norm before its
+attention, and no norm follows the layer.
 
-``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], optionally ``fc.bias``,
-``layers.0.*``, optionally biases of queries, keys and values, and optionally ``embed_tokens.weight``: a frozen copy of the
-target's, which is ignored.
+``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], optionally
+``fc.bias``, ``layers.0.*``, optionally biases of queries, keys and values, and optionally ``embed_tokens.weight``, a
+frozen copy of the target's that is ignored.
 """
 from __future__ import annotations
 
@@ -69,17 +70,17 @@ class Eagle(nn.Module):
         return out
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Return the input of the first layer."""
+        """Return the input of the first layer: embedding and feature, concatenated and projected by ``fc``."""
         return self.fc(torch.cat([embeds * self.embed_scale, features], -1))
 
     @torch.no_grad()
     def fold_scale(self) -> None:
-        """Multiply the weights that read embeddings by their scale, as published heads hold them."""
+        """Multiply the weights that read embeddings by the embedding scale, as in published heads."""
         self.fc.weight[:, : self.sizes.hidden] *= self.embed_scale
         self.embed_scale = 1.0
 
     def feedback(self, x: Tensor) -> Tensor:
-        """Return the predicted feature that the next row reads, from a row's output."""
+        """Return, from a row's output, the predicted feature that the next row reads."""
         return x
 
     def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -137,8 +138,8 @@ def load(folder: str | Path, body: Body) -> Eagle:
 
 
 def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> Any:
-    """Load a variant of EAGLE's head whose weights have our names. Biases of queries, keys and values are optional; weights of
-    the patterns ``fine`` are ignored. Raises ModelError."""
+    """Load a variant of EAGLE's head that uses this project's parameter names. Biases of queries, keys and values are
+    optional; weights whose names match the patterns ``fine`` are ignored. Raises ModelError."""
     weights = HeadWeights(folder, body)
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
@@ -151,7 +152,7 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
 
 
 def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
-    """Return a config.json for a head with layers like the target's, except for the sizes in hparams."""
+    """Return a config.json for a head with layers like the target's, except for the sizes given in hparams."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads
@@ -165,7 +166,7 @@ def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
 
 
 def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:
-    """Return the tensors of one layer, by their names in the file; biases may be None. Raises ModelError."""
+    """Return the tensors of one layer, by their names in the file; missing biases are None. Raises ModelError."""
     d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
     rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
     found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, wide * d) for name, out in rows.items()}

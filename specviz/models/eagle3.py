@@ -34,8 +34,8 @@ VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's
 
 
 class Eagle3Layer(Layer):
-    """The first layer, which reads an embedding and a hidden state, concatenated. before: the residual starts from the normed
-    state."""
+    """The first layer, which reads an embedding and a hidden state, concatenated. before: the residual starts from the
+    normalised state (``norm_before_residual``)."""
 
     def __init__(self, sizes: Sizes, bias: bool, qk_norm: bool, before: bool):
         super().__init__(sizes, True, True, bias, wide=2, qk_norm=qk_norm)
@@ -95,13 +95,13 @@ class Eagle3(nn.Module):
         self.t2d.zero_()[ids] = True
 
     def joined(self, states: Tensor) -> Tensor:
-        """Join the target's states [..., layers * hidden] into [..., hidden]."""
+        """Join the target's states [..., layers * hidden] to the layer's width [..., hidden], by ``fc``."""
         if self.fc_norm is not None:
             states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, states.chunk(len(self.fc_norm), -1))], -1)
         return self.fc(states if self.input_norm is None else self.input_norm(states))
 
     def own(self, states: Tensor) -> Tensor:
-        """Return logits over the draft vocabulary; only for a head with an output matrix of its own."""
+        """Return logits over the draft vocabulary, from the head's own output matrix."""
         assert self.lm_head is not None
         return self.lm_head(states if self.norm_output else self.norm(states))
 

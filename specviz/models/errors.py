@@ -1,4 +1,4 @@
-"""The error of an unusable checkpoint, and how a file's content may be quoted in its message."""
+"""The error for an unusable checkpoint, and functions that quote a file's content safely in its message."""
 from __future__ import annotations
 
 import json
@@ -33,7 +33,7 @@ def one_line(sentence: Any) -> str:
 
 
 def without_values(sentence: str, found: Any) -> str:
-    """Cut long quotations of a file's values (``found``: its parsed JSON) from a message, such as one of another library."""
+    """Shorten long quotations of a file's values in a message, such as one of another library. found: the file's parsed JSON."""
     values, rest = set(), [found]
     while rest and len(values) < 10_000:
         one = rest.pop()
@@ -53,7 +53,7 @@ def without_values(sentence: str, found: Any) -> str:
 
 
 def about_files(folder: Path, error: BaseException | str) -> str:
-    """Return the first line of an error about a folder, with values of the folder's JSON files cut."""
+    """Return the first line of an error about a folder, with long values of the folder's JSON files shortened."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0]
     found = []
     for name in ("config.json", "tokenizer_config.json", "generation_config.json", "model.safetensors.index.json"):
@@ -65,7 +65,7 @@ def about_files(folder: Path, error: BaseException | str) -> str:
 
 
 class ModelError(CodedError, ValueError):
-    """A checkpoint cannot be used; the message is one sentence for a person."""
+    """A checkpoint cannot be used."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
         super().__init__(one_line(sentence), code)

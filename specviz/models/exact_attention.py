@@ -28,7 +28,7 @@ TO_ONE = 1.5 * 2.0**23  # adding and subtracting this rounds to an integer; mult
 
 
 class ExactAttention(nn.Module):
-    """Attention of one layer. bound: the largest magnitude that a value vector's entries may have."""
+    """Attention of one layer with exact sums. bound: the largest magnitude of an entry of a value vector."""
 
     def __init__(self, bound: float, heads: int, head_dim: int):
         super().__init__()
@@ -41,7 +41,8 @@ class ExactAttention(nn.Module):
         self.of_head = torch.tensor(2.0**16)  # times the largest entry of a head: added and subtracted, it leaves 8 of 24 bits
 
     def forward(self, qkv: Tensor, first: int) -> None:
-        """Scale the queries and round queries, keys and (from head ``first`` on) values in place; qkv [rows, heads, head_dim]."""
+        """Scale the queries, and round queries, keys and values in place; qkv [rows, heads, head_dim], values from head
+        ``first`` on."""
         heads, values = qkv[:, :first], qkv[:, first:]
         heads[:, :self.heads].mul_(self.scale)
         grid = heads.abs().amax([-1], True).mul_(self.of_head)

@@ -1,5 +1,5 @@
-"""One network with several nested sizes (sorted training, Valipour et al. 2309.00255; S2D 2407.01955): its first layers, last
-norm and head form a smaller network. The sizes are declared here for training and for drafting."""
+"""Nested sizes of one network: its first layers, last norm and head form a smaller network (sorted training, Valipour
+et al. 2309.00255; S2D 2407.01955). Training and drafting read the sizes from here."""
 from __future__ import annotations
 
 

@@ -26,7 +26,8 @@ FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of a layer's tensors; whether rotary pairs are adjacent; whether norms have 1 added; which tensors have biases."""
+    """How an architecture stores its tensors: names of a layer's tensors; whether rotary pairs are adjacent; whether
+    norm weights have 1 added; which tensors have biases."""
 
     layer: dict[str, str]
     paired: bool = False

@@ -1,9 +1,9 @@
 """Read GGUF files (llama.cpp's format, versions 2 and 3): metadata and tensors, decoded to float32.
 
-A file may lie in numbered parts (``model.gguf.part-01-of-13``, as split.py cuts them); they are joined in memory. The header is
-parsed here because the reader of the package ``gguf`` trusts the lengths and counts that a file states and takes 5 s for a vocabulary
-of 49,152 tokens; the types of blocks and their decoding are the package's. Every length is checked against the file's size before
-anything is allocated. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+A file may be split into numbered parts (``model.gguf.part-01-of-13``, by split.py); they are joined in memory. The
+header is parsed here, because the reader of the package ``gguf`` trusts the lengths and counts that a file states, and
+takes 5 s for a vocabulary of 49,152 tokens. Blocks are decoded by the package. Every length is checked against the
+file's size before anything is allocated. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLICE = 2**14  # blocks that are decoded at a time
 class TensorInfo:
     """The entry of a tensor in the file.
 
-    Shape as torch has it (rows first), block type (a GGMLQuantizationType), first byte and number of bytes."""
+    shape: as in torch (rows first); kind: the block type, a GGMLQuantizationType; start: first byte; size: number of bytes."""
 
     shape: tuple[int, ...]
     kind: Any

@@ -1,7 +1,7 @@
-"""The files of trained heads, and the facts of the target they belong to.
+"""The files of trained heads, and the facts about a target that a head needs.
 
-A head is a small network on a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors. Parameter
-names differ between publishers, so a reader looks for known names instead of trusting a version field.
+A head is a small network on a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors.
+Parameter names differ between publishers, so a reader looks for known names instead of trusting a version field.
 """
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ TARGET_COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # the targ
 
 @dataclass(frozen=True)
 class Body:
-    """The target of a head. hidden: hidden size; config: its config.json, as far as it has one; static: whether its forward pass
-    has static shapes, which the head's then has, too; eight: whether it multiplies in int8, so that the head may, too; folder: of
-    its weights, for heads that modify the target itself."""
+    """The facts about a target that its head needs. hidden: hidden size; config: its config.json, if it has one;
+    static: whether its forward pass has static shapes, which the head then uses, too; eight: whether it multiplies in
+    int8, so that the head may, too; folder: of its weights, for heads that modify the target itself."""
 
     name: str
     hidden: int
@@ -60,8 +60,8 @@ class HeadWeights(Weights):
         return super().get(name, *shape)
 
     def none_left(self, *fine: str) -> None:
-        """Raise ModelError if weights were not read: the file is another kind of head. fine: patterns of names that may be
-        ignored, copies of the target's."""
+        """Raise ModelError if the file has weights that were not read, because it is then another kind of head. fine:
+        patterns of names that may be ignored, such as copies of the target's weights."""
         left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name)
                                                                           for one in (*fine, *TARGET_COPIES))]
         if left:
@@ -100,8 +100,8 @@ class HeadWeights(Weights):
                              "head.index") from None
 
     def fitting(self, name: str, body: Body, *shape: int) -> Tensor:
-        """Return the function ``get`` for a matrix whose input width is the target's hidden size. Raises ModelError naming both
-        widths if they differ."""
+        """Return a matrix, as ``get`` does, whose input width must be the target's hidden size. Raises ModelError with
+        both widths if they differ."""
         wide = self.shape(name)[-1]
         if wide != shape[-1] and wide % body.hidden:
             raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
@@ -117,17 +117,17 @@ class HeadWeights(Weights):
         return ids.to(self._device)
 
     def first(self, pattern: str) -> re.Match[str] | None:
-        """Return the match of the first name that a pattern matches as a whole."""
+        """Return the match of the first parameter name that matches a pattern completely."""
         return next(filter(None, (re.fullmatch(pattern, name) for name in self.names)), None)
 
     def indices(self, pattern: str) -> list[int]:
-        """Return the distinct numbers that the first group of a pattern matches at the start of names: [0, 1, 2] for three heads.
-        """
+        """Return the distinct integers that the first group of a pattern matches at the start of parameter names, such
+        as [0, 1, 2] for three heads."""
         return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Return the head's or adapter's config.json; published ones often state little in it. Raises ModelError."""
+    """Return the config.json of a head or adapter; it may be nearly empty in published ones. Raises ModelError."""
     adapter = not (folder / "config.json").exists() and (folder / "adapter_config.json").exists()
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
@@ -153,7 +153,7 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
 
 
 def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
-    """Return why a folder's head of a kind does not fit a target of this name, width and vocabulary; None when it fits."""
+    """Return why the head of this kind in a folder does not fit a target of this name, width and vocabulary; None if it fits."""
     try:
         check_fit(folder, name, hidden, vocab, kind)
     except ModelError as error:
@@ -162,9 +162,9 @@ def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") ->
 
 
 def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> None:
-    """Raise ModelError where a folder's head of a kind does not fit a target of this name, width and vocabulary.
+    """Raise ModelError if the head of this kind in a folder does not fit a target of this name, width and vocabulary.
 
-    Reads the config and the headers of the weights, no tensors, so it is quick; loading finds the rest.
+    Reads the config and the headers of the weights only, so it is quick; other problems are found when the head is loaded.
     """
     config = config_of(folder)
     weights = HeadWeights(folder, Body(name, hidden, vocab, 0))
@@ -184,8 +184,8 @@ def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") 
 
 
 def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
-    """Return the name or key that identifies a head as EAGLE-3 (Li et al. 2503.01840), in any published layout; None for others.
-    """
+    """Return the parameter name or config key that identifies a head as EAGLE-3 (Li et al. 2503.01840), in any
+    published layout; None for other heads."""
     found = [name for name in names if name in ("d2t", "t2d") or name.startswith("midlayer.") or name.endswith(".hidden_norm.weight")]
     marks = [f"{key} {config[key]!r}" for key in ("draft_vocab_size", "speculators_model_type", "eagle_config") if key in config]
     return (found or marks or [None])[0]
@@ -218,8 +218,9 @@ def ready(module: M, body: Body) -> M:
 
 
 class Streamed:
-    """Forward of a large matrix of a head, with its weights as the 16-bit floats they were published in, or as int8 (``eight``):
-    with few rows it is memory-bound. They are packed at first use, and again after they change."""
+    """Forward pass of a head's large matrix, with the weights in the 16-bit format of the file, or as int8 (``eight``).
+    With few rows the product is bound by memory bandwidth, so narrow weights are faster. They are packed at first use,
+    and again after they change."""
 
     def __init__(self, linear: nn.Linear, eight: bool = False):
         self._linear, self._eight = linear, eight

@@ -30,8 +30,9 @@ OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "m
 
 
 class Block(nn.Module):
-    """A residual block of Hydra's heads: residual(x) + SiLU(W x + b). parts: number of input vectors of width ``hidden``;
-    matrix: with a matrix on the residual path, else the first vector, the state, is the residual."""
+    """A residual block of Hydra's heads: residual(x) + SiLU(W x + b). parts: number of concatenated input vectors of
+    width ``hidden``; matrix: the residual path has a matrix; without one it is the first input vector, the hidden
+    state."""
 
     def __init__(self, hidden: int, parts: int = 1, matrix: bool = False):
         super().__init__()

@@ -1,16 +1,16 @@
-"""Guesses made inside the target: rows that are no tokens ride along with a pass and say what comes later.
+"""Trained rows inside the target's forward pass that predict later tokens; they are not tokens themselves.
 
-A row enters some layer of the frozen target in place of a state, sees the text up to the token it hangs on and the rows before it
-on its chain, and its logits are a guess one token further ahead than theirs. What enters is all that is trained:
+A row enters some layer of the frozen target in place of a hidden state. It attends to the text up to the token it
+follows, and to earlier rows of its chain. Each row of a chain predicts one token further ahead than the row before.
+Only the input of the rows is trained:
 
-- Prompts: learned embeddings, entering at the first layer: PaSS (Monea et al. 2311.13581), one a step; PPD (Chen et al.
-  2405.18628), several a step, each on a chain of its own, their logits averaged.
-- Transfer: the state of the token itself through a matrix, at a layer further up for each step (Hidden Transfer, Wu et al.
-2404.12022).
-- Streams: the state of the token itself plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131); a matrix of
-  low rank, by which the layers below tell unlikely guesses, comes with them.
+- Prompts: learned embeddings that enter at the first layer: PaSS (Monea et al. 2311.13581), one per step; PPD (Chen et al.
+  2405.18628), several per step, each on a chain of its own, with averaged logits.
+- Transfer: the token's own hidden state times a matrix, at a higher layer for each step (Hidden Transfer, Wu et al. 2404.12022).
+- Streams: the token's own hidden state plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131), with a
+  low-rank matrix by which the layers below estimate which drafts are improbable.
 
-PPD's published prompts (``prompt_embeddings`` beside an adapter_config.json) load as its authors lay them out.
+PPD's published prompts (``prompt_embeddings`` next to an adapter_config.json) are read in their authors' layout.
 """
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from .weights import ModelError
 class InTargetRows(nn.Module):
     """Trained rows that predict later tokens inside the target's forward pass.
 
-    layers: where the row of each step enters, 0 the first; chains: rows per step. accuracy, nodes: as in Medusa.
+    layers: for each step, the layer where its rows enter, 0 for the first; chains: number of rows per step. accuracy,
+    nodes: as in Medusa.
     """
 
     kind = ""
@@ -42,8 +43,8 @@ class InTargetRows(nn.Module):
         return len(self.layers)
 
     def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
-        """Return rows [n, hidden] of a step; chains [n]: which of the step's rows; owners [n, hidden]: hidden states of the
-        tokens they follow."""
+        """Return the input rows [n, hidden] of a step. chains [n]: index of each row among the step's rows; owners [n,
+        hidden]: hidden states of the tokens that the rows follow."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows")
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
@@ -90,8 +91,8 @@ class Transfer(InTargetRows):
 
 
 class Streams(InTargetRows):
-    """One vector per step, added to the state; all enter at one layer. down, up: low-rank matrices that predict the next token
-    from the state there."""
+    """One vector per step, added to the token's hidden state; all enter at the same layer. down, up: low-rank matrices
+    that predict the next token from the hidden state at that layer."""
 
     kind = "streams"
     RANK = 8
@@ -106,7 +107,8 @@ class Streams(InTargetRows):
         return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:
-        """Return states [n, hidden] that enter the streams' layer, transformed for the last norm and the output matrix."""
+        """Return the hidden states [n, hidden] that enter the streams' layer, transformed so that the last norm and the
+        output matrix can be applied."""
         return states + self.up(self.down(states))
 
 

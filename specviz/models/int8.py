@@ -1,10 +1,11 @@
-"""Int8 linear layers: weights and activations in int8 (W8A8, as in LLM.int8() 2208.07339 and SmoothQuant 2211.10438), with one
-scale per weight row and per activation row (dynamic, per token): the row's largest magnitude divided by 127.
+"""Int8 linear layers: weights and activations in int8 (W8A8, as in LLM.int8() 2208.07339 and SmoothQuant 2211.10438).
+There is one scale per weight row and one per activation row (dynamic, per token): the row's largest magnitude divided
+by 127.
 
-Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. That makes a
-low-precision pass usable for verification (bfloat16 is not: docs/log/2026-11/speed.md). On a processor with int8 dot products
-(VNNI), eight rows cost 1.5 times one. Elsewhere the same integers are multiplied as floats, which represent them exactly up to
-2^24.
+Integer products are summed exactly in any order, so results are bit-identical regardless of batch composition. This
+makes a low-precision pass usable for verification (bfloat16 is not: docs/log/2026-11/speed.md). On a processor with
+int8 dot products (VNNI), eight rows cost 1.5 times one. Elsewhere the same integers are multiplied as floats, which are
+exact up to 2^24.
 """
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,11 +33,11 @@ def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int8Kernel(nn.Module):
-    """An int8 linear layer: y = x W^T + b, x [rows, in]; weights are int8 with a scale per output row (``numbers``, ``steps``
-    from ``quantise_rows``), x is quantised per row.
+    """An int8 linear layer: y = x W^T + b, x [rows, in]. Weights are int8 with a scale per output row (``numbers``,
+    ``steps`` from ``quantise_rows``); x is quantised per row.
 
-    fine: x as two int8 numbers, the second of the remainder times FINE, multiplied as twice as many rows that share one read of
-    the weights.
+    fine: quantise x to two int8 values, the second for the remainder times FINE; they are multiplied as twice as many
+    rows that share one read of the weights.
     """
 
     bias: Tensor | None
@@ -122,7 +123,7 @@ def _fbgemm() -> Iterator[None]:
 
 
 class Int8Linear(PlainLinear):
-    """A linear layer of ``Int8Kernel``, with the faster of the two kinds of products on this processor."""
+    """An int8 linear layer that uses the faster of the two kinds of products on this processor."""
 
     kernel = "int8"
 

@@ -1,9 +1,10 @@
-"""Networks on the target's final hidden states that decide whether a draft that the target would not have written is good enough
-to keep.
+"""Networks on the target's final hidden states that decide whether a drafted token or step, which differs from the
+target's own choice, is good enough to keep.
 
 Judge decoding (Bachmann et al. 2501.19309): a linear layer gives the probability that the token last processed is good.
-Reward-guided speculative decoding (Liao et al. 2501.19324) uses a reward model; here a small head on the target replaces it: a
-step's reward is the mean of its tokens' scores. No weights of either were published; parameter names are this project's.
+Reward-guided speculative decoding (Liao et al. 2501.19324) uses a reward model; here it is a small head on the target,
+and a step's reward is the mean of its tokens' scores. No weights of either were published; parameter names are this
+project's.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Judge(nn.Module):
         return self.proj(states.to(self.proj.weight.dtype))[..., 0]
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return the probability [...] that the token each state has processed last is good."""
+        """Return the probability [...] that the last token processed by each hidden state is good."""
         return self.logit(states).sigmoid()
 
     @property

@@ -21,8 +21,8 @@ class PlainNorm(Norm):
 
 
 class LearningLlama(Llama):
-    """A trainable copy of a model, read again from its folder, in float32 or better. weights: all of them, to be updated in
-    place."""
+    """A trainable copy of a model, loaded from its folder in float32 or better. weights: all of its tensors, to be
+    updated in place."""
 
     def __init__(self, model: Llama):
         super().__init__(model.folder, model.device, torch.promote_types(model.dtype, torch.float32))

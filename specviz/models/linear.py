@@ -1,9 +1,9 @@
-"""Linear layers with a weight layout chosen for this processor.
+"""Linear layers whose weight layout is chosen for this processor.
 
-On a CPU a plain ``F.linear`` costs nearly twice as much for a few rows as for one, which would make verification expensive.
-Stored transposed, packed by oneDNN, or in the 16 bits they were published in, the same weights multiply eight rows for little
-more than one. The best layout depends on the processor and on the number of rows, so all are timed when weights are loaded, and a
-layout is used only if its results agree with ``F.linear``.
+On a CPU a plain ``F.linear`` takes nearly twice as long for a few rows as for one, which would make verification
+expensive. With weights stored transposed, packed by oneDNN, or in their published 16 bits, eight rows take little
+longer than one. The best layout depends on the processor and on the number of rows, so all are timed when weights are
+loaded. A layout is used only if its results agree with ``F.linear``.
 """
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _by_clock: ContextVar[bool] = ContextVar("layouts are chosen by timing", default
 
 
 class PlainLinear:
-    """A linear layer with its matrix stored as it is:
-    y = x W^T + b, x [rows, in], W [out, in]. ``add`` returns residual + y; ``holds`` returns whether this layout stores W unchanged."""
+    """A linear layer with its matrix stored unchanged: y = x W^T + b, x [rows, in], W [out, in].
+
+    ``add`` returns residual + y; ``holds``: whether this layout represents W exactly."""
 
     kernel = "plain"
 
@@ -106,7 +107,7 @@ class HalfLinear(PlainLinear):
 
 
 class TwoLayouts:
-    """One layout below MANY rows, another from MANY rows on."""
+    """A linear layer with two layouts: one for fewer than MANY rows, another for MANY rows or more."""
 
     def __init__(self, few, many):
         self.few, self.many = few, many
@@ -119,9 +120,10 @@ class TwoLayouts:
 
 
 class Layout:
-    """The storage of a model's matrices: ``layout(weight, bias)`` returns a layer; ``kernel`` names the layouts for display.
+    """The weight layouts of a model's matrices: ``layout(weight, bias)`` returns a layer; ``kernel``: names of the
+    layouts for display.
 
-    kinds: (few rows, many rows) by shape of the matrix [out, in]; other shapes use PlainLinear.
+    kinds: {shape of the matrix [out, in]: (layout for few rows, for many rows)}; other shapes use PlainLinear.
     """
 
     def __init__(self, kinds: dict[tuple[int, ...], tuple[type, type]] | None = None):
@@ -137,8 +139,8 @@ class Layout:
 
 @contextmanager
 def without_timing() -> Iterator[None]:
-    """Store weights transposed inside this context, without timing. Layouts round differently, so only a fixed layout gives the same
-    numbers in another process."""
+    """Context manager: store weights transposed, without timing. Layouts round differently, so results are only
+    reproducible in another process if the layout is fixed."""
     before = _by_clock.set(False)
     try:
         yield
@@ -147,11 +149,12 @@ def without_timing() -> Iterator[None]:
 
 
 def fastest_layout(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
-    """Return the fastest layout of these weights [out, in] for one row and for eight; the plain one off the CPU.
+    """Return the fastest layout of these weights [out, in] for one row and for eight; on a GPU the plain one.
 
-    In a small model every shape has its own layout: large matrices are bound by memory and small ones by call overhead. In a larger
-    model all are bound by memory and are timed together, since a mix chosen matrix by matrix ran slower. total: bytes of the whole
-    model; a very large one is kept in one layout. budget: seconds of timing, less for a very small model.
+    In a small model every shape gets its own layout, because large matrices are bound by memory and small ones by call
+    overhead. In a larger model all matrices are bound by memory and are timed together; choosing matrix by matrix was
+    slower. total: bytes of the whole model; a very large one gets a single layout. budget: seconds for timing, less for
+    a very small model.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()

@@ -1,9 +1,9 @@
-"""A draft model with mask tokens: each mask after the text stands for an unknown token, and its row predicts the one after it, so
-that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no hidden states of a target, so one model serves a
-whole family.
+"""A draft model with mask tokens: each mask after the text stands for an unknown token, and its row predicts the token
+after it, so that one pass drafts a whole block (PARD, An et al. 2504.18583). It reads no hidden states, so one draft
+model serves a whole family of targets.
 
-``load`` reads the published layout, which this project also writes: a causal language model of the Llama family (config.json,
-``model.*``, optionally ``lm_head.weight``) whose config has ``pard_token``, the id of the mask.
+``load`` reads the published layout, which this project also writes: a causal language model of the Llama family
+(config.json, ``model.*``, optionally ``lm_head.weight``) whose config has ``pard_token``, the id of the mask.
 """
 from __future__ import annotations
 

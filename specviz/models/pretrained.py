@@ -22,7 +22,7 @@ WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """Return a sentence where transformers has no causal model for that config.json, as far as the file alone shows."""
+    """Return why transformers has no causal model for that config.json, as far as the file alone shows; None if it has one."""
     if config.get("is_encoder_decoder"):
         return "it is an encoder-decoder, not a causal language model"
     if not config.get("model_type"):
@@ -31,14 +31,16 @@ def why_not(config: dict[str, Any]) -> str | None:
 
 
 def capabilities(config: dict[str, Any]) -> frozenset[str]:
-    """Return the expected capabilities of a target with that config.json; the loaded target's own are authoritative."""
+    """Return the capabilities that a target with that config.json is expected to have. After loading, the target's own
+    ``capabilities`` are authoritative."""
     kinds = set((config.get("text_config") or config).get("layer_types") or ())
     capabilities = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
     return frozenset(capabilities if kinds - WINDOWED else capabilities | {"tree"})
 
 
 def cache_word(net: torch.nn.Module) -> str | None:
-    """Return the name of the cache argument of the network's forward; None without one. transformers calls it `cache` since 5.24."""
+    """Return the name of the cache argument of the network's forward; None if it has none. Since transformers 5.24 it
+    is `cache`."""
     takes = inspect.signature(net.forward).parameters
     return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
@@ -51,8 +53,8 @@ def with_cache(net: torch.nn.Module, cache: Any) -> dict[str, Any]:
 
 
 def open_config(source: str | Path, revision: str | None = None) -> Any:
-    """Read a config.json for transformers without the kernels it names: transformers would fetch and run "org/name" as its
-    attention."""
+    """Read a config.json for transformers, without the attention kernels that it names: transformers would download and
+    run them."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
@@ -64,7 +66,7 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
 
 
 def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
-    """Open a trained network of a recipe's own folder with transformers, for training and reports."""
+    """Load a network from a recipe's own folder with transformers, for training and reports."""
     import transformers
 
     return transformers.AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=dtype, trust_remote_code=False)
@@ -87,7 +89,8 @@ def _checked_config(name: str, source: str, revision: str | None, width: int, sp
 
 
 def load_causal(name: str, source: str, revision: str | None, **options):
-    """Load and return the network. Raises ModelError for any unusable checkpoint. options: of from_pretrained."""
+    """Load a causal language model with transformers. options: of from_pretrained. Raises ModelError for any unusable
+    checkpoint."""
     import transformers
 
     ask_nothing()
@@ -139,7 +142,7 @@ def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tens
 
 
 def ask_nothing() -> None:
-    """Turn the prompt of transformers on standard input, whether a folder's own code may run, into an immediate refusal."""
+    """Context manager: refuse immediately if transformers would ask on standard input whether to run a folder's own code."""
     from transformers import dynamic_module_utils
 
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
@@ -184,7 +187,7 @@ def blocks_of(net, config) -> list[torch.nn.Module]:
 
 
 def window_of(config) -> tuple[int | None, bool]:
-    """Return the width of the sliding window, if any layer has one, and whether other layers have none."""
+    """Return (width of the sliding window, None if no layer has one; whether some layers have none)."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None)
     if kinds and "sliding_attention" not in kinds or not getattr(config, "use_sliding_window", True):

@@ -1,4 +1,4 @@
-"""Quantised weights as transformers loads them: requested by name, refused with a sentence when a package is missing."""
+"""Quantised weights that transformers loads: requested by name, refused if a package is missing."""
 from __future__ import annotations
 
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ PACKAGES = {"bnb-8bit": "bitsandbytes", "bnb-4bit": "bitsandbytes", "ao-int8": "
 
 
 def why_not(kind: str) -> str | None:
-    """Return a sentence when this kind of weights is not available here, None when it is."""
+    """Return why this kind of quantised weights is not available here; None if it is."""
     if kind not in PACKAGES:
         return f"there are no weights of kind {kind!r}; there are {', '.join(PACKAGES)}"
     package = PACKAGES[kind]
@@ -18,7 +18,7 @@ def why_not(kind: str) -> str | None:
 
 
 def quantised(name: str, kind: str) -> dict[str, Any]:
-    """Return the options of from_pretrained for a kind; empty for none. Raises ModelError."""
+    """Return the options of from_pretrained for a kind of quantisation; empty for none. Raises ModelError."""
     if not kind:
         return {}
     problem = why_not(kind)

@@ -19,8 +19,8 @@ OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exa
 
 
 class ReducedOutput:
-    """Output layer: logits [rows, vocab] from a layer [rows, hidden] -> [rows, tokens] and the ids of its tokens; OUTSIDE for all
-    others."""
+    """An output layer over part of the vocabulary: logits [rows, vocab] from a layer [rows, hidden] -> [rows, tokens]
+    and the ids of its tokens. All other tokens get the logit OUTSIDE."""
 
     def __init__(self, layer: Any, tokens: Tensor, vocab: int):
         self.layer, self.tokens, self.vocab = layer, tokens, vocab
@@ -30,7 +30,7 @@ class ReducedOutput:
 
 
 class ScriptedReducedOutput(nn.Module):
-    """The same for TorchScript; ``layer``: the module of the layer."""
+    """``ReducedOutput`` as a TorchScript module; ``layer``: the module that computes the logits of the reduced vocabulary."""
 
     def __init__(self, layer: nn.Module, tokens: Tensor, vocab: int):
         super().__init__()
@@ -56,8 +56,8 @@ def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
 
 
 def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the embedding table [vocab, hidden]: that of the model ``embedding_from``, a folder next to this one, through
-    ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
+    """Return the embedding table [vocab, hidden]: the table of the model ``embedding_from`` (a folder next to this one)
+    multiplied by ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
     source, vocab, hidden = config["embedding_from"], config["vocab_size"], config["hidden_size"]
     if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):
         raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it",

@@ -1,7 +1,9 @@
-"""Rotary position embeddings that change with the length of a forward pass, and how far they stay the same.
+"""Rotary position embeddings whose frequencies depend on the length of a forward pass, and the length up to which they
+are constant.
 
-transformers chooses the frequencies of longrope (Phi-3, LongRoPE 2402.13753) and of dynamic NTK scaling by the last position of the pass.
-Beyond a length a token's result then depends on the tokens scored after it, so a draft could not be verified.
+transformers chooses the frequencies of longrope (Phi-3, LongRoPE 2402.13753) and of dynamic NTK scaling by the last
+position of a pass. Beyond a certain length a token's result then depends on the tokens scored after it, so a draft
+could not be verified.
 """
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ SEED = 7  # of the random signs: of 0 to 7 that with the least KL for SmolLM2-13
 
 
 class Basis:
-    """An orthogonal basis of a width: random signs (seeded), a Hartley matrix of the odd factor and a Hadamard matrix of the power of two.
+    """An orthogonal matrix for a given width: random signs (seeded), a Hartley matrix for the odd factor of the width,
+    and a Hadamard matrix for its power of two.
 
     matrix [width, width], float64.
     """
@@ -31,7 +32,7 @@ class Basis:
         self.matrix = self._signs[:, None] * torch.kron(self._hartley, self._hadamard)
 
     def rotate(self, weight: Tensor) -> Tensor:
-        """Return weight [rows, width] times the matrix, by its two factors, in the weight's own precision."""
+        """Return weight [rows, width] times the matrix, in the weight's own precision, computed from the two factors."""
         out = torch.empty_like(weight)
         signs, hadamard, hartley = (part.to(weight.dtype) for part in (self._signs, self._hadamard, self._hartley))
         for part, made in zip(weight.split(ROWS), out.split(ROWS)):
@@ -56,7 +57,7 @@ class Rotate(nn.Module):
 
 
 class FinalStates(nn.Module):
-    """Final hidden states of the checkpoint from a rotated residual stream that was normed without weights."""
+    """Convert a rotated residual stream, normalised without weights, to the checkpoint's final hidden states."""
 
     def __init__(self, basis: Basis, weight: Tensor):
         super().__init__()

@@ -43,7 +43,8 @@ class RowCache:
         self.first, self.count, self._scratch = first, 0, 0
 
     def read(self, x: Tensor, passing: int = 0) -> Tensor:
-        """Append text rows x [n, hidden] and return their outputs [n, hidden]. The last ``passing`` of them are not kept."""
+        """Append text rows x [n, hidden] and return their outputs [n, hidden]. The last ``passing`` rows are computed
+        but not kept."""
         out = []
         for part in x.split(STEP):
             n = len(part)
@@ -53,9 +54,11 @@ class RowCache:
         return out[0] if len(out) == 1 else torch.cat(out)
 
     def branch(self, x: Tensor, parents: Sequence[int] | Tensor, depths: Sequence[int], side: int = 1) -> Tensor:
-        """Run rows of a tree below the last text row. parents: scratch rows of earlier calls, -1 = the last text row; depths: 1 for
-        its children. A row attends to the text, its ancestors and itself; groups of ``side`` consecutive rows attend to each other. For
-        a tree on a device, ``parents`` is the attention mask there, [n, scratch], for this call and those after it."""
+        """Run rows of a tree under the last text row.
+
+        parents: scratch rows of earlier calls, -1 for the last text row; depths: 1 for its children. A row attends to
+        the text, its ancestors and itself; groups of ``side`` consecutive rows also attend to each other. For a tree on
+        a device, ``parents`` is instead the attention mask there, [n, scratch], for this and later calls."""
         n, old = len(x), self._scratch
         if isinstance(parents, Tensor):
             self._sees, self._scratch = None, old + n

@@ -1,6 +1,6 @@
-"""Store files in parts that plain git hosts accept (at most 10 MB each), and find them again.
+"""Split files into parts that ordinary git hosts accept (at most 10 MB each), and join them again.
 
-A safetensors shard is joined once, in a cache folder that links to every other file of the model's folder. A GGUF file is joined
+A safetensors shard is joined once, in a cache folder with links to the other files of the model. A GGUF file is joined
 in memory when it is read (gguf_reader.py).
 """
 from __future__ import annotations
@@ -19,7 +19,8 @@ _PART = re.compile(r"(.+\.(?:safetensors|gguf))\.part-(\d{2})-of-(\d{2})")
 
 
 def split(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
-    """Cut shards of more than ``largest`` bytes into parts of at most ``part``; parts of earlier shards are removed."""
+    """Cut every shard of more than ``largest`` bytes into parts of at most ``part`` bytes, and remove parts left from
+    earlier shards."""
     for old in folder.glob("*.safetensors.part-*"):
         old.unlink()
     for shard in sorted(folder.glob("*.safetensors")):
@@ -37,8 +38,9 @@ def cut(file: Path, folder: Path, part: int = PART) -> None:
 
 
 def whole(folder: Path) -> Path:
-    """Return the folder itself, or the cached copy with joined safetensors shards. Raises ModelError if a part is missing or the
-    cache cannot be written. A GGUF file stays in parts: its reader joins them in memory."""
+    """Return a folder with complete safetensors shards: the folder itself, or a cached copy in which the parts are
+    joined. GGUF files stay in parts, because their reader joins them. Raises ModelError if a part is missing or the
+    cache cannot be written."""
     shards = parts_of(folder, ".safetensors")
     if not shards:
         return folder
@@ -99,20 +101,20 @@ def cache_folder() -> Path:
 
 
 def gguf_digest(folder: Path) -> tuple[str, str] | None:
-    """Return SHA-256 and name of a GGUF file that a folder lacks, from its ``NAME.gguf.sha256`` ("digest  name", as sha256sum
-    writes it)."""
+    """Return (SHA-256, file name) of a GGUF file that is described by ``NAME.gguf.sha256`` ("digest name", as sha256sum
+    writes it) but not in the folder; None if there is none."""
     found = next(iter(folder.glob("*.gguf.sha256")), None) if folder.is_dir() else None
     words = found.read_text(encoding="utf-8").split() if found else []
     return (words[0].lower(), words[1].lstrip("*")) if len(words) == 2 else None
 
 
 def fetched_copy(folder: Path) -> Path | None:
-    """Return where the cache keeps a folder together with its fetched GGUF file; None for a folder without a digest."""
+    """Return the cache folder for a copy of this folder with its fetched GGUF file; None for a folder without a digest."""
     digest = gguf_digest(folder)
     return cache_folder() / f"{folder.name}-{digest[0][:12]}" if digest else None
 
 
 def has_weights(folder: Path) -> bool:
-    """Return whether a folder has weights, whole or in parts; a file counts as weights."""
+    """Return whether a folder has weights, whole or in parts; a path to a file counts as weights."""
     return folder.is_file() or folder.is_dir() and any(
         file.suffix in (".safetensors", ".gguf") or ".part-" in file.name for file in folder.iterdir())

@@ -1,8 +1,9 @@
 """Forward pass of the Llama family with static shapes, so that one captured CUDA graph serves every round.
 
-The inputs of a round lie in fixed buffers: token ids, positions, slots, the number of committed rows, the attention mask of the
-scratch. A forward pass always runs as many rows as its bucket has; padding rows attend only to themselves. Attention reads all slots
-of the buffer; the visible ones follow on the device from the slot map and the number of committed rows.
+The inputs of a round are in fixed buffers: token ids, positions, slots, the number of committed rows, the attention
+mask of the scratch. A forward pass always runs as many rows as its bucket has; padding rows attend only to themselves.
+Attention reads all slots of the buffer; the mask is computed on the device from the slot map and the number of
+committed rows.
 """
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from .llama import Llama
 
 
 class Inputs:
-    """Input buffers of one bucket. numbers [3 * rows + 1]: ids, positions, slots, committed rows; bias [rows, 1 + WIDTH + 1], added to
-    scores: for committed slots, scratch slots, free slots. ``put`` fills both without synchronising."""
+    """Input buffers of one bucket. numbers [3 * rows + 1]: ids, positions, slots, committed rows; bias: as
+    ``visibility_bias`` returns it. ``put`` fills both without synchronising."""
 
     def __init__(self, rows: int, dtype: torch.dtype, device: torch.device):
         self.rows = rows
@@ -69,7 +70,8 @@ class StaticKVBuffer:
 
 
 def new_kv_buffer(model: Llama, slots: int) -> StaticKVBuffer:
-    """Return a zeroed buffer: hidden slots get an attention weight of 0, and 0 times NaN is NaN."""
+    """Return a KV buffer filled with zeros. Slots that no row may attend to must not hold NaN: their attention weight
+    is 0, and 0 * NaN is NaN."""
     order = torch.arange(slots, dtype=torch.int32, device=model.device)
     return StaticKVBuffer(model.new_slots(slots).zero_(), order, model.rotations(slots)[:slots])
 
@@ -77,8 +79,8 @@ def new_kv_buffer(model: Llama, slots: int) -> StaticKVBuffer:
 def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozenset[str], steady: bool) -> tuple[Tensor, dict[str, Tensor]]:
     """Return logits [rows, vocab] and the captured hidden states. No control flow depends on values.
 
-    steady: attention sums in double precision, so that its result, rounded to half precision, does not depend on the order of the
-    slots.
+    steady: sum attention in double precision, so that the result, rounded to half precision, does not depend on the
+    order of the slots.
     """
     ids, positions, where, past = inputs.split()
     x, rotation, hidden_states = model.embed(ids), buffer.rotation.index_select(0, positions), {}

@@ -1,6 +1,5 @@
-"""Rows of a trained head with static shapes, so that one captured CUDA graph of its layers serves every round: the counterpart of
-static_llama.py for drafters. Text rows lie in order, followed by a scratch, so there is no slot map.
-"""
+"""Rows of a trained head with static shapes, so that one captured CUDA graph of its layers serves every round: the
+counterpart of static_llama.py for drafters. Text rows are in order, followed by the scratch, so no slot map is needed."""
 from __future__ import annotations
 
 import threading
@@ -66,7 +65,7 @@ def doubled(least: int) -> int:
 
 
 def holds(rows: int, scratch: int) -> bool:
-    """Return whether so many rows at the end of such a scratch fit into a static pass."""
+    """Return whether ``rows`` rows at the end of a scratch of this size fit into a pass with static shapes."""
     return rows <= BUCKETS[-1] and scratch <= WIDTH - BUCKETS[-1] + rows
 
 

@@ -1,7 +1,7 @@
-"""The forward pass of models/llama.py compiled with TorchScript, which removes the Python overhead of its thirty small operations per
-layer (docs/log/2026-11/speed.md).
+"""The forward pass of models/llama.py compiled with TorchScript, which removes the Python overhead of about thirty
+small operations per layer (docs/log/2026-11/speed.md).
 
-The operations and their order are the same, so the bits are the same. float32 on a CPU only.
+The operations and their order are the same, so the results are bit-identical. float32 on a CPU only.
 """
 import logging
 from typing import Any
@@ -19,7 +19,7 @@ from .whole_vectors import rotate_, silu
 
 
 class ScriptedPlain(nn.Module):
-    """Linear layer with weights as stored; subclasses use other layouts."""
+    """Linear layer in TorchScript with weights as stored; subclasses use other layouts."""
 
     bias: Tensor | None
 
@@ -75,12 +75,12 @@ MADE = {PlainLinear: ScriptedPlain, TransposedLinear: ScriptedTransposed, Packed
 
 
 def linear(layer: Any) -> Any:
-    """Return the module of a layer; it has ``add`` besides."""
+    """Return a linear layer as a TorchScript module, which also has ``add``."""
     return MADE[type(layer)](layer)
 
 
 class ScriptedNorm(nn.Module):
-    """RMSNorm as in models/rms_norm.py on a CPU."""
+    """RMSNorm in TorchScript, as in models/rms_norm.py on a CPU."""
 
     def __init__(self, norm: Any):
         super().__init__()
@@ -91,7 +91,7 @@ class ScriptedNorm(nn.Module):
 
 
 class ToUnitLength(nn.Module):
-    """UnitNorm as in models/rms_norm.py."""
+    """UnitNorm of models/rms_norm.py in TorchScript."""
 
     def __init__(self, norm: UnitNorm):
         super().__init__()
@@ -108,7 +108,7 @@ def norm_of(norm: Any) -> nn.Module:
 
 
 class ScriptedAttention(nn.Module):
-    """The attention of one block in TorchScript: ``Llama.attend`` of one block, for a slot given as an integer."""
+    """The attention of one block in TorchScript, as ``Llama.attend`` with an integer slot."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -141,7 +141,7 @@ class ScriptedAttention(nn.Module):
 
 
 class ScriptedFeedForward(nn.Module):
-    """The feed-forward and projections of one block in TorchScript: ``Llama.transform`` of one block."""
+    """The feed-forward and projections of one block in TorchScript, as ``Llama.transform``."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -153,8 +153,8 @@ class ScriptedFeedForward(nn.Module):
 
 
 class Layers(nn.Module):
-    """A range of blocks in TorchScript:
-    ``Llama.through``: blocks first..end, and the states that enter those of ``wanted`` (in order)."""
+    """A range of blocks in TorchScript: blocks first..end, and the states that enter those of ``wanted`` (in order), as
+    ``Llama.run_blocks``."""
 
     def __init__(self, blocks: list[Any]):
         super().__init__()
@@ -227,9 +227,9 @@ FAILURES = (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedEr
 
 
 def script(model: Any, width: int) -> None:
-    """Compile attention and MLP of each block with TorchScript, then all blocks in sequence; use those whose results are bit-identical
-    to eager code. width: input features of the projection to queries, keys and values. ``model.uncompiled`` and the log say why
-    something is not used."""
+    """Compile attention and feed-forward of each block with TorchScript, then all blocks as one function. A compiled
+    part is used only if its results are bit-identical to eager code. width: input features of the projection to
+    queries, keys and values. If something is not used, ``model.uncompiled`` and the log say why."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:

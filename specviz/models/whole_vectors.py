@@ -1,8 +1,8 @@
-"""Elementwise functions whose results do not depend on where an element lies in its tensor.
+"""Elementwise functions whose result for an element does not depend on its place in the tensor.
 
-torch computes exp2, SiLU and complex products with vector instructions, and what is left over at the end of a piece with scalar code that
-may round differently. The pieces depend on the length of the tensor and, from 32,768 elements on, on the number of threads. Here a piece
-is either padded to whole vectors or always ends at the same element of a row.
+torch computes exp2, SiLU and complex products with vector instructions, and the rest at the end of a chunk with scalar
+code that may round differently. Chunks depend on the length of the tensor and, from 32,768 elements on, on the number
+of threads. Here a chunk is either padded to whole vectors or always ends at the same element of a row.
 """
 import torch
 from torch import Tensor

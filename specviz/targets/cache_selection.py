@@ -1,9 +1,10 @@
-"""Selection of the KV cache entries that a target drafts with: attention sinks and a window (MagicDec, Chen et al. 2408.11049, after
-StreamingLLM), retrieved chunks (TriForce, Sun et al. 2404.11912), or all entries quantised (QuantSpec, Tiwari et al. 2502.10424).
-Verification reads the full cache, so the output stays exact.
+"""Which KV cache entries a target drafts with: attention sinks and a window (MagicDec, Chen et al. 2408.11049, after
+StreamingLLM), retrieved chunks (TriForce, Sun et al. 2404.11912), or all entries quantised (QuantSpec, Tiwari et al.
+2502.10424). Verification reads the full cache, so the output stays exact.
 
-A ``CacheSelection`` gets the committed rows [layers, 2, heads, rows, width], keys first, and the number of own slots that it declared
-finished in the last call; it returns the content of the slots after these, and how many are finished now.
+A ``CacheSelection`` is called with the committed rows [layers, 2, heads, rows, width], keys first, and with the number
+of its slots that are final (as it returned from the last call). It returns the content of the slots after these, and
+the number of slots that are final now.
 """
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class SinksAndWindow:
 
 
 class RelevantChunks:
-    """Select the last ``window`` rows, and up to ``budget`` rows in chunks of ``size``: per layer and head those whose mean key has the
-    largest product with the key of the last row."""
+    """Select the last ``window`` rows, and up to ``budget`` earlier rows in chunks of ``size``. For each layer and head
+    the chunks are those whose mean key has the largest dot product with the last row's key."""
 
     def __init__(self, size: int, budget: int, window: int):
         self.size, self.budget, self.window = size, budget, max(1, window)

@@ -1,7 +1,7 @@
 """Early exits: the first layers of a target as a draft model (Kangaroo 2404.18911, LayerSkip 2404.16710).
 
-An early exit leaves its states in the target's scratch, and the next score() continues from there instead of running those layers
-again.
+An early exit leaves its hidden states in the target's scratch. The next score() continues from them instead of running
+these layers again.
 """
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from .rows import AppendableRows, Rows
 
 @dataclass
 class ExitStates:
-    """Result of an early exit: states [1 + nodes, hidden] that enter layer ``exit``, for the root and a tree."""
+    """The result of an early exit: hidden states [1 + nodes, hidden] that enter layer ``exit``, for the root and the
+    nodes of a tree."""
 
     exit: int
     tree: DraftTree
     states: AppendableRows
 
     def shared(self, tree: DraftTree) -> int:
-        """Return how many leading nodes of ``tree`` the work covers."""
+        """Return for how many leading nodes of ``tree`` these hidden states are valid."""
         return common(list(zip(self.tree.tokens, self.tree.parents)), list(zip(tree.tokens, tree.parents)))
 
 
 class ExitTarget(Protocol):
-    """A target with early exits: a CachedTarget over the Llama forward that keeps the ``work`` of its last early exit."""
+    """A target with early exits: a CachedTarget of the Llama family. ``work``: the hidden states of its last early exit."""
 
     layers: int
     cached_tokens: list[int]
@@ -54,7 +55,8 @@ class ExitTarget(Protocol):
 
 
 class EarlyExit:
-    """The first ``exit`` layers of a target that is synced to the text. The target provides ``lower`` and stores the ``work``."""
+    """The first ``exit`` layers of a target, as a draft model; the target must be synced to the text. The target runs
+    the layers (``lower``) and stores the result (``work``)."""
 
     def __init__(self, target: ExitTarget, exit: int):
         if not 0 < exit < target.layers:
@@ -62,9 +64,10 @@ class EarlyExit:
         self._target, self._exit = target, exit
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        """Return states [rows, hidden] that enter layer ``exit``, for the root and all nodes (start 0) or the nodes from ``start`` on.
+        """Return states [rows, hidden] that enter layer ``exit``: for the root and all nodes if start is 0, else for
+        the nodes from ``start`` on.
 
-        Nodes before ``start`` are those of the last call. Raises ValueError if the last call scored other nodes.
+        Nodes before ``start`` must be those of the last call, or ValueError is raised.
         """
         self._target.flush()
         target, work = self._target, self._target.work
@@ -85,7 +88,7 @@ class EarlyExit:
         return self._target.model.to_checkpoint(states[start + 1:] if start else states)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values of a layer below the exit, as the target's ``kv``: of the text, the root and the nodes of the last
-        step."""
+        """Return keys and values of a layer below the exit, as the target's ``kv`` does: of the text, the root, and the
+        nodes of the last step."""
         work = self._target.work
         return self._target.kv(layer, 0 if work is None else len(work.tree) + 1)

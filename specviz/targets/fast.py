@@ -1,4 +1,4 @@
-"""Our own Llama-family forward pass as a target, with the capabilities that drafters use.
+"""This project's Llama-family forward pass as a target, with the capabilities that drafters use.
 
 Weights are loaded once (FastModel); every FastTarget opened from them has its own KV cache (llama.py).
 """
@@ -24,8 +24,8 @@ from .rows import AppendableRows, Rows
 
 
 class WrittenTokens(NamedTuple):
-    """Generated tokens with their logits [tokens, vocab], the distributions they were drawn from (None at temperature 0), the final
-    hidden states [tokens, hidden], and their probabilities if a threshold was given."""
+    """Tokens generated in one call: logits [tokens, vocab], the distributions they were sampled from (None at
+    temperature 0), final hidden states [tokens, hidden], and their probabilities if a threshold was given."""
 
     tokens: list[int]
     logits: Tensor
@@ -80,10 +80,12 @@ class FastTarget(LlamaTarget):
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> WrittenTokens | None:
-        """Generate ``count`` tokens autoregressively in one call: argmax at temperature 0, else sampled with the uniform random numbers
-        of ``roll(count)``. Generation stops after the first token with a probability below ``least``. It continues the chain ``after``,
-        whose tokens except the last lie in the scratch; the generated ones are appended there in the same way. Returns None, with
-        nothing done, if this has to run pass by pass.
+        """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled with the
+        uniform random numbers of ``roll(count)``. Stops after the first token with a probability below ``least``. None,
+        without side effects, if the caller has to draft pass by pass.
+
+        The generated tokens continue the chain ``after``, whose tokens except the last are in the scratch; the
+        generated ones are appended to it in the same way.
         """
         writer, pending, past = self.model.writer, self._pending, len(self.cached_tokens)
         if writer is None or self.root is None:

@@ -1,9 +1,10 @@
 """Any causal language model of Hugging Face transformers as a target.
 
-The model's own code runs; only the KV cache is ours: slots per layer, written in order, never windowed, so that rows can be gathered
-and dropped. Visibility, a sliding window included, is passed as a 4-D mask, and positions are passed explicitly. Loading scores a small
-tree and compares it with the model's plain forward pass. A model that fails (recurrent and hybrid networks, masks or positions of its
-own) scores chains only: over copies of its own cache if that reproduces the plain forward pass, else without a cache.
+The model's own code runs; only the KV cache is replaced, by one with slots per layer, written in order and never
+windowed, so that rows can be gathered and dropped. Visibility, including a sliding window, is passed as a 4-D mask, and
+positions are passed explicitly. When a model is loaded, a small tree is scored and compared with the model's plain
+forward pass. A model that fails this test (recurrent and hybrid networks, masks or positions of its own) scores chains
+only: with copies of its own cache if that reproduces the plain forward pass, else without a cache.
 """
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ UNBOUNDED = 32768  # context of a model that states no limit
 
 
 class HFModel:
-    """A model from a local folder or a hub id (with its revision), read from safetensors, no remote code.
+    """A transformers model from a local folder or a hub id (with its revision), read from safetensors, without remote code.
 
-    device "auto" takes CUDA when there is one, spread over several devices where one is too small; dtype defaults to float32
-    on a CPU and bfloat16 elsewhere. device_map: as in accelerate; quantise: a key of models/quantised.py. ``open()`` returns
-    targets that share the weights; ``note`` is the reason if it scores chains only, else None. Raises ModelError.
+    device "auto": CUDA if available, spread over several devices if one is too small; dtype: float32 on a CPU and
+    bfloat16 elsewhere by default; device_map: as in accelerate; quantise: a key of models/quantised.py. ``open()``
+    returns targets that share the weights; ``note``: why it scores chains only, None if it scores trees. Raises
+    ModelError.
     """
 
     def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None,

@@ -1,7 +1,9 @@
-"""Runs of a transformers model: with our own KV cache, with the model's own state checkpointed, or without a cache.
+"""Targets of a transformers model: with this project's KV cache, with checkpoints of the model's own state, or without
+a cache.
 
-The first scores trees. A recurrent or hybrid network keeps a state that cannot be cropped; for it the cache of transformers is copied
-before each verification, adopted when everything was accepted, and else replayed from the last checkpoint together with the next pass.
+The first kind scores trees. A recurrent or hybrid network has a state that cannot be cropped. For it, the transformers
+cache is copied before each verification. If everything was accepted, the copy becomes the new state; otherwise the
+accepted tokens are computed again from the last checkpoint, together with the next pass.
 """
 from __future__ import annotations
 
@@ -179,8 +181,8 @@ class UncachedTarget(HFTarget):
 class CheckpointedTarget(UncachedTarget):
     """Target for a recurrent or hybrid network: the model's own cache is checkpointed and restored. Chains only.
 
-    The checkpoint holds the first ``_at`` committed tokens. A pass runs on a copy of it: the committed tokens after it, then the root
-    and the draft. When all of them are kept, the copy becomes the checkpoint.
+    The checkpoint covers the first ``_at`` committed tokens. A pass runs, on a copy of the checkpoint, the committed
+    tokens after it, then the root and the draft. If all of them are kept, the copy becomes the checkpoint.
     """
 
     def __init__(self, model: Any):

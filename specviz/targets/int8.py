@@ -1,10 +1,12 @@
-"""Our own Llama-family forward pass with int8 weights and activations (W8A8, models/int8.py), on a CPU.
+"""This project's Llama-family forward pass with int8 weights and activations (W8A8, models/int8.py), on a CPU.
 
-Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are bit-identical alone, after a draft, and in any tree.
+Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are bit-identical alone, after a draft,
+and in any tree.
 
-Quantisation error is kept small without a cost per pass: the norm weights are folded into the matrices that follow, the residual
-stream is rotated (models/rotation.py), and the input of the down projection is rounded to 16 bits, as two int8 rows that share one read
-of the weights. Hidden states, the embedding and the output matrix keep the checkpoint's basis for drafters.
+Three measures keep the quantisation error small at no cost per pass: norm weights are folded into the matrices that
+follow, the residual stream is rotated (models/rotation.py), and the input of the down projection is rounded to 16 bits,
+as two int8 rows that share one read of the weights. Hidden states, embedding and output matrix are exposed in the
+checkpoint's basis, for drafters.
 """
 from __future__ import annotations
 
@@ -27,14 +29,15 @@ WHY_NOT = "the int8 forward sums exactly over heads of at most {most} numbers"
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
+    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     if (config.get("head_dim") or 0) > HEAD_DIM:
         return WHY_NOT.format(most=HEAD_DIM)
     return why_not_fast(config)
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, quantised to int8 when loaded. hparams: data type of its products."""
+    """Weights of a Hugging Face folder, quantised to int8 when loaded. numbers: the data type of the matrix products,
+    for display."""
 
     numbers = "int8"
 

@@ -1,7 +1,7 @@
-"""Groups of layers that run in parallel, approximately (EasySpec, Wu et al. 2502.02493), as a draft model without extra weights.
+"""Groups of layers that run in parallel, as an approximate draft model without extra weights (EasySpec, Wu et al. 2502.02493).
 
-The first and the last layer run unchanged. The attention layers of a group all read the state that enters the group, so they are
-independent of each other; the feed-forward layers follow in order.
+The first and the last layer run unchanged. All attention layers of a group read the state that enters the group, so
+they are independent of each other; the feed-forward layers follow in order.
 """
 from __future__ import annotations
 

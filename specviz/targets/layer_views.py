@@ -47,7 +47,8 @@ class SkippedLayers(LlamaTarget):
 
     @contextmanager
     def timed(self):
-        """Add the time of a view's passes to its target, too, because only the target's ``busy`` is summed."""
+        """Context manager around the view's forward passes: adds their duration to the target's ``busy``, too, because
+        only the target's is reported."""
         before = self.busy
         try:
             with super().timed():
@@ -61,9 +62,9 @@ class SkippedLayers(LlamaTarget):
 
 
 class GroupedLayers(SkippedLayers):
-    """A view of a target with groups of layers in parallel. The root's row is exact, the nodes' rows are approximate.
+    """A view of a target with groups of layers in parallel. The root's row is exact, the rows of nodes are approximate.
 
-    Committed keys and values are the exact ones of the whole target; approximate ones last for one round (calibration).
+    Committed keys and values are those of the whole target; approximate ones are dropped after the round.
     """
 
     capabilities = frozenset({"tree", "rewind", "embed", "head"})

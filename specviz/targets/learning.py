@@ -1,4 +1,4 @@
-"""Online learning: a target over a private, trainable copy of its weights."""
+"""A target with a private, trainable copy of the weights, for online learning."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Learner(CachedTarget):
         raise NotImplementedError(f"{type(self).__name__} has no network")
 
     def renew(self) -> None:
-        """Drop everything computed with the old weights after they changed; the next sync() computes the text again."""
+        """Drop everything computed with the old weights, after they changed. The next sync() computes the whole text again."""
         self.cached_tokens, self.root = [], None
         self._drop()
 

@@ -22,10 +22,11 @@ Lane = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and their place 
 
 
 def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-    """Return ``target.score(tree, start)`` of each target and its tree, from one pass over their shared weights; starts default to 0.
+    """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over their shared
+    weights; starts default to 0.
 
-    A sequence's ``busy`` is its share of the pass by rows. Raises ValueError for targets with different weights or a repeated target;
-    after a failed pass, each of them needs a sync() first.
+    The pass's duration is divided among the targets' ``busy`` by their rows. Raises ValueError for targets with
+    different weights or a repeated target; after a failed pass, each target must be synced again.
     """
     if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
         raise InvalidUse("a batch needs distinct sequences over the same weights", "target.batch")

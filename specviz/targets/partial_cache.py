@@ -16,8 +16,8 @@ from .rows import Rows
 
 
 class PartialCache(SkippedLayers):
-    """A view whose slots hold the committed rows selected by ``keep``, followed by its own scratch. Keys keep their rotation, so
-    positions stay correct: a row at position p lies in slot p - offset.
+    """A view of a target whose slots hold the committed rows selected by ``keep``, followed by its own scratch. Keys
+    keep their rotary positions: a row at position p is in slot p - offset.
 
     kept: number of slots copied from the whole target.
     """
@@ -29,7 +29,7 @@ class PartialCache(SkippedLayers):
         super().__init__(target, ())
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied from it, as selected."""
+        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied as far as they are selected."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
         theirs = common(whole.cached_tokens, tokens[:-1])

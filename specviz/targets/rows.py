@@ -14,7 +14,7 @@ LARGE = 128  # masks of larger trees are not cached
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Attention mask of scratch rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
+    """Which scratch rows each row attends to, for rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
 
     all_seen: every row attends to every scratch row, so no mask is needed.
     """
@@ -26,9 +26,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Rows:
-    """Input of one forward pass: rows lo..n of the scratch (row 0 the root, row i+1 node i) after ``past`` committed ones.
+    """Input of one forward pass: rows lo..n of the scratch (row 0: the root, row i+1: node i), after ``past`` committed rows.
 
-    ids [n-lo]; last: return logits of the last row only.
+    ids [n-lo]: token ids; last: return logits of the last row only.
     """
 
     tree: DraftTree

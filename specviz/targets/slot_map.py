@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 
 class SlotMap:
-    """Which slot of the KV cache holds which position.
+    """Maps positions of the text to slots of the KV cache.
 
-    slot[position]; ``moved``: positions stored in a slot of another number; ``changed``: whether the map changed since it was read.
+    slot[position]; ``moved``: positions that are not in the slot of the same number; ``changed``: whether the map
+    changed since it was last read.
     """
 
     def __init__(self, capacity: int):
@@ -20,7 +21,8 @@ class SlotMap:
         self.changed = True
 
     def keep(self, past: int, rows: Sequence[int]) -> None:
-        """Make scratch rows (increasing, relative to ``past``) the positions past, past + 1, ...; the others follow."""
+        """Make these scratch rows (ascending, relative to ``past``) the positions past, past + 1, ...; all other
+        scratch rows follow them."""
         count, kept = rows[-1] + 1, set(rows)
         order = [*rows, *(row for row in range(count) if row not in kept)]
         self._put(past, [self.slot[past + row] for row in order])

@@ -1,7 +1,8 @@
-"""The Llama family with static shapes: captured once per bucket as a CUDA graph and replayed from then on.
+"""The Llama family with static shapes: each bucket's forward pass is captured once as a CUDA graph and replayed from then on.
 
-A pass that does not fit a graph (a prompt, more rows than the largest bucket, replaced states, a view with fewer layers) runs eagerly
-and is counted by its reason in ``eager``. On a CPU the same function runs without capture, so the tests there cover the captured code.
+A pass that does not fit a graph (a prompt, more rows than the largest bucket, replaced states, a view with fewer
+layers) runs eagerly and is counted by its reason in ``eager``. On a CPU the same function runs without capture, so that
+tests on a CPU cover the captured code.
 """
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ SPARE = 4  # buffers kept for the next runs
 class StaticModel(FastModel):
     """Weights of a Hugging Face folder, as FastModel; ``open()`` returns targets with static shapes.
 
-    steady: attention sums in double precision, so that half precision does not depend on the order of slots; None: only if the
-    weights are in half precision.
+    steady: sum attention in double precision, so that results in half precision do not depend on the order of slots;
+    None: do so iff the weights are in half precision.
     """
 
     def __init__(self, folder, device: str | torch.device = "cpu", dtype: torch.dtype | None = None, steady: bool | None = None):
@@ -66,7 +67,8 @@ class StaticModel(FastModel):
 
 
 class StaticTarget(FastTarget):
-    """One run's buffer over shared weights. bucket: rows of its passes, which only grows; eager: count of eager passes by reason."""
+    """A target with static shapes, for one run. bucket: number of rows of its passes, which only grows; eager: {reason:
+    number of eager passes}."""
 
     capabilities = FastTarget.capabilities - {"batch"}  # static shapes hold one sequence
     model: StaticModel

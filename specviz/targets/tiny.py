@@ -1,7 +1,8 @@
-"""A tiny transformer in double precision with a real KV cache: small enough to enumerate every run of the engine.
+"""A tiny transformer in double precision with a real KV cache, small enough to enumerate all runs of the engine. For
+tests and for teaching.
 
-RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``interpolate`` moves the weights towards another
-net, which sets how good a draft of that other net it is. For tests and for teaching; its weights are random.
+RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``interpolate`` moves the weights
+towards another net, which sets how well one drafts for the other.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Layer = dict[str, Tensor]
 
 
 class TinyNet:
-    """Weights and forward pass. vocab, width, layers: sizes; sharp: scale of the logits; seed: of the weights."""
+    """Weights and forward pass. vocab, width, layers: sizes; sharp: scale of the logits; seed: of the random weights."""
 
     def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
         source, d = torch.Generator().manual_seed(seed), width
@@ -128,7 +129,8 @@ class TinyTarget(CachedTarget):
         return TinyLearner(self)
 
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
-        """Return a copy of keys (rotated) and values of the committed rows and the first of the scratch, each [heads, rows, head width]."""
+        """Return a copy of keys (rotated) and values of the committed rows and the first ``scratch`` rows of the
+        scratch, each [heads, rows, head width]."""
         keys, values = self._slots[layer, :, :, :len(self.cached_tokens) + scratch].clone()
         return keys, values
 
@@ -138,7 +140,7 @@ class TinyTarget(CachedTarget):
         return self.net.head(hidden_states["final"]), {name: hidden_states[name] for name in self._want}
 
     def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return states after the first ``layers`` layers and the input of each of them."""
+        """Return (states after the first ``layers`` layers, the input of each of these layers)."""
         at, hidden_states = rows.past + rows.lo, {}
         end = at + len(rows.ids)
         if end > self._slots.shape[3]:  # a wide tree after a long text
@@ -159,7 +161,7 @@ class TinyTarget(CachedTarget):
         return x, hidden_states
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
-        """Return x plus the attention of the layer at this depth."""
+        """Return x plus the attention of the layer that is the ``depth``-th to run."""
         return self.net.attend(layer, x, *where)
 
     def _gather(self, past: int, rows: list[int]) -> None:
@@ -181,7 +183,8 @@ class TinyLearner(Learner, TinyTarget):
 
 
 class TinyView(TinyTarget):
-    """The target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its committed rows."""
+    """A view of a TinyTarget without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its
+    committed rows."""
 
     def __init__(self, whole: TinyTarget, sublayers: Sequence[int]):
         super().__init__(whole.net, whole.context)
@@ -196,8 +199,8 @@ class TinyView(TinyTarget):
 
 
 class TinySideBySide(TinyView):
-    """The target with groups of layers in parallel: the attention of its nodes reads the input of the group
-    (targets/layer_groups.py)."""
+    """A view of a TinyTarget with groups of layers in parallel: in a group, the attention of draft nodes reads the
+    group's input (targets/layer_groups.py)."""
 
     def __init__(self, whole: TinyTarget, size: int):
         from .layer_groups import groups_of
@@ -224,7 +227,8 @@ class TinySideBySide(TinyView):
 
 
 class TinyLean(TinyView):
-    """The target over the committed rows selected by ``keep`` (targets/cache_selection.py); every sync copies them again."""
+    """A view of a TinyTarget over the committed rows selected by ``keep`` (targets/cache_selection.py); every sync
+    copies them again."""
 
     def __init__(self, whole: TinyTarget, keep: CacheSelection):
         super().__init__(whole, ())
@@ -247,7 +251,7 @@ class TinyLean(TinyView):
 
 
 class TinyEarly:
-    """The first layers of the target, run again for every step."""
+    """The first layers of a TinyTarget as an early exit; they run again for every step."""
 
     def __init__(self, target: TinyTarget, exit: int):
         self.target, self.exit, self.rows = target, exit, 0

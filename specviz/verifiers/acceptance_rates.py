@@ -1,9 +1,9 @@
-"""Acceptance rates in closed form: the probability that a rule accepts one of k drafts at a position, and the optimum over all
-rules.
+"""Acceptance rates in closed form: the probability that a rule accepts one of k drafts at a position, and the best
+possible rate of any rule.
 
-p is the target's distribution, q the draft's, both [vocab]. The optimum is that of an optimal transport between k drafts and p
-(Sun et al. 2310.15141): the minimum of p(H) + 1 - q(H)^k over sets H of tokens. The best H holds the tokens of the largest q / p
-(Hu et al. 2502.18779), so one sort finds it.
+p is the target's distribution, q the draft's, both [vocab]. The best rate is that of an optimal transport between k
+drafts and p (Sun et al. 2310.15141): the minimum of p(H) + 1 - q(H)^k over sets H of tokens. The best H holds the
+tokens with the largest q / p (Hu et al. 2502.18779), so one sort finds it.
 """
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def single(p: Tensor, q: Tensor) -> float:
 
 
 def recursive(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the acceptance rate of
-    k independent drafts tried one after the other, each rejection leaving norm((p - q)+) (SpecInfer 2305.09781)."""
+    """Return the acceptance rate of k independent drafts tested one after the other; after each rejection the target
+    distribution is replaced by norm((p - q)+) (SpecInfer 2305.09781)."""
     refused, p = 1.0, p.double()
     for _ in range(k):
         prob = single(p, q)
@@ -35,14 +35,14 @@ def recursive(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
-    """Return the acceptance rate of
-    k independent drafts under K-SEQ with its rho: each passes with probability sum min(q, p / rho) (SpecTr)."""
+    """Return the acceptance rate of k independent drafts under K-SEQ with parameter rho: each is accepted with
+    probability sum min(q, p / rho) (SpecTr)."""
     return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
 
 
 def top_and_one_sampled(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the acceptance rate of the k - 1 most probable tokens and one sampled from the rest of q (Hu et al. 2502.18779); k =
-    2 also covers a SpecHub pair."""
+    """Return the acceptance rate of greedy multi-draft: the k - 1 most probable tokens, and one sampled from the rest
+    of q (Hu et al. 2502.18779). A SpecHub pair is the case k = 2."""
     top = q.topk(min(k - 1, len(q))).indices
     rest = q.double().index_fill(0, top, 0.0)
     mass = float(rest.sum())
@@ -53,7 +53,7 @@ def top_and_one_sampled(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def optimum(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the largest acceptance rate of any rule with k independent drafts."""
+    """Return the highest acceptance rate that any rule can have with k independent drafts."""
     p, q = p.double(), q.double()
     order = (q / p).nan_to_num_(nan=0.0, posinf=torch.inf).argsort(descending=True)  # 0 / 0: it changes nothing where it stands
     inside = p[order].cumsum(0) + 1 - q[order].cumsum(0).clamp_(max=1) ** k
@@ -61,7 +61,8 @@ def optimum(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
-    """Note the gap between rule(p, q, k) and the optimum at the root, if distributions are saved and drafts are independent.
+    """Note the gap between rule(p, q, k) and the optimum at the root. Only if distributions are saved and the drafts
+    are independent.
 
     The engine's clock is paused meanwhile.
     """

@@ -1,8 +1,8 @@
-"""Lossy rules with a set of allowed tokens at each position; a draft is kept as long as its tokens are in the set.
+"""Lossy rules that define a set of allowed tokens at each position. A drafted token in the set is accepted; the first
+one outside is replaced by the target's own token.
 
-SpecDec (Xia et al. 2203.16487): the target's top beta tokens, at most tau nats below the best one. BiLD (Kim et al. 2302.07863):
-tokens above a small target probability; the first other one is rolled back with everything after it. The target's own token
-replaces a rejected one.
+SpecDec (Xia et al. 2203.16487): the target's top beta tokens, at most tau nats below the best one. BiLD (Kim et al.
+2302.07863): tokens above a small target probability.
 """
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .token_rejection import TokenRejection
 
 
 class AllowedTokens(TokenRejection):
-    """Base class of these rules. Drift: nats of KL(target, distribution followed) at each position where a token was tried; at
-    temperature 0 the log-probability of the best token minus that of the kept one."""
+    """Base class of rules with allowed tokens. Drift: nats of KL(target, distribution followed) at each position where
+    a token was tested; at temperature 0 the log-probability of the best token minus that of the kept one."""
 
     rule = ""
 
     def allowed_mask(self, logits: Tensor) -> Tensor:
-        """Return which tokens [vocab] are allowed, given the target's logits [vocab]."""
+        """Return a mask [vocab] of the allowed tokens, given the target's logits [vocab]."""
         raise TypeError(f"{type(self).__name__} does not define which tokens pass")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
@@ -57,8 +57,8 @@ class AllowedTokens(TokenRejection):
 
 
 def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
-    """Yield the drift of one decision. Above temperature 0 the distribution followed is q for allowed tokens, and p for the rest.
-    """
+    """Yield the drift of one decision. Above temperature 0 the distribution followed is q on allowed tokens, and p for
+    the remaining probability."""
     x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
@@ -69,9 +69,9 @@ def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, fine: Te
 
 
 class TopBeta(AllowedTokens):
-    """Accept tokens among the target's top beta.
+    """SpecDec's rule: accept a token if it is among the target's top beta and close to the best one.
 
-    beta: number of top tokens; tau: maximum difference in nats from the best. beta 1 is exact at temperature 0.
+    beta: number of top tokens; tau: maximum difference from the best in nats. beta 1 is exact at temperature 0.
     """
 
     rule = "top-beta"
@@ -85,11 +85,10 @@ class TopBeta(AllowedTokens):
 
 
 class Rollback(AllowedTokens):
-    """Reject from the first drafted token that is too improbable under the target.
+    """BiLD's rule: reject from the first drafted token on that is too improbable under the target.
 
-    bound: maximum -log p of a token in nats; the target's argmax always passes, so that 0 is exact at temperature 0.
-
-    Notes -log p of every pending token up to the one that was rolled back.
+    bound: maximum -log p of a token in nats; the target's argmax is always accepted, so that 0 is exact at temperature
+    0. Notes -log p of every pending token up to the one that was rolled back.
     """
 
     rule = "rollback"

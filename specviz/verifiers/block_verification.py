@@ -1,8 +1,9 @@
 """Block verification: a drafted chain is verified as a whole (Sun et al. 2403.10444).
 
-The longest prefix whose joint ratio passes is kept, even past a token that would have failed alone. The mean accepted length is
-at least that of token rejection, the output distribution the same. It is traversal verification on a chain; a chosen token counts
-as drawn from a one-hot distribution, where the rule equals token rejection.
+The longest prefix that passes the test of its joint probability ratio is kept, even after a token that would have been
+rejected alone. The mean accepted length is at least that of token rejection, with the same output distribution. This is
+traversal verification on a chain. A chosen token counts as sampled from a one-hot distribution, where the rule equals
+token rejection.
 """
 from __future__ import annotations
 

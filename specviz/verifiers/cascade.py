@@ -23,8 +23,9 @@ def cascade(p: Tensor, q: Tensor, alpha: float) -> Tensor:
 
 
 class CascadeRejection(Lenient):
-    """Speculative sampling of the cascade: a draft token x ~ q is accepted with probability min(1, pi(x) / q(x)), else the correction is
-    drawn from norm((pi - q)+). The output follows pi exactly. At temperature 0 a token passes iff p(x) >= (1 - alpha) max p."""
+    """Speculative sampling from the cascade pi: a draft token x ~ q is accepted with probability min(1, pi(x) / q(x));
+    after a rejection the correction is sampled from norm((pi - q)+). The output follows pi exactly. At temperature 0 a
+    token is accepted iff p(x) >= (1 - alpha) max p."""
 
     title = "cascade (lossy)"
 

@@ -1,5 +1,5 @@
-"""Deferred acceptance (FLy, Li et al. 2511.22972): a rejected token at a high-entropy position is kept if the next tokens all
-pass.
+"""Deferred acceptance (FLy, Li et al. 2511.22972): a rejected token at a high-entropy position is kept if the next
+drafted tokens are all accepted.
 
 The rule is lossy; its deviation is noted as drift.
 """
@@ -18,9 +18,9 @@ BEST = 3  # top tokens over which the target's entropy is summed
 
 
 class DeferredAcceptance(TokenRejection):
-    """Keep a rejected token of a chain if the target's top three tokens contribute at least ``unsure`` nats to its entropy, the
-    token has a positive probability, and each of the next ``window`` tokens is drafted and accepted. A window of 0 is ordinary
-    rejection sampling.
+    """Keep a rejected token of a chain if three conditions hold: the target's top three tokens contribute at least
+    ``unsure`` nats to its entropy, the token has a positive probability, and each of the next ``window`` tokens is
+    drafted and accepted. Window 0 is ordinary rejection sampling.
 
     Drift: the log-probability of the best token minus that of the kept one, in nats, at each such token.
     """
@@ -54,7 +54,7 @@ class DeferredAcceptance(TokenRejection):
         return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(shown), probs)
 
     def test_token(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
-        """Test one token by rejection sampling, regardless of the results before it."""
+        """Test one token by rejection sampling, even if a token before it was rejected."""
         if not state.sampling.greedy:
             return self.test(tree, node, probs, state)
         right = float(tree.tokens[node] == int(row.argmax()))
@@ -68,7 +68,8 @@ class DeferredAcceptance(TokenRejection):
 
 
 def top_entropy(row: Tensor) -> float:
-    """Return the contribution of the top three tokens to the entropy of a row of logits [vocab], in nats: at most log 3. It is
-    small where many tokens share the mass: then the target is not choosing between a few wordings."""
+    """Return the contribution of the top three tokens to the entropy of a row of logits [vocab], in nats: at most log
+    3. It is high if the target hesitates between a few tokens, and small if one token dominates or many share the
+    probability."""
     p = row.float().softmax(-1).topk(min(BEST, len(row))).values
     return -float(torch.special.xlogy(p, p).sum())

@@ -1,8 +1,9 @@
 """Token rejection precomputed on the device, so that a round synchronises once.
 
-Which children are rejected is random, but the residual distribution after each rejection and the number of uniforms used when the
-walk reaches a node are not. So all acceptance probabilities and the token that would end the walk at every node are computed in
-advance, one rank of siblings after the other, and the walk itself reads plain numbers.
+Which children are rejected is random. But the residual distribution after each rejection, and how many uniform numbers
+were used when the walk reaches a node, do not depend on the outcome. So the acceptance probability of every node, and
+the token that would end the walk at every node, are computed in advance on the device, one rank of siblings after the
+other. The walk on the host then only reads numbers.
 """
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from ..core.sampling import sample_rows
 
 
 class PrecomputedWalk:
-    """The outcome of token rejection for all nodes, computed on the device in advance.
+    """The outcome of token rejection for all nodes, computed in advance on the device.
 
-    asked [3 * nodes + 1], on the device: per node its target probability after its earlier siblings were rejected, its draft
-    probability (0 where chosen), and per row the token that ends the walk there. values: the same on the host. distributions, left: per
-    node the distribution it is tested against and the residual; last: per row the distribution of the last token."""
+    asked [3 * nodes + 1], on the device: for each node its target probability after rejection of its earlier siblings
+    and its draft probability (0 for a chosen node), and for each row the token that ends the walk there. values: the
+    same on the host. distributions, left: for each node the distribution it is tested against, and the residual after
+    its rejection; last: for each row the distribution of the token that ends the walk."""
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         nodes = len(tree)
@@ -95,5 +97,5 @@ def _by_rank(tree: DraftTree) -> list[list[int]]:
 
 
 def can_precompute(sampling: Sampling, tree: DraftTree) -> bool:
-    """Return whether verification draws random numbers and every node is a candidate."""
+    """Return whether the walk can be precomputed: at temperatures above 0, if every node is a candidate."""
     return not sampling.greedy and not tree.probes

@@ -18,8 +18,9 @@ from .token_rejection import TokenRejection
 class JudgeDecoding(TokenRejection):
     """Keep rejected tokens that a judge accepts (Judge decoding).
 
-    judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good; a rejected token is kept above
-    ``least``, so that 1 is ordinary rejection sampling. Siblings are first tested by rejection sampling, then the judge is asked.
+    judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good. A rejected token is kept
+    if its probability is above ``least``, so that 1 is ordinary rejection sampling. All siblings are first tested by
+    rejection sampling, then by the judge.
 
     Drift: the log-probability of the best token minus that of each token kept by the judge, in nats.
     """

@@ -1,9 +1,9 @@
 """K-SEQ, the verifier of SpecTr: k independent drafts verified together (Sun et al. 2310.15141).
 
-At a node with k surviving drafts from q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k] solves 1 - (1
-- beta)^k = rho beta, with beta the sum of min(q, p / rho). Its acceptance rate is at least (1 - 1/e) of the optimum. All drafts
-that begin with the accepted token survive to the next position, so duplicate siblings stay separate nodes and are walked
-together.
+At a node with k remaining drafts from q, each is accepted with probability min(1, p(x) / (rho q(x))); rho in [1, k]
+solves 1 - (1 - beta)^k = rho beta, with beta the sum of min(q, p / rho). Its acceptance rate is at least (1 - 1/e) of
+the optimum. All drafts that begin with the accepted token remain candidates at the next position; duplicate siblings
+are separate nodes and are processed together.
 """
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .multi_step import MultiStep
 
 
 class KSeq(MultiStep):
-    """Verify independent draws from one distribution together; draws from several, and chosen children, one group after the
-    other."""
+    """Verify independent draws from one distribution together. Siblings from several distributions, and chosen
+    siblings, are verified one group after the other."""
 
     labels = frozenset({IID, CHOSEN})
     title = "K-SEQ"
@@ -37,7 +37,8 @@ class KSeq(MultiStep):
 
 
 def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
-    """Group children that are verified together: those of one draw, under any of several duplicates; a chosen child alone."""
+    """Group the children that are verified together: those of one draw, also if they are children of several
+    duplicates; each chosen child alone."""
     out: dict[tuple[int, int], list[int]] = {}
     for child in children:
         out.setdefault((tree.draw[child], child if tree.draw[child] < 0 else -1), []).append(child)
@@ -45,7 +46,7 @@ def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
 
 
 def test_drawn(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
-    """Test the drafts one after the other, up to the accepted one."""
+    """Test the drafts of one group one after the other, up to the accepted one."""
     k, q = len(drawn), tree.draft_probs(drawn[0])
     assert q is not None  # they are drawn
     rho = best_rho(p, q, k)

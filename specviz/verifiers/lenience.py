@@ -1,5 +1,5 @@
-"""Lenience: a drafted token is tested as if its target probability were 1/l times as large (Leviathan et al. 2211.17192,
-appendix).
+"""Lenience: the target probability of a drafted token is multiplied by 1/l before the test (Leviathan et al.
+2211.17192, appendix).
 
 The rule is lossy; its deviation is measured and noted as drift.
 """

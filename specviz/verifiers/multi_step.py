@@ -1,7 +1,8 @@
-"""Multi-step speculative sampling (SpecInfer, Miao et al. 2305.09781): token rejection that walks duplicate siblings together.
+"""Multi-step speculative sampling (SpecInfer, Miao et al. 2305.09781): token rejection that processes duplicate
+siblings together.
 
-Drafts that drew the same token are tested one by one; once one is accepted, the walk goes on under all of them. Their children were
-drawn without knowing which one would be tested first, so the output follows the target's distribution.
+Siblings with the same token are tested one by one; once one is accepted, the walk continues under all of them. Their
+children were sampled without knowing which would be tested first, so the output follows the target's distribution.
 """
 from __future__ import annotations
 
@@ -15,16 +16,17 @@ from .token_rejection import TokenRejection, verify_greedy
 
 
 class MultiStep(TokenRejection):
-    """Walks duplicate siblings together. A rule for several drafts overrides ``test_children``, and ``accepts``, its closed form."""
+    """Base class of rules that process duplicate siblings together. A rule for several drafts overrides
+    ``test_children`` and its closed form ``accepts``."""
 
     title = "multi-step speculative sampling"
 
     def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
-        """Return the probability that one of k independent drafts from q passes against p."""
+        """Return the probability that one of k independent drafts from q is accepted against p."""
         return recursive(p, q, k)
 
     def test_children(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
-        """Test the children one after the other, drawn before chosen ones, up to the accepted one."""
+        """Test the children one after the other, sampled before chosen ones, up to the accepted one."""
         found: list[Decision] = []
         for child in sorted(children, key=lambda child: tree.draw[child] < 0):
             found.append(self.test(tree, child, found[-1].remaining if found else p, state))
@@ -53,8 +55,8 @@ class MultiStep(TokenRejection):
 
 
 def name_after_path(decisions: list[Decision], path: list[int]) -> tuple[Decision, ...]:
-    """Return the decisions with duplicates renamed so that the accepted nodes are those of the path: the walk accepts one of several
-    equal drafts, and only the next level decides under which of them it continues."""
+    """Rename duplicates in the decisions so that the accepted nodes are those of the path. The walk accepts one of
+    several duplicates, and only the next level decides under which of them it continues."""
     hits = [decision.node for decision in decisions if decision.verdict == "accepted"]
     names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
     return tuple(replace(decision, node=names.get(decision.node, decision.node)) for decision in decisions)

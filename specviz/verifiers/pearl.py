@@ -1,8 +1,9 @@
 """PEARL's verification of a chain whose last token the target has not processed yet (Liu et al. 2408.11850).
 
-The target scores the root and all tokens but the last while the draft model continues drafting. A row verifies the token after
-it, so the rows verify every token of the chain. If all pass, the last token ends the round, because no row is left to sample a
-bonus token from. Each token is verified by ordinary rejection sampling, so the output follows the target's distribution.
+The target scores the root and all tokens but the last while the draft model continues drafting. A row of scores
+verifies the token after it, so these rows verify every token of the chain. If all are accepted, the last token ends the
+round, because there is no row from which to sample a bonus token. Each token is verified by ordinary rejection
+sampling, so the output follows the target's distribution.
 """
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from .token_rejection import TokenRejection
 
 
 class PearlVerification(TokenRejection):
-    """Verify a chain drafted during the verification before it (PEARL).
+    """Verify a chain that was drafted while the one before it was verified (PEARL).
 
-    scores: as many rows as the chain has nodes, or one more; then a bonus token follows a chain accepted whole.
+    scores: as many rows as the chain has nodes, or one more; with one more, a bonus token follows a fully accepted chain.
     """
 
     def check(self, tree: DraftTree) -> None:

@@ -1,10 +1,11 @@
-"""RAPID's acceptance (Chen et al. 2502.20330): the target's distribution is shifted towards the draft's before the draft is
-tested.
+"""RAPID's acceptance rule (Chen et al. 2502.20330): the target's distribution is shifted towards the draft's before the
+draft is tested.
 
-With target logits z, distributions p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0, the test
-uses p' = softmax(z - weight * g): accept with probability min(1, p'(x)/q(x)); after a rejection sample from max(0, p - q, p -
-p'), normalised. The paper reports better quality if the draft's context is better chosen than the target's. The output no longer
-follows the target's distribution; with weight 0 it is ordinary speculative decoding and exact.
+With target logits z, distributions p and q, and g = p - q where q is at least ``floor`` of its largest value, else 0,
+the test uses p' = softmax(z - weight * g): accept with probability min(1, p'(x)/q(x)); after a rejection sample from
+max(0, p - q, p - p'), normalised. The paper reports better quality if the draft's context is better chosen than the
+target's. The output does not follow the target's distribution; with weight 0 the rule is ordinary speculative decoding
+and exact.
 """
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from .token_rejection import TokenRejection, verify_greedy
 
 
 class SpecHub(TokenRejection):
-    """Verify hub pairs; single drawn and chosen children by token rejection."""
+    """Verify SpecHub's pairs of siblings; single siblings are verified by token rejection."""
 
     labels = frozenset({HUB, CHOSEN, IID})
     title = "SpecHub"
@@ -55,7 +55,7 @@ class SpecHub(TokenRejection):
 
 
 def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
-    """Decide on a pair: the other child first, then the hub."""
+    """Test a pair: first the token that is not the top-1, then the top-1 token (the hub)."""
     assert tree.probs is not None  # hub pairs are drawn
     q = tree.probs[tree.draw[pair[0]]].double()
     q = q / q.sum()

@@ -18,9 +18,9 @@ from .token_rejection import TokenRejection
 
 
 class StepGrade(TokenRejection):
-    """Accept a reasoning step if its grade is high enough (SpecReason).
+    """Accept a drafted reasoning step if its grade is high enough (SpecReason).
 
-    least: smallest grade, 0 to 9, that passes. Steps are chains.
+    least: smallest grade that is accepted, 0 to 9. Steps are chains.
 
     Drift: the log-probability of the best token minus that of each kept token, in nats.
     """
@@ -49,20 +49,21 @@ class StepGrade(TokenRejection):
         return Verdict((), state.rng.pick("verify", probs), "correction", (decision,), probs)
 
     def scale(self) -> dict[str, Any]:
-        """Return further fields of the note "grade"."""
+        """Return the fields of the note "grade" that describe the scale."""
         return {}
 
     def grade_step(self, likely: Tensor, scores: Scores) -> tuple[float, float]:
-        """Return (grade of the step, probability that it is kept), from the target's probabilities [tokens] of its tokens."""
+        """Return (grade of the step, probability that it is kept). likely: the target's probabilities [tokens] of the
+        step's tokens."""
         grade = 9 * math.exp(float(likely.log().mean()))
         return grade, float(grade >= self.least)
 
 
 class RewardGrade(StepGrade):
-    """Accept a reasoning step by a reward head's score.
+    """Accept a reasoning step by the score of a reward head.
 
-    reward: hidden states [tokens, hidden] of a step -> its reward []. coin: accept with the reward as probability instead of
-    above ``least``.
+    reward: hidden states [tokens, hidden] of a step -> its reward, a scalar. coin: accept with the reward as
+    probability, instead of accepting rewards above ``least``.
     """
 
     hidden_states = frozenset({"final"})

@@ -1,10 +1,11 @@
-"""Token-by-token rejection sampling: one rule for chains, i.i.d. siblings, siblings without replacement, chosen siblings and
-mixtures (Leviathan et al. 2211.17192; Chen et al. 2302.01318; recursive rejection for trees, Miao et al. 2305.09781 and Jeon et
-al. 2402.14160).
+"""Token-by-token rejection sampling: one rule for chains, i.i.d. siblings, siblings without replacement, chosen
+siblings and mixtures (Leviathan et al. 2211.17192; Chen et al. 2302.01318; recursive rejection for trees, Miao et al.
+2305.09781 and Jeon et al. 2402.14160).
 
-At a node with target distribution p, children are tried in draw order. A child x drawn from q is accepted with probability min(1,
-p(x)/q(x)), else p becomes the residual norm((p - q)+). A chosen child is accepted with probability p(x), else p(x) is set to 0.
-After the last rejection the correction token is sampled from the residual p; a node without children yields the bonus token.
+At a node with target distribution p, children are tested in draw order. A child x sampled from q is accepted with
+probability min(1, p(x)/q(x)); if it is rejected, p is replaced by the residual norm((p - q)+). A chosen child is
+accepted with probability p(x); if it is rejected, p(x) is set to 0 and p is normalised. After the last rejection the
+correction token is sampled from the residual p; a node without children yields the bonus token.
 """
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class TokenRejection(Verifier):
             node = hit
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> PrecomputedWalk | None:
-        """Precompute this rule's walk; a subclass that overrides ``verify`` or ``test`` reads as it goes."""
+        """Precompute the walk on the device. None for a subclass that overrides ``verify`` or ``test``: it reads values
+        as it needs them."""
         same = type(self).verify is TokenRejection.verify and type(self).test is TokenRejection.test
         return PrecomputedWalk(tree, scores, state) if same and can_precompute(state.sampling, tree) else None
 
@@ -88,9 +90,8 @@ def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
 
 
 def verify_greedy(tree: DraftTree, scores: Scores, state: State) -> Verdict:
-    """Apply the same rule at temperature 0, where the target's distribution is one-hot: a child is accepted iff it is the argmax, and
-    a rejection changes nothing. One argmax per node replaces distributions and residuals over the vocabulary.
-    """
+    """Verify at temperature 0, where the target's distribution is one-hot: a child is accepted iff it is the argmax,
+    and a rejection changes nothing. One argmax per node replaces distributions over the vocabulary."""
     node, path, decisions = -1, [], []
     while True:
         best = scores.top(node + 1)
@@ -114,8 +115,8 @@ def verify_greedy(tree: DraftTree, scores: Scores, state: State) -> Verdict:
 
 
 def verify_lossy_greedy(tree: DraftTree, scores: Scores, decide: Callable[[int, Tensor, int], Decision]) -> Verdict:
-    """Walk a tree at temperature 0 by a lossy rule. decide: (child, the target's distribution [vocab] at temperature 1, its argmax) ->
-    decision; without an accepted child the argmax follows."""
+    """Verify at temperature 0 by a lossy rule. decide: (child, the target's distribution [vocab] at temperature 1, its
+    argmax) -> decision. If no child is accepted, the argmax is the next token."""
     node, path, decisions = -1, [], []
     while True:
         belief, best = scores.logits[node + 1].float().softmax(-1), scores.top(node + 1)

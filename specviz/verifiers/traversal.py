@@ -1,9 +1,9 @@
-"""Traversal verification: walk the tree from the leaves up and keep the longest path whose joint probability passes (Weng et
-al. 2505.12398). On a chain it is block verification (Sun et al. 2403.10444).
+"""Traversal verification: test the tree from the leaves up and keep the longest path that passes the test of its joint
+probability (Weng et al. 2505.12398). On a chain it is block verification (Sun et al. 2403.10444).
 
-Every node carries the weight r(v) = min(1, r(parent) * p(x_v) / q(x_v)). A leaf is kept, with all its path, with probability
-r. When a child is rejected, the parent's distribution becomes norm((r p - q)+), its weight Z / (Z + 1 - r) with Z the mass of
-(r p - q)+, and the walk goes on to the next child or, after the last one, tests the parent itself.
+Every node has the weight r(v) = min(1, r(parent) * p(x_v) / q(x_v)). A leaf is kept, with its whole path, with
+probability r. If a child is rejected, its parent's distribution becomes norm((r p - q)+) and its weight Z / (Z + 1 -
+r), with Z the sum of (r p - q)+. The next child is tested, and after the last child the parent itself.
 """
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .token_rejection import verify_greedy
 
 
 class Traversal(Verifier):
-    """Verify chosen, i.i.d. and without-replacement draws; a chosen node counts as drawn from a one-hot distribution."""
+    """Traversal verification for chosen, i.i.d. and without-replacement draws; a chosen node counts as sampled from a
+    one-hot distribution."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
     title = "traversal verification"

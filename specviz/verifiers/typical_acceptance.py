@@ -1,5 +1,5 @@
-"""Typical acceptance: a token passes if its probability is above a threshold that falls with entropy (Medusa, Cai et al.
-2401.10774).
+"""Typical acceptance: a token is accepted if its probability is above a threshold that falls with the entropy (Medusa,
+Cai et al. 2401.10774).
 
 The rule is lossy above temperature 0; its deviation is noted as drift.
 """
@@ -16,13 +16,13 @@ from .token_rejection import TokenRejection, verify_greedy
 
 
 class Typical(TokenRejection):
-    """A token passes iff p(x) > min(floor, share * exp(-entropy of p)). At temperature 0 it is exact, as Medusa's rule is.
+    """A token is accepted iff p(x) > min(floor, share * exp(-entropy of p)). Exact at temperature 0, as Medusa's rule is.
 
-    last: how the token after the path is chosen: "argmax" (the authors' fast mode); "typical", sampled from the tokens that would
-    pass (their other mode); or "distribution", sampled from the target's distribution.
+    last: how the token after the path is chosen: "argmax" (the authors' fast mode); "typical", sampled from the tokens
+    that would be accepted (their other mode); or "distribution", sampled from the target's distribution.
 
-    In a tree the longest passing path is kept, ties to the highest target probability. Drift: the log-probability of the best
-    token minus that of each kept token, in nats.
+    In a tree the longest accepted path is kept, of equal ones that with the highest target probability. Drift: the
+    log-probability of the best token minus that of each kept token, in nats.
     """
 
     title = "typical acceptance (lossy)"
