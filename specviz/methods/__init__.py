@@ -15,8 +15,8 @@ from ..core.note_kinds import NOTES
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Method]:
-    """Return every method by key: plain decoding first, then by family and title. Raises ValueError if a key differs from its
-    file name, or if two families have a method of the same key."""
+    """Return every method by key: plain decoding first, the others by family and title. Raises ValueError if a key
+    differs from its file name, or if two methods have the same key."""
     found: dict[str, Method] = {}
     for folder, family in _folders():
         for module in iter_modules(folder.__path__):
@@ -32,7 +32,7 @@ def catalogue() -> dict[str, Method]:
 
 @lru_cache(maxsize=1)
 def trained_parts() -> dict[str, Trained]:
-    """Return everything that recipes train, by kind, as the methods declare it. Raise ValueError where two declare one kind."""
+    """Return what recipes train, by kind, as methods declare it. Raises ValueError if two methods declare the same kind."""
     found: dict[str, Trained] = {}
     for method in catalogue().values():
         for part in method.trains:
@@ -42,17 +42,17 @@ def trained_parts() -> dict[str, Trained]:
 
 
 def head_kinds() -> dict[str, Trained]:
-    """Return the trained parts that sit on a target and are read by a network's module, by kind."""
+    """Return the kinds of trained heads: trained parts that run on a target and are read by a network module."""
     return {kind: part for kind, part in trained_parts().items() if part.network}
 
 
 def draft_kinds() -> dict[str, Trained]:
-    """Return the trained parts that are complete draft models, by kind."""
+    """Return the kinds of trained draft models: trained parts that are complete models."""
     return {kind: part for kind, part in trained_parts().items() if not part.network}
 
 
 def note_kinds() -> dict[str, Note]:
-    """Return every kind of note: shared ones and those that methods declare."""
+    """Return every kind of note: the shared ones and those that methods declare."""
     catalogue()
     return NOTES
 

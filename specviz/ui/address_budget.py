@@ -1,5 +1,6 @@
-"""Limits of one client address over all endpoints: requests per minute, open events, and bytes of unread answers. Unread answers
-are dropped after ``PATIENCE`` seconds. (Limits of a single run: limits.py; of the queue: run_queue.py.)"""
+"""Limits per client address over all endpoints: requests per minute, open events, and bytes of unread messages.
+Messages that nobody reads are dropped after ``PATIENCE`` seconds. (Limits of a single run: limits.py; of the queue:
+run_queue.py.)"""
 from __future__ import annotations
 
 import time
@@ -25,10 +26,10 @@ class _Account:
 
 
 class AddressBudget:
-    """Limits on what one network address may request.
+    """Counts what each network address requests, and refuses what exceeds its limits.
 
-    ``queue``: Gradio's event queue, which keeps the unread messages of each session; ``states``: its component states by session.
-    None until the app has them.
+    ``queue``: Gradio's event queue, which holds the unread messages of each session; ``states``: its component states
+    by session. Both are None until the app sets them.
     """
 
     def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):
@@ -50,7 +51,8 @@ class AddressBudget:
         account.allowance -= 1
 
     def event(self, address: str) -> None:
-        """Check before an event is queued. Raises Refused if too many are open, or too many bytes are unread."""
+        """Check the limits before an event is queued. Raises Refused if too many events are open, or too many bytes are
+        unread."""
         events = self._open_events(self._account(address))
         if len(events) >= self.events or sum(map(self._bytes, {*events.values()})) > self.kept_bytes:
             raise Refused("budget.events", most=self.events)
@@ -62,7 +64,7 @@ class AddressBudget:
             self._single.add(event)
 
     def drop_unread(self) -> None:
-        """Drop the messages of sessions that nobody has read from for PATIENCE seconds, and what Gradio keeps of idle sessions."""
+        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and Gradio's state of idle sessions."""
         if self.queue is None:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session

@@ -1,4 +1,4 @@
-"""Runs for programs: streaming endpoints with the page's limits and the same frames."""
+"""Runs for programs: streaming endpoints with the limits of the page and the same frames."""
 from __future__ import annotations
 
 import asyncio

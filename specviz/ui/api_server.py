@@ -15,7 +15,7 @@ from .openai_api import OpenAIApi
 
 
 def serve_api(backend: Backend, host: str, port: int, keys: tuple[str, ...], started: Callable[[], None] = lambda: None) -> None:
-    """Serve the endpoint alone, with the page's guard in front of it, until a signal ends it."""
+    """Serve the OpenAI-compatible endpoint without the page, with the same HTTP checks in front of it, until a signal ends it."""
     api = OpenAIApi(backend, RunQueue(), Loader(backend), keys)
     config = uvicorn.Config(HttpGuard(api, {}, {}, api=api), host, port, log_level="warning", forwarded_allow_ips="none")
     config.load()

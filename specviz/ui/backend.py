@@ -11,8 +11,8 @@ Record = dict[str, Any]  # one of a trace
 
 
 class Backend(Protocol):
-    """The engine as the page uses it. ``run`` and ``load`` are called in a worker thread and may block. Loaded models are
-    identified by target and draft as one name (limits.model_key)."""
+    """The engine, as the page uses it. ``run`` and ``load`` are called in a worker thread and may block. Loaded models
+    are identified by one name for target and draft (limits.model_key)."""
 
     cards: dict[str, Any]
     questions: frozenset[str]  # of the Lab; those of ``light`` need no model and no place in the queue
@@ -31,7 +31,7 @@ class Backend(Protocol):
         ...
 
     def wants(self, payload: dict[str, Any]) -> str | None:
-        """Return the target that a question of the Lab is about."""
+        """Return the target that a Lab question needs."""
         ...
 
     def targets(self) -> list[dict[str, str]]:
@@ -44,7 +44,7 @@ class Backend(Protocol):
         ...
 
     def why_not(self, target: str | None = None) -> dict[str, str]:
-        """Return the methods that cannot run on this model, loaded or not: key -> a sentence on what is missing."""
+        """Return {method key: why it cannot run on this model}, loaded or not; methods that can run are left out."""
         ...
 
     def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
@@ -52,20 +52,20 @@ class Backend(Protocol):
         ...
 
     def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
-        """Yield the records of all lanes in order, in batches, and status updates between them. Ends within one round of
-        ``cancel``."""
+        """Run all lanes of a request. Yield lists of trace records in order, and status updates between them. Ends
+        within one round after ``cancel`` is set."""
         ...
 
     def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Yield lists of chunks of a generation.Generation, as generation.generate does."""
+        """Run a generation.Generation; yield lists of chunks, as generation.generate does."""
         ...
 
     def batch_name(self, target: str | None, asked: Any) -> str:
-        """Return the name of the batch in which a Generation may share forward passes with others; empty for none. Its model is
-        loaded."""
+        """Return the name of the batch in which a Generation may share forward passes with others; empty if it may not.
+        Its model must be loaded."""
         ...
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Yield the answer to a question as it grows, the last one complete; a string is a progress message. The models it needs
-        are loaded."""
+        """Answer a Lab question: yield the growing answer, the last one complete; strings are progress messages. The
+        models it needs must be loaded."""
         ...

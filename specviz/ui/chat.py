@@ -1,6 +1,6 @@
-"""The conversation: earlier turns with coloured tokens, and the lane that each continues from.
+"""The conversation: earlier turns with coloured tokens, and the answer from which each turn continues.
 
-Derived from the trace: text comes from token ids and byte spans, a colour from the round's commit.
+It is derived from the trace: text from token ids and byte spans, the colour of a token from the round that committed it.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 @dataclass(frozen=True)
 class LaneAnswer:
-    """The answer of one lane: ``pieces`` [[text, verdict], ...]; adjacent pieces of one verdict are joined."""
+    """The answer of one lane. ``pieces``: [[text, verdict], ...]; adjacent pieces with the same verdict are joined."""
 
     lane: int
     key: str
@@ -32,7 +32,7 @@ class LaneAnswer:
 
 @dataclass
 class Turn:
-    """One question and its answers. ``chosen``: index in ``answers`` of the lane that the conversation continues from."""
+    """One question and its answers. ``chosen``: index in ``answers`` of the answer from which the conversation continues."""
 
     question: str
     answers: list[LaneAnswer]
@@ -50,7 +50,7 @@ class Turn:
 
 
 def same_text(answers: list[LaneAnswer]) -> bool:
-    """Return whether all answers are the same text; a truncated one agrees if it is a prefix of the others."""
+    """Return whether all answers have the same text; a truncated answer counts as the same if it is a prefix of the others."""
     whole = max((answer.text for answer in answers), key=len, default="")
     return all(answer.text == whole or (answer.cut and whole.startswith(answer.text.rstrip("\ufffd"))) for answer in answers)
 
@@ -68,7 +68,7 @@ class Chat:
         return [message for pair in pairs for message in pair]
 
     def add(self, question: str, records: list[Record]) -> Turn | None:
-        """Make a finished run a turn; return None if no lane wrote anything."""
+        """Append a finished run as a turn; return None if no lane generated text."""
         answers = lane_answers(records)
         if not any(answer.text for answer in answers):
             return None
@@ -79,7 +79,8 @@ class Chat:
         return self.turns[-1]
 
     def put(self, earlier: list[Turn], question: str, records: list[Record]) -> Turn | None:
-        """Add a turn: ``add`` after these turns, idempotent; return None and change nothing if no lane wrote anything."""
+        """Replace the turns after ``earlier`` by a finished run; repeating the call changes nothing. Return None,
+        without a change, if no lane generated text."""
         fresh = Chat(list(earlier))
         turn = fresh.add(question, records)
         if turn:
@@ -98,7 +99,7 @@ class Chat:
 
 
 def lane_answers(records: list[Record]) -> list[LaneAnswer]:
-    """Return the answer of each lane, methods first and plain decoding last, as on the board."""
+    """Return the answer of each lane in the order of the board: methods first, plain decoding last."""
     by_lane: dict[int, list[Record]] = {}
     for record in records:
         by_lane.setdefault(record["lane"], []).append(record)

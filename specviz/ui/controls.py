@@ -39,7 +39,7 @@ def _step(reach: float) -> float:
 
 
 def widget_value(knob: Any, given: Any) -> Any:
-    """Return the value that a knob's widget shows for settings from any source; the default where they do not fit."""
+    """Return the value that a knob's widget shows for given settings; the default if they do not fit the knob."""
     value = given.get(knob.name) if isinstance(given, dict) else None
     if knob.choices:
         return value if value in knob.choices else knob.default
@@ -50,8 +50,8 @@ def widget_value(knob: Any, given: Any) -> Any:
 
 
 def incompatible_choices(knobs: Any, values: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the choices that are invalid with the other knobs' values: knob -> choice -> a sentence that names both and a valid
-    alternative."""
+    """Return {knob: {choice: message}} for the choices that are incompatible with the other knobs' values; the message
+    names both and a compatible alternative."""
     rules = [(knob.name, *rule) for knob in knobs for rule in knob.only_with]
     return {knob.name: {choice: why for choice in knob.choices if (why := _why_not(knob.name, rules, values | {knob.name: choice}))}
             for knob in knobs if knob.choices}
@@ -68,7 +68,7 @@ def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], hel
 
 
 def sampling() -> tuple[gr.Number, ...]:
-    """Return the fields of a run. They have no limits of their own, because limits.py checks all of them."""
+    """Return the sampling fields of a run. They have no limits of their own, because limits.py checks every value."""
     return (
         gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
         gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
@@ -80,7 +80,7 @@ def sampling() -> tuple[gr.Number, ...]:
 
 
 def seed_note(cards: dict[str, Any]) -> gr.HTML:
-    """Return a note on what a seed does not fix."""
+    """Return a note that lists what the seed does not determine."""
     titles = [card.title for card in cards.values() if card.decides_by_time]
     more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
     note = escape(text("field.seed_note", titles=", ".join(titles[:NAMED]), more=more))

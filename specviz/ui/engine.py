@@ -34,11 +34,11 @@ TOP = 5  # best tokens of each distribution that are kept for the inspector
 
 
 class Engine:
-    """Loads models and runs the lanes of the page's requests.
+    """The engine behind the page: loads models and runs the lanes (methods side by side) of a request.
 
-    ``target``, ``draft``: names of models.yaml or local folders, chosen by the owner; visitors give names only, unless
-    SPECVIZ_ALLOW_ANY_MODEL=1 lets them name hub models, too (never on a Space). The most recently used models stay loaded,
-    ``SPECVIZ_MODELS_KEPT`` of them, and the default one always."""
+    ``target``, ``draft``: names of models.yaml or local folders, chosen by the owner of the server. Visitors choose
+    among the names of models.yaml; with SPECVIZ_ALLOW_ANY_MODEL=1 they may name hub models, too (never on a Space). The
+    ``SPECVIZ_MODELS_KEPT`` most recently used models stay loaded, and the default one always."""
 
     light = frozenset({"catalogue", "unavailable", *lab.LIGHT})
     questions = light | frozenset(lab.ENGINE)
@@ -58,9 +58,11 @@ class Engine:
             self.load(None)
 
     def targets(self) -> list[dict[str, str]]:
-        """Return the models that a visitor may choose: {name, model, title, about}. First the one that the server was started with (its
-        name is ""), then those that fit into memory; the others' ``about`` and ``large`` hold the reason why they do not. Where
-        models.yaml is broken the first one is returned alone, and the first run reports the error."""
+        """Return the models that a visitor may choose: {name, model, title, about}.
+
+        The first is the one the server was started with (its name is ""), then those that fit into memory. For the
+        others, ``about`` and ``large`` say why they do not fit. If models.yaml is invalid, only the first is returned,
+        and the first run reports the error."""
         from ..zoo.registry import ZooError, register
 
         own = Path(self._asked[0]).name if self._asked[0] else ""
@@ -75,15 +77,16 @@ class Engine:
         return sorted(offers, key=lambda t: (bool(t["name"]), bool(t.get("large"))))
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
-        """Return the draft models with the tokenizer of a target of ``targets``: {name, title}. Empty where models.yaml is broken, and
-        for a target that is not on this machine: its own draft is then the only one known to fit."""
+        """Return the draft models with the same tokenizer as a target of ``targets``: {name, title}. Empty if
+        models.yaml is invalid, or if the target is not on this machine, because then only its own draft is known to
+        fit."""
         return fitting_drafts(target or self._asked[0])
 
     def ready(self, target: str | None) -> bool:
         return target in self._loaded
 
     def load(self, target: str | None) -> str:
-        """Load one at a time; models that are loaded already are described at once."""
+        """Load models, one request at a time; for loaded models only return their description."""
         loaded = self._loaded.get(target)
         if loaded is None:
             with self._opening, engine_errors_refused():
@@ -206,8 +209,8 @@ class Engine:
         return self._use(work, target, asked, seconds, cancel, int(seconds))
 
     def batch_name(self, target: str | None, asked: Any) -> str:
-        """Return the name of the batch that a request can be answered in; empty where its method decodes one request at a time, or
-        where its draft lengths, and with them its draws, would depend on the other requests."""
+        """Return the name of the batch in which a request can be answered. Empty if its method decodes one request at a
+        time, or if its draft lengths, and so its random draws, would depend on the other requests."""
         key = (target, asked.method, json.dumps(asked.knobs, sort_keys=True))
         if on_zero_gpu():
             return ""
@@ -253,7 +256,7 @@ class Engine:
 
 
 def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
-    """Return which requests of a method can share forward passes with others without changing their answers: "any", "greedy" ones
+    """Return which requests with this method can share forward passes without changing their answers: "any", "greedy"
     (a joint policy plans for the whole batch), or "none"."""
     from ..core import JointPolicy
     from ..loops.batched import why_not_batched
@@ -269,9 +272,10 @@ def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
 
 def play(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
-    """Run all lanes; yield the records of one event at a time, and a status while lanes are repeated for timing. caches: a
-    PrefixPool with the KV caches of conversations; a continued one reuses its own, lane by lane. With several answers (n), lane
-    ``answer * lanes + lane`` of the trace is an answer of a lane."""
+    """Run all lanes. Yield the records of one event at a time, and a status while lanes are repeated for timing.
+
+    caches: a PrefixPool with KV caches of conversations; each lane of a continued conversation reuses its own. With
+    several answers (n), lane ``answer * lanes + lane`` of the trace is an answer of a lane."""
     from ..core import Sampling
     from ..indexes.earlier_answers import Memory
     from ..run import Session
@@ -374,9 +378,9 @@ def on_zero_gpu() -> bool:
 
 
 def leased(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
-    """Run the work as one call on an attached accelerator, in a forked process that has the models loaded before and receives
-    plain data only; closing the generator ends it. A refusal is yielded last, because only the type name of an error would be
-    returned."""
+    """Run the work as one call on an accelerator that is attached per call (ZeroGPU). The work runs in a forked
+    process, which has the loaded models and receives plain data only; closing the generator ends it. A refusal is
+    yielded as the last item, because for a raised error only the name of its type would be returned."""
     import spaces
     from gradio import Error
 
@@ -399,7 +403,7 @@ def leased(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]],
 
 @contextmanager
 def engine_errors_refused(light: bool = False) -> Iterator[None]:
-    """Turn engine errors with one-sentence messages into Refused. light: work that needs no model, for which no model code is
+    """Context manager: convert engine errors to Refused. light: for work that needs no model, so that no model code is
     imported."""
     if light:
         known: tuple[type[Exception], ...] = (lab.LabError, ServerError)

@@ -1,5 +1,5 @@
-"""One job for the engine, a run or a question of the Lab: a place in the queue, a thread, and a stop flag. It ends when its
-reader leaves."""
+"""One job for the engine, a run or a Lab question: a place in the queue, a thread, and a stop flag. The job ends when
+its reader leaves."""
 from __future__ import annotations
 
 import asyncio
@@ -23,14 +23,14 @@ PATIENCE = 10.0  # seconds without a message read before the reader counts as go
 
 
 class ReaderGone(Refused):
-    """The reader has left, or has stopped reading."""
+    """The reader has left, or no longer reads."""
 
 
 class EngineJob:
-    """Work in a thread, with its output as messages.
+    """Runs work in a thread and streams its output.
 
-    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set. ``run_queue``: None
-    for work that needs no engine. ``visitor``: the reader of the output. ``batch``: as in Ticket.
+    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
+    ``run_queue``: None for work that needs no engine; ``visitor``: the reader of the output; ``batch``: as in Ticket.
     """
 
     def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor(),
@@ -43,8 +43,9 @@ class EngineJob:
         self._why: Refused | None = None
 
     async def stream(self, beat: Callable[[], float] = lambda: BEAT) -> AsyncGenerator[str | list[Any]]:
-        """Yield the number of runs before this one, as text, while it waits; then all output since the last beat, as a list.
-        Raises Refused if the queue is full, the work fails, the engine stops responding, or (ReaderGone) nobody reads."""
+        """While the job waits, yield the number of runs before it, as text; then yield all output since the last beat,
+        as a list. Raises Refused if the queue is full, the work fails, or the engine stops responding; ReaderGone if
+        nobody reads."""
         ticket = self._run_queue.enter(self._visitor.address, self._batch) if self._run_queue else None
         started = False
         try:
@@ -126,15 +127,15 @@ class EngineJob:
 
 
 class Reader:
-    """Detects whether output is being read: the number of unread messages shrinks now and then."""
+    """Detects whether output is still being read: if it is, the number of unread messages falls from time to time."""
 
     def __init__(self, visitor: Visitor):
         self.visitor = visitor
         self._before, self._since = 0, time.monotonic()
 
     def behind(self) -> bool:
-        """Return whether enough is unread already. Raises ReaderGone when nothing was read for PATIENCE seconds; the rest is
-        dropped."""
+        """Return whether so much output is unread that no more should be sent now. Raises ReaderGone if nothing was
+        read for PATIENCE seconds."""
         unread, now = self.visitor.unread(), time.monotonic()
         if unread == 0 or unread < self._before:
             self._since = now

@@ -1,4 +1,5 @@
-"""Generation for programs: one request of the OpenAI-compatible endpoint, run on loaded models, as plain data that can be sent."""
+"""Generation for programs: one request of the OpenAI-compatible endpoint, run on loaded models, with plain data as
+input and output."""
 from __future__ import annotations
 
 import threading
@@ -15,7 +16,7 @@ TOP = 5  # best tokens of each distribution that are kept in the trace
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation request. prompt: messages, or (raw) a text without chat template. fields: those of
+    """A generation request. prompt: messages, or text without a chat template if ``raw``; fields: those of
     run.request.GenerationRequest."""
 
     prompt: Any

@@ -1,6 +1,5 @@
-"""The page's events. One generator serves all lanes; text from people and models goes out as data. A handler yields
-{component: value} for each component that changes. The engine is never touched here: see stream.LiveRun.
-"""
+"""The event handlers of the page. One generator serves all lanes; text from people and models is sent as data. A
+handler yields {component: value} for each component that changes. The engine is never called here: see stream.LiveRun."""
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +28,7 @@ NEXT = text("chat.next")  # placeholder after an answer
 
 
 class Handlers:
-    """The page's events, for one backend. ``ui`` maps names to components once the page is laid out."""
+    """The page's event handlers, for one backend. ``ui``: {name: component}, set when the page is laid out."""
 
     def __init__(self, backend: Backend, warm: bool = True, follow: dict[str, str] | None = None):
         self.backend, self.warm, self.follow = backend, warm, follow or {}
@@ -43,7 +42,8 @@ class Handlers:
 
     async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft, predicted,
                     generation, lane, chat: Chat, request: gr.Request) -> dict:
-        """Start a run on a press of Run: a first message, a follow-up, or (empty prompt) the last message again."""
+        """Start a run when Run is pressed: with a first message, a follow-up, or, if the prompt is empty, the last
+        message again."""
         ui, session = self.ui, request.session_hash
         last = self.live.get(session)
         if last and last.watched and not last.over:  # a run that nobody watches yet may be replaced
@@ -73,7 +73,7 @@ class Handlers:
         }
 
     async def watch(self, request: gr.Request):
-        """Yield the frames of the run that has begun."""
+        """Yield the frames of the run that has started."""
         ui, session = self.ui, request.session_hash
         run = self.live.get(session)
         if run is None or run.watched or run.dropped:
@@ -93,8 +93,8 @@ class Handlers:
                 del self.live[session]
 
     def finish(self, chat: Chat, written: str, request: gr.Request) -> dict:
-        """After a run, keep its answers as a turn and offer the choice of a lane if they differ. Text typed meanwhile stays; a
-        prompt without an answer is put back into an empty box."""
+        """After a run, keep its answers as a turn, and offer the choice of an answer if they differ. Text typed
+        meanwhile is kept; a prompt without an answer is put back into an empty box."""
         ui, run = self.ui, self.live.get(request.session_hash)
         if run and not run.over:  # another one, which finishes later
             return {ui["run"]: gr.skip()}
@@ -115,7 +115,7 @@ class Handlers:
         return out
 
     def stop(self, request: gr.Request) -> dict:
-        """End this visitor's run within one round; what was decoded stays."""
+        """Stop this visitor's run within one round; what was generated is kept."""
         run = self.live.get(request.session_hash)
         if run:
             run.live.stop.set()
@@ -169,7 +169,8 @@ class Handlers:
             last.chosen = next((i for i, answer in enumerate(last.answers) if answer.title == title), 0)
 
     def new_chat(self, chat: Chat, request: gr.Request) -> dict:
-        """Start a new conversation: nothing of the old one reaches the next run. A run in flight is stopped and forgotten."""
+        """Start a new conversation; nothing of the old one is used in the next run. A run in progress is stopped and
+        forgotten."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
@@ -178,13 +179,14 @@ class Handlers:
                 ui["board"]: empty_board(chat.number(), "chat.new")}
 
     def start_over(self, chat: Chat, request: gr.Request) -> Chat:
-        """Before a run that a link or a panel asks for: begin a new conversation."""
+        """Start a new conversation before a run that a link or a panel requests."""
         self._drop_run(chat, request)
         chat.turns = []
         return chat
 
     def opened(self, chat: Chat, request: gr.Request) -> dict:
-        """Handle an opened recording: it belongs to no conversation, and a run in flight would overwrite it."""
+        """Handle an opened recording: it belongs to no conversation, and a run in progress is stopped because it would
+        overwrite it."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
@@ -207,7 +209,7 @@ class Handlers:
                 ui["bar"]: gr.Row(visible=bool(chat.turns))}
 
     def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
-        """Show an earlier turn on the board; while one is shown, the latest turn is listed, too."""
+        """Show an earlier turn on the board. While one is shown, the latest turn is listed above the board, too."""
         index = event._data.get("turn") if isinstance(event._data, dict) else None
         if self._running(request.session_hash) or not isinstance(index, int) or not 0 <= index < len(chat.turns):
             return {self.ui["notice"]: _line("error", text("chat.turn_busy"))}
@@ -222,7 +224,8 @@ class Handlers:
     # Models and knobs
 
     async def preload(self, target: str | None, draft: str | None = None) -> AsyncIterator[dict]:
-        """Load the default models when a visitor first touches the page. Other models may be large, and are loaded by a run."""
+        """Load the default models when a visitor first touches the page. Other models may be large; they are loaded
+        when a run needs them."""
         models = model_key(target, draft)
         if models or not self.warm or self.backend.ready(None):
             yield self._models_line(models)
@@ -240,8 +243,8 @@ class Handlers:
         return self._models_line(None)
 
     def models_chosen(self, target: str | None, draft: str | None) -> dict:
-        """After another target or draft was chosen, offer the drafts that fit. An incompatible draft is replaced by the default,
-        with a notice."""
+        """After a target or draft was chosen, list the drafts that fit. A draft that does not fit is replaced by the
+        default, with a notice."""
         found = drafts(self.backend.drafts(target or None))
         kept = draft if draft in [name for _, name in found] else ""
         notice = text("models.wrong_draft", draft=shorten(draft, 60)) if draft and not kept else ""
@@ -249,7 +252,7 @@ class Handlers:
                 | ({self.ui["notice"]: _line("error", notice)} if notice else {}))
 
     def describe(self, target: str | None, draft: str | None = None) -> dict:
-        """Describe the chosen models; which methods they can run is known when they are loaded."""
+        """Describe the chosen models. Which methods they can run is known after they are loaded."""
         if self.backend.ready(model_key(target, draft)):
             return self._models_line(model_key(target, draft))
         card = next((c for c in self.backend.targets() if c["name"] == (target or "")), None)
@@ -279,7 +282,7 @@ class Handlers:
         return self.backend.knob_limits(key, model_key(target, draft))
 
     def knob_rules(self, key: str) -> Callable[..., tuple]:
-        """Return a listener that shows where two of a method's knobs do not go together, and which choices are left."""
+        """Return a listener that shows which of a method's knobs are incompatible, and disables choices that would be."""
         def rule(*values: Any) -> tuple:
             excluded = self.excluded_choices(key, values).values()
             return _line(*self.incompatible_knobs(key, values)), *(gr.HTML(off=pack(why)) for why in excluded)
@@ -292,7 +295,7 @@ class Handlers:
         return incompatible_choices(knobs, {knob.name: value for knob, value in zip(knobs, values)})
 
     def incompatible_knobs(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
-        """Return a state and a sentence if two of a method's knobs are incompatible; else both empty."""
+        """Return (state, message) if two of a method's knobs are incompatible; both empty otherwise."""
         off, names = self.excluded_choices(key, values), [knob.name for knob in self.backend.cards[key].knobs]
         refusal = next((off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), "")
         return ("error" if refusal else "", refusal)
@@ -311,7 +314,7 @@ def _keys(picked: Any) -> Any:
 
 
 def lanes_picked(picked: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the known methods of the picker's value, without duplicates and at most the maximum number of lanes."""
+    """Return the known methods in the picker's value, without duplicates, at most the maximum number of lanes."""
     keys = _keys(picked)
     names = [item.get("method") if isinstance(item, dict) else item for item in keys] if isinstance(keys, list) else ()
     known = dict.fromkeys(key for key in names if isinstance(key, str) and key in cards)

@@ -1,6 +1,6 @@
-"""A script that runs before Gradio's own. Gradio inserts ``head`` when its client already runs, too late for functions that the
-client reads at load time (static/limit_animation_frames.js). Also adds the preview image of links to the page, which needs an
-absolute address."""
+"""Insert a script before Gradio's own. Gradio inserts its ``head`` parameter after its client has started, which is too
+late for functions that the client reads when it loads (static/limit_animation_frames.js). Also adds the preview image
+of links, which needs an absolute address."""
 from __future__ import annotations
 
 import os
@@ -14,8 +14,8 @@ HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?"
 
 
 class HeadScript:
-    """ASGI middleware. ``script``: inserted at the beginning of the page's head. A response that is not the page, is compressed,
-    or has no head is passed on unchanged."""
+    """ASGI middleware that inserts ``script`` at the beginning of the page's head. Other responses, compressed ones and
+    pages without a head are passed on unchanged."""
 
     def __init__(self, app: Any, script: str):
         self._app, self._script = app, f"<script>{script}</script>".encode()

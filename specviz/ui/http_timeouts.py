@@ -1,5 +1,6 @@
-"""Time limits below HTTP: a connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An address has at most
-``HALF_OPEN`` incomplete ones; one more closes its oldest, so that other visitors of the same address are served."""
+"""Time limits below HTTP. A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An address
+may have at most ``HALF_OPEN`` incomplete requests; one more closes its oldest, so that other visitors with the same
+address are still served."""
 from __future__ import annotations
 
 from collections import OrderedDict

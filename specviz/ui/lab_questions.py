@@ -1,8 +1,9 @@
-"""Questions of the page other than runs: the Lab's measurements and the library. Those that need the engine wait in the same
-queue as runs, one at a time; the others (``Backend.light``) are answered at once. Input is untrusted.
+"""Requests of the page other than runs: the Lab's measurements and the library of recordings. Those that need the
+engine wait in the same queue as runs, one at a time; the others (``Backend.light``) are answered at once. Input is
+untrusted.
 
-An answer is a stream of lines of JSON: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state": "done", "answer"} or
-{"state": "error", "text", "code"}.
+An answer is a stream of JSON lines: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state": "done", "answer"}
+or {"state": "error", "text", "code"}.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class LabQuestions:
         self._backend, self._run_queue, self._loader = backend, run_queue, loader or Loader(backend)
 
     async def ask(self, name: str, payload: dict = {}, request: gr.Request = cast(Any, None)) -> AsyncIterator[str]:  # noqa: B006
-        """Yield the answer to one question, in lines; the last one is "done" or "error"."""
+        """Answer one question: yield lines of JSON, the last one with state "done" or "error"."""
         try:
             self._check(name, payload)
             who = visitor(request)

@@ -1,6 +1,6 @@
 """Load models outside the queue: one at a time, in a separate thread, while runs on loaded models continue.
 
-A visitor who waits for a model occupies no place in the queue and no thread, and gets progress messages.
+A visitor who waits for a model occupies no place in the queue, and gets progress messages.
 """
 from __future__ import annotations
 

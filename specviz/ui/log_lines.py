@@ -1,5 +1,5 @@
-"""Log lines of bounded length. An exception is one line: its message may contain a visitor's input, so no traceback is logged
-unless the owner sets SPECVIZ_DEBUG."""
+"""Log lines of bounded length. An exception is logged as one line; no traceback, because it may contain a visitor's
+input, unless the owner sets SPECVIZ_DEBUG."""
 from __future__ import annotations
 
 import logging

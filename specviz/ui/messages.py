@@ -1,4 +1,5 @@
-"""All messages of the page and its endpoints, by identifier. Tests name the identifier; a wording is changed here.
+"""All messages of the page and its endpoints, by identifier. Tests refer to identifiers, so a wording can be changed
+here alone.
 
 ``Refused`` has the identifier (``code``) and the values of its message.
 """
@@ -125,7 +126,7 @@ def shorten(words: Any, most: int = SENTENCE) -> str:
 
 
 class Refused(ValueError):
-    """A request that is not carried out, or a run that ended early: one sentence, and its identifier as ``code``."""
+    """A request was refused, or a run ended early. ``code``: the identifier of the message."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(text(code, **values))
@@ -133,7 +134,7 @@ class Refused(ValueError):
 
     @classmethod
     def of(cls, error: BaseException) -> Refused:
-        """Return an engine error as a refusal, with its message and its identifier if it has one."""
+        """Return an engine error as Refused, with its message and, if it has one, its identifier."""
         refused = cls("run.engine", why=shorten(str(error), 2 * SENTENCE))
         refused.code = getattr(error, "code", None) or refused.code
         return refused

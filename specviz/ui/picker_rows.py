@@ -1,7 +1,7 @@
-"""The rows of the picker: for each method its card, the name of its drawing, its needs in words, and its measured speed.
+"""The rows of the picker: each method's card, the name of its drawing, its needs in words, and its measured speed.
 
-The speeds are those of assets/bench.json, which ``python -m specviz bench --table LEDGER --write`` makes together with docs/bench.md;
-a method without an entry is not measured.
+The speeds are those of assets/bench.json, which ``python -m specviz bench --table LEDGER --write`` writes together with
+docs/bench.md. A method without an entry there has no measured speed.
 """
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ CARD_FIELDS = {"key", "title", "summary", "family", "paper", "exactness", "wins"
 
 @cache
 def measured(path: Path = BENCH) -> dict[str, Any]:
-    """Return {where, model, noise, speedups}. ``where``: the sentence on the machine; ``model``: the target, if its own draft was
-    measured; ``noise``: by how much two runs of plain decoding differ; ``speedups``: method key -> [greedy, at temperature 1], None
-    if not measured. Empty without such a file."""
+    """Return {where, model, noise, speedups} of assets/bench.json; empty if the file is missing.
+
+    ``where``: a sentence on the machine; ``model``: the target, if its own draft was measured; ``noise``: median
+    difference of two runs of plain decoding; ``speedups``: {method key: [greedy, at temperature 1]}, None if not
+    measured."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         speedups = {key: [row.get("0"), row.get("1")] for key, row in found["speedups"].items() if "0" in row and found["schema"] == SCHEMA}
@@ -41,7 +43,7 @@ def measured(path: Path = BENCH) -> dict[str, Any]:
 
 
 def timed(targets: list[dict[str, str]], models: str | None) -> bool:
-    """Return whether the speeds were measured with these models (limits.model_key), among the available targets."""
+    """Return whether the displayed speeds were measured with these models (limits.model_key)."""
     target, draft = split_model_key(models)
     name = next((one["model"] for one in targets if one["name"] == (target or "")), "")
     return not draft and bool(name) and name == measured()["model"]
@@ -60,8 +62,8 @@ def shape(card: Method) -> str:
 
 
 def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> list[dict[str, Any]]:
-    """Return one row for each method: families in teaching order, the founding method first, then by measured speed; plain decoding
-    last."""
+    """Return one row per method. Families are in teaching order; in a family the founding method is first, the others
+    follow by measured speed; plain decoding is the last row."""
     speeds = measured(path)["speedups"]
     out = []
     for card in cards.values():
@@ -81,5 +83,5 @@ def _place(family: str) -> tuple[int, str]:
 
 
 def family_sentences() -> dict[str, str]:
-    """Return {title of a family: the sentence that describes it}."""
+    """Return {title of a family: its description in one sentence}."""
     return families() | {FAMILY: ABOUT}

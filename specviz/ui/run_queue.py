@@ -1,4 +1,4 @@
-"""The queue of the engine: one run at a time, fair between client addresses; a run that stops responding loses its place."""
+"""The queue of the engine: one run at a time, fair between client addresses. A run that no longer responds loses its place."""
 from __future__ import annotations
 
 import threading
@@ -40,10 +40,12 @@ class Ticket:
 
 @dataclass
 class RunQueue:
-    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first of every
-    other one. ``waiting``: places after the active run; an address without a place gets one even if all are taken (up to twice as
-    many). Runs of one batch share the accelerator, ``together`` of them, unless another run waits before them. A run without
-    activity for ``silence`` seconds loses its place."""
+    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first
+    run of every other address.
+
+    ``waiting``: number of places after the active run; an address without a place gets one even if all are taken, up to
+    twice as many. Runs of one batch share the accelerator, at most ``together`` of them, unless another run waits
+    before them. A run without activity for ``silence`` seconds loses its place."""
 
     waiting: int = WAITING
     open_runs: int = OPEN_RUNS
@@ -70,7 +72,7 @@ class RunQueue:
         return ticket
 
     def ahead(self, ticket: Ticket) -> int:
-        """Return the number of runs before this one; 0: it may run, and counts as active from now on."""
+        """Return the number of runs before this one. 0: it may run, and counts as active from now on."""
         with self._lock:
             self._drop_silent()
             if ticket not in self._tickets:  # it was silent for too long
@@ -108,7 +110,7 @@ class RunQueue:
 
     @contextmanager
     def open_run(self, address: str) -> Iterator[None]:
-        """Context manager: count an open run of this address, waiting, loading or active. Raises Refused beyond the limit."""
+        """Context manager: count an open run of this address (waiting, loading or active). Raises Refused beyond the limit."""
         with self._lock:
             if address and self._open[address] >= self.open_runs:
                 raise Refused("queue.open_runs", most=self.open_runs)

@@ -1,4 +1,5 @@
-"""Servers as methods of the page: a card for each server that the owner configured, and their lanes in a run with local ones."""
+"""Servers as lanes of the page: a card for each server that the owner configured, and its lanes in a run together with
+local ones."""
 from __future__ import annotations
 
 import logging
@@ -20,7 +21,7 @@ ABOUT = "Engines of other servers, seen from outside: reported figures are obser
 
 
 class ServerCard(Method):
-    """A server's card: not in the catalogue, without knobs."""
+    """The card of a server. It is not in the catalogue and has no knobs."""
 
     def __post_init__(self):
         """Skip Method's checks, because a server's exactness is unknown."""
@@ -32,8 +33,8 @@ class ServerCard(Method):
 
 
 def served_cards() -> dict[str, Method]:
-    """Return the cards by key; none if the file that names them is broken (the first run reports it). A malformed address ends
-    the program."""
+    """Return the servers' cards by key; empty if models.yaml is invalid (the first run reports the error). A malformed
+    address in the environment ends the program."""
     try:
         named = servers()
     except ZooError as error:
@@ -54,7 +55,8 @@ def is_served(key: str) -> bool:
 
 
 def server_streams(asked: RunRequest, seconds: float, mode: str = "live") -> dict[int, Any]:
-    """Return the run's server lanes by their number, not started. Raises ServerError; Refused for fields that no server is sent."""
+    """Return {lane number: stream} for the run's server lanes, not started. Raises ServerError, or Refused for fields
+    that cannot be sent to a server."""
     from ..core import Sampling
     from ..servers.stream import Stream
 

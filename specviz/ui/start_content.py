@@ -1,4 +1,4 @@
-"""The page's initial content, read from files: example prompts, listed methods, the recorded run."""
+"""The page's initial content, read from files: example prompts, listed methods, and the recording that is shown first."""
 from __future__ import annotations
 
 import json
@@ -21,9 +21,9 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 class StartContent:
     """The page's initial content.
 
-    ``examples``: name, prompt, and optionally look, methods, follow, target, temperature; ``first``: methods listed besides the chosen
-    ones; ``chosen``: initially chosen; ``presets``: name, methods, and optionally temperature and about; or name, ``among`` (the keys
-    that the list is filtered to) and about.
+    ``examples``: name, prompt, and optionally look, methods, follow, target, temperature; ``first``: methods listed
+    besides the chosen ones; ``chosen``: initially chosen methods; ``presets``: name, methods, and optionally
+    temperature and about, or name, ``among`` (the keys to which the list is filtered) and about.
     """
 
     examples: tuple[dict[str, Any], ...] = ()
@@ -33,7 +33,7 @@ class StartContent:
 
 
 def start_content(cards: dict[str, Any], path: Path = EXAMPLES) -> StartContent:
-    """Read the file; missing or unknown names are filled from the catalogue: one method of each family."""
+    """Read the initial content; missing or unknown method names are replaced by one method of each family."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
@@ -53,7 +53,7 @@ def start_content(cards: dict[str, Any], path: Path = EXAMPLES) -> StartContent:
 
 
 def named(cards: dict[str, Any], called: Any) -> list[str]:
-    """Return the methods with one of these names, by alias or key, in the catalogue's order."""
+    """Return the methods whose key or alias is in ``called``, in the catalogue's order."""
     plain = lambda name: "".join(filter(str.isalnum, str(name).lower()))  # noqa: E731
     names = set(map(plain, called or ()))
     return [key for key, card in cards.items() if names & set(map(plain, (key, *getattr(card, "aliases", ()))))]
@@ -64,7 +64,7 @@ def _is_example(row: Any) -> bool:
 
 
 def recorded_board(path: Path = RECORDED) -> str:
-    """Return the recorded run that the board shows at first, as a board's value; an empty board without one."""
+    """Return the recording that is shown at first, as a value of the board; an empty board if there is none."""
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         return stream.finished_board(0, records)

@@ -1,9 +1,9 @@
 """Convert an engine's records to the frames that a page or a program receives: one run, at a steady rate.
 
-The engine runs in its own thread (engine_job.py) and never waits for a reader. Twenty times per second all records since the last
-beat become one frame (docs/TRACE.md, "Live frames"); three times on machines with few cores, which the engine needs. A slow
-reader gets fewer and larger frames; a reader that stops reading ends the run. Models are loaded before the run enters the queue
-(loading.py).
+The engine runs in its own thread (engine_job.py) and never waits for a reader. Twenty times per second all new records
+become one frame (docs/TRACE.md, "Live frames"); three times per second on machines with few cores, because the engine
+needs them. A slow reader gets fewer and larger frames; a reader that stops reading ends the run. Models are loaded
+before the run enters the queue (loading.py).
 """
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Frame = dict[str, Any]
 
 
 def pack(value: Any) -> str:
-    """Return JSON on one line that is safe inside a page: no ``<``, no line separator."""
+    """Return JSON on one line that is safe inside an HTML page: without ``<`` and line separators."""
     packed = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return packed.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 @dataclass
 class Frames:
-    """Numbers the frames of one run, and keeps the last few as the text for the board."""
+    """Numbers the frames of one run, and keeps the last few as the board's value."""
 
     first: int
     records: list[Record] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Frames:
     _lines: deque[str] = field(default_factory=deque)
 
     def add(self, records: list[Record], status: dict[str, str] | None = None) -> Frame:
-        """Return the next frame. The first one with records clears the board; until then the last trace stays on it."""
+        """Return the next frame. The first frame with records clears the board; until then it shows the previous run."""
         frame: Frame = {"s": self.first, "e": records}
         if records and not self._begun:
             frame |= {"new": True, "run": self.run}
@@ -61,7 +61,7 @@ class Frames:
         return self._keep(frame, records)
 
     def close(self, status: dict[str, str]) -> Frame:
-        """Return the last frame with all records again, so that missed frames are repaired."""
+        """Return the last frame, which contains all records again, so that missed frames do not matter."""
         frame: Frame = {"s": self.first, "e": self.records, "status": status}
         if self._begun:
             frame["snap"] = True
@@ -80,7 +80,7 @@ class Frames:
         return frame
 
     def window(self) -> str:
-        """The last frames as the board's value: a reader that missed an update finds it here."""
+        """The last few frames, as the board's value, so that a reader that missed an update finds it here."""
         return "\n".join(self._lines)
 
 
@@ -99,7 +99,7 @@ def _single_frame(number: int, rest: Frame) -> str:
 
 
 class LiveRun:
-    """One run in flight, as frames. gone: it ended because nobody read them; refused: why it could not run."""
+    """One run in progress, as frames. gone: it ended because nobody read the frames; refused: why it could not run."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, asked: RunRequest, first: int = 0, visitor: Visitor = Visitor(),
                  loader: Loader | None = None):
@@ -121,14 +121,14 @@ class LiveRun:
             self._paint_seconds = min(every / 1000, LONGEST_BEAT)
 
     def beat(self) -> float:
-        """Return the seconds to the next frame."""
+        """Return the seconds until the next frame."""
         if self._painted is None:  # a program, which paints nothing
             return BEAT
         behind = self.frames.first - self._painted
         return max(self._paint_seconds, BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4))
 
     async def stream(self) -> AsyncGenerator[Frame]:
-        """Yield frames until the run is over; the last one holds how it ended. Closing early stops the engine."""
+        """Yield frames until the run is over; the last one says how it ended. Closing the generator stops the engine."""
         try:
             with self._run_queue.open_run(self._visitor.address):
                 async with aclosing(self._parts()) as parts:

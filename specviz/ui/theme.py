@@ -69,7 +69,7 @@ def theme() -> Base:
 
 
 def css() -> str:
-    """Return the style sheets of viewer, panels and page as one: Gradio prefixes each rule, which gives all the same specificity.
-    """
+    """Return the style sheets of viewer, panels and page as one string. Gradio prefixes every rule, which gives all the
+    same specificity."""
     panels = [path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.css"))]
     return gradio_parts()["css"] + "".join(panels) + (STATIC / "page.css").read_text(encoding="utf-8")

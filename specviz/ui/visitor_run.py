@@ -10,8 +10,8 @@ from .stream import LiveRun
 
 @dataclass
 class VisitorRun:
-    """A visitor's run from the press of Run until its answer is kept. watched: its frames are being sent; over: all were;
-    dropped: the visitor left the conversation, so nothing of the run is shown or kept."""
+    """A visitor's run, from the press of Run until its answer is a turn of the conversation. watched: its frames are
+    being sent; over: all were sent; dropped: the visitor left the conversation, so nothing of the run is shown or kept."""
 
     live: LiveRun
     asked: RunRequest
@@ -21,7 +21,7 @@ class VisitorRun:
     dropped: bool = False
 
     def keep(self, chat: Chat) -> Turn | None:
-        """Append this run's answer to ``chat`` and return the turn; None if no lane wrote anything. ``chat.frame`` moves past this run's
-        frames, because the page ignores lower numbers."""
+        """Append this run's answer to ``chat`` and return the turn; None if no lane generated text. ``chat.frame`` is
+        advanced past this run's frames, because the page ignores lower numbers."""
         chat.frame = max(chat.frame, self.live.frames.first)
         return chat.put(self.earlier, self.asked.prompt, self.live.frames.records)

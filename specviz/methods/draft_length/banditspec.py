@@ -14,8 +14,8 @@ def lengths(kit, count: int, shortest: int):
 
 
 def configurations(kit, count: int, shortest: int):
-    """Return the candidates, from few rows without a draft model to many rows. All share one draft model, which each syncs before
-    drafting."""
+    """Return the bandit's candidates: drafters with their budgets, from few draft nodes without a draft model to many.
+    All share one draft model, which each syncs before drafting."""
     from ...drafters.lookup.prompt_lookup import PromptLookup
     from ...drafters.model.chain import DraftChain, DraftShape
     from ...trees import sparse

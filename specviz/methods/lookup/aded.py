@@ -16,7 +16,7 @@ def build(kit, depth: int, nodes: int, iterations: int, gain: float, start: str)
 
 
 def corpus(kit):
-    """Return the datastore's tri-grams; None without a datastore, or if it is of another vocabulary."""
+    """Return the datastore's tri-grams; None if there is no datastore or it is of another vocabulary."""
     from ...indexes.trigrams import trigrams_of
 
     try:

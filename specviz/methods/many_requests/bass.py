@@ -1,5 +1,5 @@
-"""BASS: all requests of a batch draft with one length and are verified in one ragged pass; the length grows by two after a fully
-accepted draft and falls by at least a tenth otherwise (Qian et al. 2404.15778, algorithm 1)."""
+"""BASS: all requests of a batch draft the same number of tokens and are verified in one ragged pass. The draft length
+grows by two after a fully accepted draft and falls by at least a tenth otherwise (Qian et al. 2404.15778, algorithm 1)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,5 @@
-"""Speculative speculative decoding (SSD, Saguaro): the draft model predicts the outcome of a verification and drafts its
-continuation while the verification runs (2603.03251)."""
+"""Speculative speculative decoding (SSD, Saguaro): while a verification runs, the draft model predicts its outcome and
+drafts what follows that outcome (2603.03251)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

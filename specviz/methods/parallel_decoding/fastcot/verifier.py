@@ -6,7 +6,7 @@ from ....verifiers import TokenRejection
 
 
 class Glance(TokenRejection):
-    """Ordinary verification, except for one round in which the whole window is kept unverified."""
+    """Token rejection, except in one round, in which the whole window of guesses is accepted without verification."""
 
     def __init__(self, when: int):
         self.when = when

@@ -1,6 +1,7 @@
-"""Blockwise parallel decoding: heads predict a block of tokens at once, and the target verifies the block and predicts the next
-one in the same pass (Stern et al. 1811.03115). The paper's exact criterion is the rule for chosen nodes, here at every
-temperature."""
+"""Blockwise parallel decoding: heads predict a block of tokens at once, and the target verifies the block and predicts
+the next one in the same pass (Stern et al. 1811.03115). The paper's exact rule accepts a token that equals the target's
+greedy choice; here a token is accepted with its target probability, which is the same at temperature 0 and exact at
+every other."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -39,7 +39,8 @@ class Blockwise(nn.Module):
         return len(self.out)
 
     def states(self, states: Tensor, index: int) -> Tensor:
-        """Return the output of head ``index`` for states [..., hidden], for the output matrix."""
+        """Return the hidden states of head ``index`` for the target's states [..., hidden]; they are the input of the
+        output matrix."""
         part = slice(index * self.inner, (index + 1) * self.inner)
         return states + self.out[index](F.relu(F.linear(states, self.layer.weight[part], self.layer.bias[part])))
 

@@ -16,7 +16,7 @@ from ....models.row_cache import RowCache
 
 
 class TextRows:
-    """The KV cache of the layer over the target's hidden states."""
+    """The KV cache of Chimera's decoder layer over the target's hidden states of the text."""
 
     def __init__(self, heads: Any):
         self.cache = RowCache(heads.fused)

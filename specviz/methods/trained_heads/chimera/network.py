@@ -54,7 +54,8 @@ class Chimera(nn.Module):
         return self.trimlp(embeds.flatten(-2))
 
     def joined(self, index: int, last: Tensor, outputs: Tensor) -> Tensor:
-        """Return the input of head ``index`` to its matrix, from the last true states and the encoder's outputs, each [n, hidden]."""
+        """Return the input of head ``index``: the last true hidden states and the encoder's outputs, each [n, hidden],
+        concatenated."""
         return self.chimera_head[index](torch.cat([last, outputs], -1))
 
     def logits(self, index: int, last: Tensor, outputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -63,8 +64,9 @@ class Chimera(nn.Module):
         return found if self.own else head(found)
 
     def forward(self, states: Tensor, codes: list[Tensor]) -> list[Tensor]:
-        """Training: return the outputs of all steps, each on its own earlier ones. states [batch, n, hidden] of the target;
-        codes: per step [batch, n, hidden], of the trigram that ends that many tokens after the row's next token."""
+        """Training: return the encoder's outputs of all steps; each step reads the outputs of earlier ones. states
+        [batch, n, hidden]: the target's; codes: for each step [batch, n, hidden], the code of the trigram that ends
+        that many tokens after the row's next token."""
         n, layer = states.shape[1], self.fast_layer1[0]
         angles = angles_of(self.settings, self.sizes.head_dim, n + len(codes), states.device)
         own = torch.eye(n, dtype=torch.bool, device=states.device)
@@ -78,7 +80,7 @@ class Chimera(nn.Module):
         return found
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the matrix that multiplies ``joined``'s rows in training: the target's output matrix."""
+        """Return the matrix that is applied to ``joined`` in training: the target's output matrix."""
         return targets
 
     @cached_property

@@ -18,7 +18,7 @@ from ....trees import Shape
 class CloverTree(HydraTree):
     """Draft a tree with Clover's heads.
 
-    ``table`` [vocab, hidden]: token inputs of the heads, computed with the first tree.
+    ``table`` [vocab, hidden]: the heads' input for each token; computed with the first tree of a run.
     """
 
     needs = frozenset({"tap:final", "head"})

@@ -117,7 +117,8 @@ class BlockwiseRows(EagleRows):
         self._tail = None
 
     def crop(self, count: int) -> None:
-        """Keep the first ``count`` rows of the text, and the inputs just before them, because the next block reads them again."""
+        """Keep the first ``count`` rows of the text, and also the inputs of the rows just before, because the next
+        block reads them again."""
         gone = self.count - min(self.count, count)
         if gone and self._tail is not None:
             self._tail = self._tail[:max(0, len(self._tail) - gone)]
@@ -139,9 +140,10 @@ class BlockwiseRows(EagleRows):
         return out
 
     def below(self, embeds: Tensor, guesses: Tensor, parents: list[int], depths: list[int]) -> Tensor:
-        """Process blocks of k draft nodes each; the nodes of a block attend to each other. embeds: of their tokens, guesses: the
-        predicted features before them, [blocks * k, hidden]; parents: last scratch row of each node's parent block, -1 for the
-        text; depths: of the nodes, from 1. The rows are dropped after the round."""
+        """Run blocks of k draft nodes each; the nodes of a block attend to each other. The rows are dropped after the round.
+
+        embeds: the nodes' token embeddings, guesses: the predicted features before them, both [blocks * k, hidden];
+        parents: the last scratch row of each node's parent block, -1 for the text; depths: of the nodes, from 1."""
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 

@@ -1,5 +1,5 @@
-"""A head over frequent tokens only (FR-Spec, Zhao et al. 2502.14856): the rows of the target's output matrix of tokens that are common
-in a corpus."""
+"""Draft frequent tokens only: the head uses those rows of the target's output matrix whose tokens are common in a
+corpus (FR-Spec, Zhao et al. 2502.14856)."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +13,8 @@ from ....drafters.heads.reduced_output import reduced
 
 
 def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
-    """Return the ``count`` most frequent tokens of a corpus, ties to the lower id, in ascending order; int64 [count]."""
+    """Return the ids of the ``count`` most frequent tokens of a corpus, ascending, int64 [count]. Of equally frequent
+    ones the lower id counts as more frequent."""
     counts = np.bincount(tokens[tokens < vocab], minlength=vocab)
     return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:count]))
 

@@ -1,4 +1,4 @@
-"""Draft with FSPAD's head (arXiv 2408.15562), which separates the state that predicts from the state that is fed back."""
+"""Draft with FSPAD's head (arXiv 2408.15562), which has two output states: one predicts the token, the other is fed back."""
 from __future__ import annotations
 
 from torch.nn import functional as F
@@ -8,7 +8,7 @@ from ....drafters.heads.features import Features
 
 
 class FspadTree(Features):
-    """Draft as Features does, and record the cosine similarity of each row's two states."""
+    """Draft as ``Features`` does, and note the cosine similarity of the two states of each row."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = super().propose(state, budget)

@@ -1,5 +1,5 @@
-"""Draft with Jakiro's two experts (arXiv 2502.06282): the last level of a draft comes from their contrast, without a forward
-pass."""
+"""Draft with Jakiro's two experts (arXiv 2502.06282). The last level of a draft is predicted from the difference of the
+experts' outputs, without a forward pass."""
 from __future__ import annotations
 
 from ....core import Budget, DraftTree, Scores, State
@@ -7,7 +7,8 @@ from ....drafters.heads.features import FeatureModel, Features
 
 
 class ExpertModel(FeatureModel):
-    """Score the nodes of depth ``last`` from their parents' rows instead of a forward pass of the head. 0: run all of them."""
+    """The head over one run. Nodes of depth ``last`` are scored from their parents' rows, without a forward pass of the
+    head; 0: every node is run."""
 
     last = 0
 
@@ -18,7 +19,8 @@ class ExpertModel(FeatureModel):
 
 
 class JakiroTree(Features):
-    """Draft as Features does, but predict the last of two or more levels from the experts' contrast."""
+    """Draft as ``Features`` does; if the draft has two or more levels, predict the last one from the difference of the
+    experts' outputs."""
 
     looks = ExpertModel
     model: ExpertModel

@@ -32,7 +32,7 @@ class Experts(nn.Module):
         self.experts = nn.ModuleList(Mlp(sizes) for _ in range(2))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (next, after the next, the first expert's share of the next)."""
+        """Return (prediction of the next state, prediction of the state after it, the first expert's share of the former)."""
         first, second = (expert(x) for expert in self.experts)
         mixed, against = (part.softmax(-1) for part in self.gate(x).split(2, -1))
         favour = signed(against)
@@ -41,13 +41,14 @@ class Experts(nn.Module):
 
 
 def signed(against: Tensor) -> Tensor:
-    """Return weights [..., 2] with the smaller one negated."""
+    """Return weights [..., 2] in which the smaller one of each pair is negated."""
     first, second = torch.where(against[..., :1] > against[..., 1:], against, -against).split(1, -1)
     return torch.cat([first, -second], -1)
 
 
 class JakiroLayer(Layer):
-    """A layer without an input norm, with experts as its feed-forward. A row gives [next, after the next, share]."""
+    """A decoder layer without an input norm, with experts as its feed-forward. Each output row is [next state, state
+    after the next, share]."""
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, False, bias)

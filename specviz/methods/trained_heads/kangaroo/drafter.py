@@ -1,8 +1,9 @@
-"""Kangaroo: an early exit, an adapter after it and the target's head draft a chain (Liu et al. 2404.18911).
+"""Kangaroo: the target's first layers, an adapter and the target's head draft a chain (Liu et al. 2404.18911).
 
-The first layers' keys, values and hidden states stay in the target's scratch, and verification continues from there. The
-adapter's KV cache holds one row per token, computed from the hidden state at the exit. Rows of accepted tokens stay valid; a
-missing row (the last token of a fully accepted draft) is computed from the verification's hidden state at that position.
+Keys, values and hidden states of the first layers stay in the target's scratch, and verification continues from there.
+The adapter's KV cache has one row per token, computed from the hidden state at the exit. Rows of accepted tokens stay
+valid. One row may be missing, that of the last token of a fully accepted draft; it is computed from the hidden state
+that verification captured at that position.
 """
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ from ....trees import draw_one
 
 
 class ExitAdapter(Drafter):
-    """Draft a chain, each token from the target's head on the adapted hidden state at the exit; the policy decides the second
-    exit (when to stop)."""
+    """Draft a chain; each token comes from the target's head on the adapter's output at the exit. The policy decides
+    when to stop (the paper's second exit)."""
 
     needs = frozenset({"early", "head", "tap:layer"})
     restartable = False  # the exit stands on the target's own cache

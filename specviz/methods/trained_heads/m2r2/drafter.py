@@ -17,8 +17,8 @@ from ....trees import draw_one
 
 
 class M2R2Chain(Drafter):
-    """Draft a chain, each token from the target's head on slow plus fast residual at the exit; the policy is the exit's router.
-    """
+    """Draft a chain; each token comes from the target's head on the sum of slow and fast residual at the exit. The
+    policy has the role of the paper's router."""
 
     needs = frozenset({"early", "head", "embed", "kv"})
     restartable = False  # the exit stands on the target's own cache

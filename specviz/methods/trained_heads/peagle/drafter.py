@@ -12,7 +12,8 @@ from ....drafters.model.chain import draw_independent
 
 
 class PEagleModel(FeatureModel):
-    """The head over one run of a target: pending pairs are processed together with the masks after them."""
+    """The head over one run of a target. Pending pairs of token and hidden state are processed together with the mask
+    rows after them."""
 
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
         super().start(target, tokens, prefill)
@@ -35,7 +36,7 @@ class PEagleModel(FeatureModel):
 
 
 class OnePassFeatures(Drafter):
-    """Draft a chain whose tokens all come from one pass."""
+    """Draft a chain of which all tokens are predicted in one pass of the head."""
 
     restartable = False  # of a text that was not verified it has no states
 

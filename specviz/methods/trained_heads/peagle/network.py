@@ -1,11 +1,11 @@
 """P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as in "speculators" and vLLM).
 
-After the last pair of token and hidden states follow rows with a mask token in place of the token and a learned state
-``mask_hidden`` in place of the hidden states. Row i of them predicts the token i + 1 positions after the one that the last true
-pair predicts. Published heads have an embedding of their own; this project's use the target's.
+The last pair of token and hidden states is followed by rows with a mask token instead of the token and a learned state
+``mask_hidden`` instead of the hidden states. The i-th mask row (from 0) predicts the token i + 1 positions after the
+one that the last true pair predicts. Published heads have an embedding of their own; this project's use the target's.
 
-``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden`` and in config.json ``mask_token_id`` (or
-``ptd_token_id``, or ``pard_token``, as other publishers call it).
+``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden``, and in config.json ``mask_token_id``
+(``ptd_token_id`` or ``pard_token`` with other publishers).
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask tok
 
 
 class PEagle(Eagle3):
-    """P-EAGLE's head: EAGLE-3's, which drafts all tokens in one pass from mask tokens.
+    """P-EAGLE's head: EAGLE-3's, with mask rows that predict all tokens of a draft in one pass.
 
     config: as Eagle3's, with mask_token_id and own_embedding.
     """
@@ -72,7 +72,7 @@ class PEagle(Eagle3):
 
 
 class MaskedPairs(Eagle3Rows):
-    """KV cache of the text's pairs; mask rows after them are dropped after each pass."""
+    """KV cache of the text's pairs of token and hidden states; mask rows after them are dropped after each pass."""
 
     def __init__(self, head: PEagle):
         super().__init__(head)

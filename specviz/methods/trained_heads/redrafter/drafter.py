@@ -1,7 +1,8 @@
 """Draft by beam search with a recurrent head: ReDrafter (Zhang et al. 2403.09919).
 
-Every step extends all beams and keeps the most probable. The target scores the tree of their merged prefixes ("dynamic tree
-attention"). The authors' rule at temperatures above 0 is not exact; beams are chosen, so the rule for chosen nodes is.
+Every step extends all beams and keeps the most probable. The target scores the tree of their merged prefixes ("dynamic
+tree attention"). The authors' rule at temperatures above 0 is not exact; here beams are chosen nodes, each accepted
+with its target probability, which is.
 """
 from __future__ import annotations
 

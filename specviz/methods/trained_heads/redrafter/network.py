@@ -28,8 +28,9 @@ LENGTH = 5  # tokens ahead that the authors' training teaches
 class ReDrafter(nn.Module):
     """ReDrafter's recurrent head.
 
-    hidden: of the target's states; exit: width inside the head; layers: residual blocks; own: with an output matrix of its own;
-    recurrent: else states are sums of embeddings; length: tokens ahead in training; biased: input_proj has a bias.
+    hidden: width of the target's states; exit: width inside the head; layers: number of residual blocks; own: has an
+    output matrix of its own; recurrent: False: states are sums of embeddings; length: tokens ahead in training; biased:
+    input_proj has a bias.
     """
 
     def __init__(self, hidden: int, vocab: int, exit: int, layers: int = 2, own: bool = True, recurrent: bool = True, length: int = LENGTH,
@@ -45,7 +46,7 @@ class ReDrafter(nn.Module):
         return self.length
 
     def step(self, states: Tensor, rows: Tensor) -> Tensor:
-        """Return states [n, hidden] after one more token each, given their embeddings [n, hidden]."""
+        """Return the states [n, hidden] after one more token each. rows [n, hidden]: the embeddings of these tokens."""
         return F.silu(self.rnn_w(rows) + self.rnn_u(states)) if self.recurrent else states + rows
 
     def exits(self, last: Tensor, states: Tensor) -> Tensor:
@@ -72,7 +73,7 @@ class ReDrafter(nn.Module):
 
 
 def build(body: Body, hparams: dict[str, Any]) -> ReDrafter:
-    """Return an untrained network; with the target's output matrix its inner width is the hidden size."""
+    """Return an untrained network. If it uses the target's output matrix, its inner width is the hidden size."""
     own = hparams["own_output"]
     exit = 2 * body.hidden if own else body.hidden
     return ReDrafter(body.hidden, body.vocab, exit, hparams["layers"], own, length=hparams["length_ahead"])
