@@ -1,5 +1,5 @@
-"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they come; after each answer a line shows the
-method, its speed and the tokens per target pass."""
+"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they arrive; after each answer a
+line shows the method, its speed and the tokens per target pass."""
 from __future__ import annotations
 
 import argparse
@@ -68,7 +68,7 @@ def _read() -> str | None:
 
 
 class Conversation:
-    """Messages so far, and how the next answer is decoded."""
+    """The messages so far, and the settings for the next answer."""
 
     def __init__(self, args: argparse.Namespace):
         from ..run.prefix_cache import PrefixPool
@@ -88,7 +88,7 @@ class Conversation:
         self._begin()
 
     def use(self, fields: dict[str, Any]) -> None:
-        """Change fields of the request. Raises SessionError, and keeps those of before."""
+        """Change fields of the request. Raises SessionError; the old fields are then kept."""
         self.request = request_options.request_for(self.fields | fields, self.loaded)
         self.fields |= fields
 
@@ -104,7 +104,7 @@ class Conversation:
         self.knobs = knobs
 
     def command(self, line: str) -> bool:
-        """Run a line that begins with a slash; False ends the conversation."""
+        """Run a line that begins with a slash; return False if it ends the conversation."""
         from ..methods import catalogue
         from ..run.session import find_method
 

@@ -1,7 +1,7 @@
-"""The commands: list, run, verify, replay; the others have files of their own. An error is one line on stderr and a non-zero
-exit.
+"""The commands list, run, verify and replay; the others are in files of their own. An error is one line on stderr and a
+non-zero exit status.
 
-Nothing heavy is imported before a command needs it, so that help and mistakes are answered at once.
+Large packages are imported only when a command needs them, so that help and usage errors are fast.
 """
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit status."""
+    """Run one command; return the exit status."""
     try:
         try:
             if not (sys.argv[1:] if argv is None else argv):

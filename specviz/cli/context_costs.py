@@ -1,4 +1,4 @@
-"""``specviz contexts``: cost of a forward pass at long contexts, and the gain from drafting over a reduced KV cache."""
+"""``specviz contexts``: the cost of a forward pass at long contexts, and the gain from drafting over a reduced KV cache."""
 from __future__ import annotations
 
 import argparse

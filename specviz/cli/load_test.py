@@ -1,4 +1,4 @@
-"""``specviz load-test`` (also ``load``): methods under load, many users at once."""
+"""``specviz load-test`` (also ``load``): measure methods with many concurrent users."""
 from __future__ import annotations
 
 import argparse

@@ -1,11 +1,11 @@
-"""Lists in one option, as A,B,C."""
+"""Read an option that is a list, such as A,B,C."""
 from __future__ import annotations
 
 from .messages import UsageError
 
 
 def split_list(words: str | None, option: str = "") -> list[str]:
-    """Split a list; empty where the option is not given. Raises UsageError where it is given and names nothing."""
+    """Split a list; empty if the option is not given. Raises UsageError if it is given but empty."""
     found = [word.strip() for word in (words or "").split(",") if word.strip()]
     if option and words is not None and not found:
         raise UsageError("list.empty", option=option)
@@ -13,7 +13,7 @@ def split_list(words: str | None, option: str = "") -> list[str]:
 
 
 def method_keys(words: str) -> list[str]:
-    """Return keys of the catalogue, each once; ``all`` is all of them. Raises UsageError."""
+    """Return the method keys of a list, without duplicates; ``all`` stands for all methods. Raises UsageError."""
     from ..methods import catalogue
     from ..run.session import find_method
 

@@ -1,4 +1,4 @@
-"""Output files of commands: written whole or refused (trace.file_writer), with the command line's own messages."""
+"""Output files of commands: written atomically (trace.file_writer), with the command line's own error messages."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -16,7 +16,8 @@ def check_output(path: str | Path, read: str | Path | None = None) -> None:
 
 
 def write_output(path: str | Path, data: str | bytes, read: str | Path | None = None) -> None:
-    """Write a whole file, or leave the old one. Raises UsageError. read: the input file, which is never overwritten."""
+    """Write a whole file; on failure the old one is unchanged. Raises UsageError. read: the input file, which is never
+    overwritten."""
     try:
         write_file(path, data, read)
     except WriteError as error:

@@ -1,4 +1,4 @@
-"""``specviz recommend``: three methods and an engine's flags for a server."""
+"""``specviz recommend``: recommend three methods for a server, with an engine's flags."""
 from __future__ import annotations
 
 import argparse

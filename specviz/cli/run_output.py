@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, request: Any, lane: int,
                records: list[dict[str, Any]]) -> Iterator[Any]:
-    """Print and record the events of an answer while yielding them; the trace, which begins with earlier answers' ``records``, is saved
-    even if the run fails."""
+    """Print and record the events of an answer while yielding them. The trace is saved even if the run fails; it begins
+    with the ``records`` of earlier answers."""
     from ..trace.files import Trace
     from ..trace.recorder import Recorder
     from .terminal import Writer, colours, legend
@@ -54,8 +54,8 @@ def summary(result: Any) -> str:
 
 
 class CancelOnSignal:
-    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after its round, so that its trace is kept; the second
-    one ends it at once. status: the exit status, 0 or 128 + the signal's number, as in shells."""
+    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after its round, so that its trace is saved;
+    the second ends it immediately. status: the exit status, 0 or 128 + the signal's number, as in shells."""
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 

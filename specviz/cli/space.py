@@ -1,4 +1,4 @@
-"""``specviz space --check``: a rehearsal of a Hugging Face Space on this machine."""
+"""``specviz space --check``: check on this machine that the checkout would run as a Hugging Face Space."""
 from __future__ import annotations
 
 import argparse

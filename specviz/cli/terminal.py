@@ -1,7 +1,7 @@
-"""Text for a terminal: tables, and a run's tokens as they arrive, coloured by verdict and marked a second way for readers without
-colour.
+"""Text for a terminal: tables, and a run's tokens as they arrive, marked by verdict with a colour and a second style
+for readers without colour.
 
-Model output is data: its control characters are shown escaped, never sent to the terminal.
+Model output is untrusted: its control characters are printed escaped.
 """
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def harmless(text: str) -> str:
 
 
 class Writer:
-    """Print a run's text as it grows, each token in the style of its verdict. Only text that later tokens cannot change is
-    printed."""
+    """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could still
+    change is held back."""
 
     def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
                  decode: Callable[..., str] | None = None):
@@ -56,7 +56,7 @@ class Writer:
             self._print(self._transcript.stable_length)
 
     def close(self) -> None:
-        """Return the text held back, when the run is over."""
+        """Return the text that was held back, at the end of the run."""
         self._print(self._transcript.length)
         self._show(self._decode(b"", True), "")
 

@@ -15,7 +15,7 @@ EVERY = 1.5  # seconds between two pictures of a run in progress
 
 
 class Board:
-    """A recorded race that displays itself in a notebook; ``trace`` holds the records."""
+    """A recorded race that displays itself in a notebook. ``trace``: its records."""
 
     def __init__(self, records: Records, height: int = HEIGHT):
         self.trace, self.height = Trace(records), height

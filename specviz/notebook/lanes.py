@@ -26,8 +26,8 @@ def play(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target: str
          device: str = "auto", max_new_tokens: int = 96, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
          knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1,
          request: Mapping[str, Any] | None = None) -> Iterator[Records]:
-    """Yield the records of each event. ``knobs``: {method: {knob: value}}. request: further fields of a GenerationRequest; they win over
-    the arguments. Raises SessionError or ZooError."""
+    """Run methods side by side; yield the records of each event. ``knobs``: {method: {knob: value}}; request: further
+    fields of a GenerationRequest, which override the arguments. Raises SessionError or ZooError."""
     loaded = load(target, draft, device)
     own = {"max_tokens": (max_new_tokens, None), "temperature": (temperature, 0.0), "top_k": (top_k, 0), "top_p": (top_p, 1.0),
            "seed": (seed, 0)}

@@ -1,4 +1,4 @@
-"""Run a method on loaded models and a prompt and yield events; race several methods."""
+"""Run a method on loaded models and a prompt, and yield events; run several methods side by side."""
 from .. import lazy_names
 
 _WHERE = {"Session": "session", "race": "racing", "SessionError": "request", "Result": "result", "RunFailed": "result",

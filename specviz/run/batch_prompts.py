@@ -19,13 +19,15 @@ def why_not_batchable(session: Any) -> str | None:
 
 
 class BatchPrompts:
-    """The session's ``batch_prompts`` in one run. busy: seconds inside their forward passes so far."""
+    """Runs the session's ``batch_prompts`` together with a run's own prompt. busy: seconds spent inside their forward
+    passes so far."""
 
     def __init__(self, session: Any):
         self.session, self.kits = session, []
 
     def among(self, own: str, length: int) -> SharedBatch:
-        """Return the loop that answers the prompt ``own`` and these, up to ``length`` tokens each; prompt i uses seed + i."""
+        """Return the loop that answers the prompt ``own`` and these prompts, up to ``length`` tokens each. Prompt i
+        uses seed + i."""
         session, others = self.session, []
         for i, prompt in enumerate(session.batch_prompts, 1):
             self.kits.append(kit := session.loaded.kit())

@@ -82,7 +82,8 @@ def _objects(name: str, given: Any) -> list[dict[str, Any]]:
 
 def template_options(tools: tuple[dict[str, Any], ...], enable_thinking: bool | None, tokenizer: Any, name: str,
                      raw: bool) -> dict[str, Any]:
-    """Return the chat template's options. Raises SessionError where the template does not read them: nothing is dropped silently."""
+    """Return the options for the chat template. Raises SessionError if the template ignores one of them, so that
+    nothing is silently dropped."""
     source = json.dumps(getattr(tokenizer, "chat_template", None) or "")  # one template, or several by name
     for field, given in (("tools", bool(tools)), ("enable_thinking", enable_thinking is not None)):
         if given and (raw or field not in source):

@@ -6,7 +6,7 @@ from ..trace.events import Committed, Drafted, Event
 
 
 class CopiedTokens:
-    """Folds a run's events; ``tokens`` counts committed tokens copied from earlier answers."""
+    """Folds the events of a run; ``tokens`` is the number of committed tokens that were copied from earlier answers."""
 
     def __init__(self):
         self.tokens, self._copied = 0, frozenset()

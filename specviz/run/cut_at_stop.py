@@ -7,8 +7,8 @@ from ..trace.events import Committed, Drafted, Event, Judged
 
 
 def cut_round(events: list[Event], count: int) -> list[Event]:
-    """Return a round's events as if it had ended with its ``count``-th token: that token becomes the last one, and nodes below it
-    count as skipped."""
+    """Return a round's events as if the round had ended with its ``count``-th token. That token becomes the last one,
+    and nodes below it count as skipped."""
     committed = events[-1]
     assert isinstance(committed, Committed)  # it ends a round
     if count >= len(committed.tokens):

@@ -1,4 +1,4 @@
-"""Errors of a session, with one-sentence messages."""
+"""Errors of a session."""
 from __future__ import annotations
 
 import torch
@@ -8,17 +8,17 @@ from ..core.errors import CodedError
 
 
 class SessionError(CodedError, ValueError):
-    """A request that cannot be run; the message is one sentence."""
+    """A request that cannot be run."""
 
 
 def sentence(error: BaseException | str) -> str:
-    """Return the first line of an error as a sentence."""
+    """Return the first line of an error's message as a sentence."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
 
 
 def explain(method: Method, error: Exception) -> str:
-    """Return why a run failed, as one sentence."""
+    """Return why a run failed, in one sentence."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
     if isinstance(error, (BrokenModel, InvalidDistribution)):

@@ -1,5 +1,5 @@
-"""Measure the machine: seconds of a target pass, the best number of threads, and whether other processes take the CPU during a run.
-Timings measured on a busy machine say nothing about a method."""
+"""Measure the machine: seconds of a target pass, the best number of threads, and whether other processes use the CPU
+during a run. Times measured on a busy machine are not comparable."""
 from __future__ import annotations
 
 import time
@@ -26,7 +26,7 @@ REST = 2.0  # seconds between two choices
 
 
 def pass_seconds(loaded: Loaded) -> float:
-    """Measure the mean seconds of a target pass of one token; the first one is not counted."""
+    """Measure the mean duration in seconds of a target pass of one token; the first pass is not counted."""
     kit = loaded.kit()
     try:
         with torch.inference_mode():
@@ -47,8 +47,8 @@ def _one(target: Any) -> float:
 
 
 class Machine:
-    """Monitors the passes of one run. threads: number used; now: seconds of a pass at the start; usual: the minimum since the
-    model was loaded."""
+    """Monitors the forward passes of one run. threads: number in use; now: seconds of a pass at the start of the run;
+    usual: the shortest such time since the model was loaded."""
 
     def __init__(self, loaded: Loaded):
         self._loaded, self._lanes = loaded, {}
@@ -57,15 +57,15 @@ class Machine:
         self.usual = loaded.pass_seconds = min(self.now, getattr(loaded, "pass_seconds", None) or self.now)
 
     def header_fields(self) -> dict[str, Any]:
-        """Return fields for the header's ``env``."""
+        """Return the fields for ``env`` in the trace's header."""
         return {"threads": self.threads, "pass_seconds": self.now, "usual_pass_seconds": self.usual}
 
     def start_events(self) -> list[Checked]:
-        """Return the events for the beginning of a lane."""
+        """Return the events to emit at the beginning of a lane."""
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
 
     def observe(self, lane: int, event: Event) -> list[Checked]:
-        """Return events to report after an event of a lane. Called between rounds, while the engine's clock is paused."""
+        """Return the events to emit after an event of a lane. Called between rounds, while the engine's clock is paused."""
         mine = self._lanes.setdefault(lane, _Lane())
         if isinstance(event, Drafted):
             mine.drafted = event.t1

@@ -1,4 +1,4 @@
-"""A race: several methods on one prompt, interleaved round by round on one clock, optionally repeated for timing."""
+"""A race: several methods on one prompt, interleaved round by round, each with its own clock; optionally repeated for timing."""
 from __future__ import annotations
 
 import random
@@ -20,13 +20,16 @@ WARM_TOKENS = 12  # tokens of the warm-up
 
 def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = None,
          stop: Sequence[str] | None = None, *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
-    """Run several methods on one prompt: yield (lane, event), the lanes interleaved, one whole round at a time.
+    """Run several methods on one prompt; yield (lane, event). Lanes are interleaved, one whole round at a time.
 
-    The lane with the least time on its engine clock goes next, so all progress as on one clock, and lanes never compute at the same
-    time. A lane that fails ends with Failed; the others go on. Keywords as in ``Session.run``.
-    repeats: above 1, each lane is warmed up by a short run, and after the race is run again in full without events, in a shuffled
-    order; (lane, None) marks the begin of such a run. Their figures are the ``repeats`` in the totals of each lane's Finished:
-    [{tokens, seconds}, ...]. These runs do not see what the race wrote into a visitor's memory.
+    The next round is that of the lane with the least time on its engine clock, so all lanes progress as if in parallel,
+    but never compute at the same time. A lane that fails ends with Failed; the others continue. Keywords as in
+    ``Session.run``.
+
+    repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full without
+    events, in shuffled order; (lane, None) marks the beginning of such a run. Their figures are ``repeats`` in the
+    totals of each lane's Finished: [{tokens, seconds}, ...]. These runs do not see what the race stored in a visitor's
+    memory.
     """
     times = read_whole("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
@@ -96,5 +99,5 @@ def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:
 
 
 def is_baseline(method: Method) -> bool:
-    """Return whether a method is plain decoding, the first of the catalogue, against which speed-ups are measured."""
+    """Return whether a method is plain decoding, against which speed-ups are measured."""
     return method.key == next(iter(catalogue()))

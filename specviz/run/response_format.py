@@ -1,4 +1,5 @@
-"""Read the response format of a request: the kind of structured output and its schema, bounded before it is compiled."""
+"""Read the response format of a request: the kind of structured output and its schema. Its size is limited before it is
+compiled."""
 from __future__ import annotations
 
 import json

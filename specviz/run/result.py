@@ -1,4 +1,4 @@
-"""The result of a run, folded from its events: text, finish reason and figures."""
+"""The result of a run, accumulated from its events: text, finish reason and figures."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -11,13 +11,15 @@ from ..trace.output import describe
 
 
 class RunFailed(RuntimeError):
-    """The engine failed during the run; the message is one sentence."""
+    """The engine failed during the run."""
 
 
 @dataclass
 class Result:
-    """Fold events in with ``take``; ``text`` ends before the stop string, ``token_ids`` with the token that completed it. logprobs,
-    top_logprobs: one entry per token of ``token_ids``, where the request asks for them."""
+    """The result of a run. ``take`` adds an event.
+
+    ``text`` ends before the stop string that ended the run, ``token_ids`` with the token that completed it. logprobs,
+    top_logprobs: one entry per token of ``token_ids``, if the request asks for them."""
 
     prompt_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -59,12 +61,12 @@ class Result:
 
     @property
     def text(self) -> str:
-        """The text, or a line about the picture."""
+        """The output as text; for a picture, a description."""
         return describe(self.output, self.data)
 
     @property
     def overhead_share(self) -> float | None:
-        """Share of the seconds after the prefill spent outside forward passes."""
+        """Share of the time after the prefill that was spent outside forward passes."""
         return 1 - self.forward_seconds / self.totals.seconds if self.totals.seconds else None
 
     def metrics(self) -> dict[str, Any]:
@@ -82,7 +84,7 @@ class Result:
 
 
 def collect(events: Iterable[Event]) -> Result:
-    """Run to the end and return the Result. Raises RunFailed with the sentence of a run that failed."""
+    """Consume all events and return the Result. Raises RunFailed if the run failed."""
     result = Result()
     for event in events:
         result.take(event)

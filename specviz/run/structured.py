@@ -48,8 +48,8 @@ class Grammar:
         return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
     def matches(self, tokens: Sequence[int], whole: bool = True) -> bool:
-        """Return whether an answer, with or without its end token, matches. whole=False: a prefix is enough for an answer without
-        an end token."""
+        """Return whether an answer matches, with or without its end token. whole=False: for an answer without an end
+        token, a prefix of a match is enough."""
         matcher, body = self.matcher(), [token for token in tokens if token not in self.ends]
         ended = whole or len(body) < len(tokens)
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
@@ -69,10 +69,10 @@ def _source(compiler: Any, response_format: dict[str, Any]) -> str:
 
 
 class GrammarMask:
-    """A logits processor that allows only tokens with which the answer can still match the grammar.
+    """A logits processor that bans every token after which the answer could no longer match the grammar.
 
-    The matcher follows output and path of each row. A row whose path the grammar rejects is left as it is: the verifier cannot reach
-    it, since a token on its path has probability 0.
+    The matcher follows output and path of each row. A row whose path violates the grammar is left unchanged: the
+    verifier cannot reach it, because a token on its path has probability 0.
     """
 
     def __init__(self, grammar: Grammar):

@@ -74,7 +74,7 @@ def call_format(tools: Sequence[dict[str, Any]], tokenizer: Any) -> dict[str, An
 
 @dataclass
 class CallReader:
-    """Finds the calls of these tools in an answer that comes in pieces; what is no call stays text."""
+    """Finds calls of these tools in an answer that is received in pieces; everything else stays text."""
 
     tools: Sequence[dict[str, Any]]
     tagged: bool
@@ -82,7 +82,7 @@ class CallReader:
     _begun: bool = field(default=False, init=False)
 
     def take(self, text: str) -> str:
-        """Return the text that may be shown: what cannot belong to a call."""
+        """Add a piece of the answer; return the text that may be shown now because it cannot be part of a call."""
         if not self.tools:
             return text
         self._held += text
@@ -101,7 +101,7 @@ class CallReader:
         return next((len(self._held) - n for n in range(len(BEGIN) - 1, 0, -1) if self._held.endswith(BEGIN[:n])), len(self._held))
 
     def close(self) -> tuple[str, list[Call]]:
-        """Return the rest of the text, and the calls. Where one cannot be read, all of them stay text."""
+        """Return (rest of the text, calls). If one call cannot be read, all calls stay text."""
         found = CALL.findall(self._held) if self.tagged else [self._held]
         calls = [call for call in map(self._call, found) if call is not None]
         if not calls or len(calls) < len(found):

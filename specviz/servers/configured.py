@@ -1,4 +1,4 @@
-"""The configured servers: those of models.yaml, and those in SPECVIZ_SERVERS or on the command line. A visitor cannot add one."""
+"""The configured servers: those in models.yaml, in SPECVIZ_SERVERS and on the command line. A visitor cannot add one."""
 from __future__ import annotations
 
 import os
@@ -28,7 +28,7 @@ def servers() -> dict[str, Server]:
 
 
 def find_server(asked: str) -> Server:
-    """Return a server by its name, or one given as ``FORM``. Raises ServerError that names the known servers."""
+    """Return a server by its name, or one given as ``ENGINE=URL#MODEL``. Raises ServerError that lists the known servers."""
     try:
         known = servers()
     except ZooError as error:
@@ -41,7 +41,7 @@ def find_server(asked: str) -> Server:
 
 
 def parse_server(words: str) -> Server:
-    """Parse ``FORM``. Raises ServerError."""
+    """Parse a server given as ``ENGINE=URL`` or ``ENGINE=URL#MODEL``. Raises ServerError."""
     engine, equals, rest = words.partition("=")
     url, _, model = rest.partition("#")
     if not equals or engine.strip() not in SERVER_ENGINES:

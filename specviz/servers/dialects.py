@@ -1,8 +1,9 @@
-"""Per engine: request fields beyond the common protocol, and where its answers report speculation.
+"""Differences between engines: request fields beyond the common protocol, and where an answer reports speculation.
 
-All stream OpenAI's chat completions. vLLM: token ids with each message, and at the end ``metrics.speculative_decoding`` (if
-started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end ``sglext.spec_tokens_details``. llama.cpp's
-llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each message. None reports the ids of rejected tokens.
+All engines stream OpenAI's chat completions. vLLM: token ids with each message, and at the end
+``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end
+``sglext.spec_tokens_details``. llama.cpp's llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each
+message. None of them reports the ids of rejected tokens.
 """
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ HIGHEST_ID = 2**31 - 1
 
 @dataclass(frozen=True)
 class Drafts:
-    """Cumulative counts of one request, as its server reports them. steps: passes that verified a draft; per_step: (drafted,
-    accepted) of each, in order; histogram: draft length -> number of steps that accepted 0, 1, ... tokens."""
+    """Cumulative counts of one request, as its server reports them. steps: number of passes that verified a draft;
+    per_step: (drafted, accepted) for each of them, in order; histogram: {draft length: number of steps that accepted 0,
+    1, ... tokens}."""
 
     drafted: int
     accepted: int
@@ -55,7 +57,7 @@ def count(value: Any, what: str) -> int | None:
 
 
 class OpenAI:
-    """Any server with the protocol and no speculation reports."""
+    """Any server with the OpenAI protocol that does not report speculation; base class of the other engines."""
 
     title = "OpenAI's protocol"
     counters: dict[str, str] = {}  # of its /metrics page: name there -> name here
@@ -63,7 +65,7 @@ class OpenAI:
     per_step = False  # whether a message is what one pass wrote
 
     def ask(self, sampling: Any) -> dict[str, Any]:
-        """Return request fields beyond the common ones."""
+        """Return the request fields beyond the common ones."""
         return {"top_k": sampling.top_k} if sampling.top_k else {}
 
     def read(self, message: dict[str, Any]) -> Message:

@@ -1,4 +1,4 @@
-"""Parse server-sent events: lines to messages, each a JSON object. Anything else raises ServerError."""
+"""Parse server-sent events: each message is a JSON object. Anything else raises ServerError."""
 from __future__ import annotations
 
 import json

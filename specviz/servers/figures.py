@@ -18,7 +18,7 @@ _PLACE = re.compile(r'position="(\d{1,3})"')
 
 @dataclass
 class ServerFigures:
-    """Accumulates the figures of a stream's messages."""
+    """Accumulates the figures of a stream from its messages."""
 
     engine: OpenAI
     tokens: int = 0  # ids received, or one for each message with text where none are
@@ -51,8 +51,8 @@ class ServerFigures:
             self.doubts.append(words)
 
     def facts(self, before: dict[str, float] | None = None, after: dict[str, float] | None = None) -> dict[str, Any]:
-        """Return {facts: [{name, badge, value}], doubts: [...]}: of this request, and ``server_...`` figures over all clients
-        since it began."""
+        """Return {facts: [{name, badge, value}], doubts: [...]}: figures of this request, and ``server_...`` figures
+        over all clients since the request began. before, after: the server's metrics at these times."""
         ids = self.messages > 0 and self.with_ids == self.messages
         tokens = self._count(ids)
         facts = [tokens, _fact("token_ids", "observed" if ids else "unknown", None), _fact("refused_ids", "unknown", None)]
@@ -105,8 +105,9 @@ class ServerFigures:
 
 
 def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
-    """Return [[tried, accepted], ...] per draft position of chains: a position is tried if all before it were accepted. Key 0
-    with longer rows stands for drafts of unknown length: taken as the longest accepted one."""
+    """Return [[tried, accepted], ...] for each draft position of chains. A position is tried if all before it were
+    accepted. Key 0 with longer rows means drafts of unknown length; their length is taken to be that of the longest
+    accepted one."""
     out: list[list[int]] = []
     for length, line in histogram.items():
         places = length if len(line) <= length + 1 and length else len(line) - 1
@@ -119,8 +120,8 @@ def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
 
 
 def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
-    """Return the figures of an engine's /metrics page under the names used here, summed over labels; "accepted_at:2" is draft
-    position 2."""
+    """Parse an engine's /metrics page. Return {figure: value}, with this project's names, summed over labels;
+    "accepted_at:2" is draft position 2."""
     found: dict[str, float] = {}
     for line in page.splitlines()[:100_000]:
         match = _SAMPLE.match(line)

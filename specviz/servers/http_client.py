@@ -1,7 +1,7 @@
-"""HTTP client for untrusted servers: no redirects, no proxies, and every answer bounded in bytes, pieces and time.
+"""HTTP client for untrusted servers: no redirects, no proxies, and limits on the bytes, pieces and time of every answer.
 
-A thread reads the answer and may block. Closing the call from outside ends the read; a watchdog closes it at the time limit, so
-that a server that sends one byte per minute is cut off like one that sends nothing.
+A thread reads the answer and may block. Closing the call from another thread ends the read. A watchdog closes it at the
+time limit, so that a server that sends one byte per minute is cut off, too.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ INFORMATIONAL = 8  # answers such as 100 Continue before the real one
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits. Seconds: to connect, until an answer begins, of silence within it. Bytes: of a line, a stream, a page. Counts:
-    messages of a stream, pieces of an answer."""
+    """Limits. In seconds: to connect, until an answer begins, of silence within it. In bytes: of a line, a stream, a
+    page. Counts: messages per stream, pieces per answer."""
 
     connect: float = 3.0
     begin: float = 30.0
@@ -64,8 +64,8 @@ class _Response(http.client.HTTPResponse):
 
 
 class Call:
-    """One request to a server. ``close`` may be called from any thread and ends a blocked read. seconds: limit for the whole
-    call."""
+    """One request to a server. ``close`` may be called from any thread and ends a blocked read. seconds: time limit of
+    the whole call."""
 
     def __init__(self, name: str, url: str, bounds: Bounds = Bounds(), key: str = "", seconds: float | None = None):
         self.name, self.bounds = name, bounds
@@ -82,11 +82,11 @@ class Call:
 
     @property
     def closed(self) -> str:
-        """Why it was closed: "late", "silent", "stopped", or empty."""
+        """Why the call was closed: "late", "silent", "stopped"; empty if it was not."""
         return self._closed
 
     def close(self, why: str = "stopped") -> None:
-        """End the call; the first reason stays."""
+        """End the call. If it is closed several times, the first reason is kept."""
         with self._lock:
             self._closed = self._closed or why
             if self._watchdog:
@@ -97,7 +97,7 @@ class Call:
                 self._socket.close()
 
     def page(self, path: str) -> str:
-        """Return a whole answer as text. Raises ServerError."""
+        """Request a path; return the whole answer as text. Raises ServerError."""
         data = bytearray()
         for piece in self._answer("GET", path, None, None):
             data += piece
@@ -106,7 +106,7 @@ class Call:
         return data.decode("utf-8", "replace")
 
     def lines(self, path: str, body: dict[str, Any]) -> Iterator[bytes]:
-        """Post, and yield the lines of the event stream without line ends. Raises ServerError."""
+        """Send a POST request; yield the lines of the event stream without line ends. Raises ServerError."""
         rest, total = bytearray(), 0
         for piece in self._answer("POST", path, json.dumps(body).encode(), "text/event-stream"):
             total += len(piece)

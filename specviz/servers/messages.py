@@ -1,6 +1,6 @@
-"""All messages about external servers, by identifier. Tests name the identifier; a wording is changed here.
+"""All messages about external servers, by identifier. Tests refer to identifiers, so a wording can be changed here alone.
 
-``DOUBTS`` are ends of sentences: why a reported figure is impossible.
+``DOUBTS``: reasons why a reported figure is impossible, as ends of sentences.
 """
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-
 
 
 def one_line(words: Any, most: int = 160) -> str:
-    """Return foreign text as part of a message: one line, no control or direction characters, bounded length."""
+    """Return text from a server for use in a message: on one line, of bounded length, without control or direction characters."""
     text = words if isinstance(words, str) else str(words)
     text = " ".join(_HIDDEN.sub(" ", text[:8 * most]).split())
     return text if len(text) <= most else text[:most] + "\u2026"
 
 
 class ServerError(ValueError):
-    """A server cannot be used, or violated its protocol. The message is one sentence; ``code`` is its identifier in TEXTS."""
+    """A server cannot be used, or violated its protocol. ``code``: the identifier of the message in TEXTS."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(TEXTS[code].format(**values).replace("..", "."))

@@ -1,4 +1,4 @@
-"""One request to a server as the events of a lane: each message is a round, timed by the client."""
+"""One request to a server as the events of a lane. Each message counts as a round, with times measured by the client."""
 from __future__ import annotations
 
 import logging
@@ -29,7 +29,8 @@ LOOPBACK = ("localhost", "127.", "[::1]")
 
 
 class Stream:
-    """A lane. ``events`` may be iterated once, in any thread; ``close`` ends it from another. deadline: seconds of wall clock."""
+    """A server lane. ``events`` may be iterated once, in any thread; ``close`` ends it from another thread. deadline:
+    seconds of wall clock."""
 
     def __init__(self, server: Server, conversation: Sequence[dict[str, str]], max_new_tokens: int, sampling: Any,
                  deadline: float | None = None, bounds: Bounds = Bounds(), mode: str = "live"):
@@ -45,7 +46,7 @@ class Stream:
 
     @property
     def here(self) -> bool:
-        """Return whether the server runs on this machine, so that local work slows it."""
+        """Whether the server runs on this machine, so that local work slows it down."""
         host = self.url.partition("://")[2]
         return host.startswith(LOOPBACK)
 

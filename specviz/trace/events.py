@@ -1,6 +1,6 @@
-"""Events that a loop emits: plain data, made from an Outcome while the engine's clock is paused.
+"""Events that a decoding loop emits: plain data, made from an Outcome while the engine's clock is paused.
 
-Each event converts itself to records of the trace (docs/TRACE.md); a view folds records and never looks into the engine.
+Each event converts itself to trace records (docs/TRACE.md). Views process these records and never access the engine.
 """
 from __future__ import annotations
 
@@ -84,11 +84,12 @@ class Judged(Event):
 
 @dataclass(frozen=True)
 class Committed(Event):
-    """Tokens were added to the text at the end of a round.
+    """Tokens were committed at the end of a round.
 
-    tokens: those written; at: seconds; seconds: the round's parts; accepted: draft tokens among ``tokens``. At temperature 0
-    softmax_p, softmax_top: the model's own probability of the last token, and its top tokens. logprobs, top_logprobs: per token its
-    log-probability under the model's own distribution, and the top [token, log-probability] pairs, where the request asks for them.
+    tokens: the committed tokens; at: seconds; seconds: duration of the round's phases; accepted: draft tokens among
+    ``tokens``. softmax_p, softmax_top (temperature 0 only): the model's own probability of the last token, and its top
+    tokens. logprobs, top_logprobs (if the request asks for them): for each token its log-probability under the model's
+    own distribution, and the top [token, log-probability] pairs.
     """
 
     round: int
@@ -122,8 +123,8 @@ class Committed(Event):
 
 @dataclass(frozen=True)
 class Received(Event):
-    """A server's message, in place of a round: ids of its tokens, -1 if unknown; at: seconds on the client's clock. The server's
-    drafts and KV cache are unknown."""
+    """A server's message, which stands for a round: ids of its tokens, -1 if unknown; at: seconds on the client's
+    clock. The server's drafts and KV cache are unknown."""
 
     round: int
     at: float
@@ -146,7 +147,7 @@ class Noted(Event):
 
 @dataclass(frozen=True)
 class Checked(Event):
-    """A result about a lane outside its rounds."""
+    """The result of a check of a lane, outside its rounds."""
 
     kind: str
     detail: dict[str, Any]
@@ -157,7 +158,7 @@ class Checked(Event):
 
 @dataclass(frozen=True)
 class TextEmitted(Event):
-    """Text of a round: one piece per committed token, as bytes with their span in the output."""
+    """The text of a round: one piece per committed token, as bytes with their span in the output."""
 
     round: int
     pieces: tuple[tuple[int, bytes, int, int], ...]  # token, bytes, start, end
@@ -192,9 +193,9 @@ class Failed(Event):
 
 
 def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None) -> Iterator[Event]:
-    """Yield the events of one round that was just played. Call it while the clock is paused.
+    """Yield the events of the round that was just played. Call it while the clock is paused.
 
-    spans: time spans of draft model and target, where a loop runs them in parallel; else one follows the other.
+    spans: time spans of draft model and target, for loops that run them in parallel; None: one after the other.
     """
     r, t = state.round - 1, outcome.began + outcome.seconds["plan"]
     drafted = t + outcome.seconds["draft"]

@@ -1,5 +1,5 @@
-"""Atomic file writing for the whole program: write next to the destination, fsync, rename. A full disk, a kill or an error leaves
-the old file; devices, pipes, folders, dangling links and the input file itself are refused."""
+"""Atomic file writing for the whole program: write next to the destination, fsync, rename. After a full disk, a kill or
+an error the old file is unchanged. Devices, pipes, folders, dangling links and the input file itself are refused."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ TEXTS = {
 
 
 class WriteError(OSError):
-    """A file cannot be written; ``strerror`` is the reason, ``code`` its identifier in TEXTS."""
+    """A file cannot be written. ``strerror``: the reason; ``code``: the identifier of the message in TEXTS."""
 
     def __init__(self, code: str, path: Any, **values: Any):
         super().__init__(0, TEXTS[code].format(**values).rstrip("."), str(path)[:200])

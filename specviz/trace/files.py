@@ -76,7 +76,7 @@ class Trace:
         return "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in self.records)
 
     def save(self, path: str | Path) -> None:
-        """Write ``.jsonl`` (or ``.jsonl.gz``), the whole file or, with TraceError, nothing. See ``place_of``."""
+        """Write the records to ``.jsonl`` or ``.jsonl.gz``, atomically. Raises TraceError; the old file is then unchanged."""
         place = place_of(path)
         data = self.lines().encode("utf-8", "replace")
         if place.suffix == ".gz":
@@ -99,8 +99,8 @@ class Trace:
 
 
 def place_of(path: str | Path) -> Path:
-    """Return the ordinary file, existing or not, that a trace may be written to, following links. Raises TraceError for a device,
-    a pipe, a folder, a dangling link, and a missing folder."""
+    """Return the path of the ordinary file, existing or not, to which a trace is written, with links resolved. Raises
+    TraceError for a device, a pipe, a folder, a dangling link, or a missing folder."""
     try:
         return check_place(path)
     except WriteError as error:

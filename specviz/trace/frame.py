@@ -1,4 +1,4 @@
-"""A trace as a pandas frame and as a plotly figure: ``Trace.frame()``, ``Trace.plot()``. Both packages are imported on use."""
+"""A trace as a pandas frame or a plotly figure: ``Trace.frame()``, ``Trace.plot()``. Both packages are imported on use."""
 from __future__ import annotations
 
 import base64

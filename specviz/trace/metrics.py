@@ -21,7 +21,7 @@ PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
 
 @dataclass
 class Totals:
-    """Raw counts of one run, folded from its events; several runs add up with ``+``."""
+    """Raw counts of one run, accumulated from its events; runs are added with ``+``."""
 
     tokens: int = 0
     rounds: int = 0
@@ -38,7 +38,7 @@ class Totals:
     _decisions: tuple = field(default=(), repr=False)
 
     def fold(self, event: Event) -> None:
-        """Add one event; events without counts change nothing."""
+        """Add an event's counts."""
         if isinstance(event, Prefilled):
             self.prefill_seconds += event.t1 - event.t0
         elif isinstance(event, Drafted):

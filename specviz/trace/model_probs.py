@@ -21,10 +21,11 @@ def best(probs: Tensor | None, count: int) -> Top | None:
 
 
 class ModelProbs:
-    """Probabilities of a round's tokens under the model's own distribution: softmax at temperature 1, before any logits processor.
+    """Probabilities of a round's tokens under the model's own distribution: softmax at temperature 1, before logits
+    processors.
 
-    Computed only where log-probabilities are asked for, and at temperature 0 where distributions are saved: there the distribution
-    decoded from is one-hot, and shows nothing of the model.
+    Computed only if log-probabilities are requested, or at temperature 0 if distributions are saved, because there the
+    distribution that is decoded from is one-hot.
     """
 
     def __init__(self, outcome: Outcome, state: State):
@@ -40,7 +41,7 @@ class ModelProbs:
         return self._rows[row]
 
     def of_node(self, node: int) -> dict[str, Any]:
-        """Return further fields of a node's decision."""
+        """Return the fields that are added to a node's decision in the trace."""
         row = self.outcome.tree.parents[node] + 1
         if not self.greedy or row >= len(self.outcome.scores.logits):
             return {}
@@ -48,7 +49,7 @@ class ModelProbs:
         return {"softmax_p": float(probs[self.outcome.tree.tokens[node]]), "top_softmax": best(probs, self.count)}
 
     def of_committed(self) -> tuple[Any, ...]:
-        """Return the last four fields of Committed."""
+        """Return the last four fields of ``Committed``: softmax_p, softmax_top, logprobs, top_logprobs."""
         kept, tokens = self.outcome.kept, self.outcome.committed
         probs = self._row(kept[-1]).exp() if self.greedy else None
         last = (None, None) if probs is None else (float(probs[tokens[-1]]), best(probs, self.count))

@@ -1,16 +1,16 @@
-"""What the bytes of an output are to a person, by the header's field ``output``: its text, or a line about the picture."""
+"""Describe an output's bytes to a person, by the header's field ``output``: the text itself, or one line about the picture."""
 from __future__ import annotations
 
 from typing import Any
 
 
 def is_text(output: dict[str, Any] | None) -> bool:
-    """Return whether an output's bytes are UTF-8; those of a trace without the field are."""
+    """Return whether an output is UTF-8 text; it is if the trace has no such field."""
     return not output or output.get("kind", "text") == "text"
 
 
 def describe(output: dict[str, Any] | None, data: bytes) -> str:
-    """Return text itself, and for a picture how much of it there is."""
+    """Return the text itself, or for a picture how much of it there is."""
     if is_text(output):
         return data.decode("utf-8", "replace")
     assert output is not None

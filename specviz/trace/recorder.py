@@ -1,8 +1,9 @@
-"""Convert events to records of the trace (docs/TRACE.md), numbered per lane; every token's bytes are recorded before its first use.
+"""Convert events to trace records (docs/TRACE.md), numbered per lane. The bytes of every token are recorded before its
+first use.
 
-Token ids are found by the name of the field that holds them, so notes that use these names have their tokens recorded, too:
-``tok`` and ``tokens`` hold ids (at any depth of lists), ``top``, ``top_p``, ``top_softmax`` and ``resid`` hold [id, probability] pairs,
-``top_logprobs`` a list of such lists.
+Token ids are found by the names of the fields that hold them; notes that use these names have their tokens recorded,
+too: ``tok`` and ``tokens`` hold ids (in lists of any depth), ``top``, ``top_p``, ``top_softmax`` and ``resid`` hold
+[id, probability] pairs, ``top_logprobs`` a list of such lists.
 """
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
 
 
 def finite(value: Any) -> Any:
-    """Return the same plain data with tuples as lists and non-finite numbers as None."""
+    """Return the plain data with tuples replaced by lists and non-finite numbers by None."""
     if isinstance(value, dict):
         return {str(k): finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

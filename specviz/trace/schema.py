@@ -1,6 +1,6 @@
 """The fields of every record of ``specviz-trace/1`` (docs/TRACE.md), as data.
 
-A check is called with a value and a description of its place, and raises TraceError.
+A check is called with a value and a description of its place in the record, and raises TraceError.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIECE = 4096  # characters of a token's bytes in base64
 
 
 class TraceError(CodedError, ValueError):
-    """Not a valid trace; the message is one sentence."""
+    """Not a valid trace."""
 
 
 def whole(low: int = 0, high: int = BIG) -> Check:
@@ -70,7 +70,7 @@ def many(inner: Check, most: int = LONGEST_LIST) -> Check:
 
 
 def row(*inner: Check) -> Check:
-    """Check a list of fixed length."""
+    """Return a check for a list of fixed length."""
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) != len(inner):
             raise TraceError(f"{where} must be a list of {len(inner)} entries.", "trace.list_length")
@@ -80,8 +80,8 @@ def row(*inner: Check) -> Check:
 
 
 def fields(**inner: Check) -> Check:
-    """Check an object. A name that ends in ``_`` is optional; unknown fields (of later versions) are allowed if they are plain
-    data."""
+    """Return a check for an object. A name that ends in ``_`` is optional; unknown fields (of later versions) are
+    allowed if they are plain data."""
     needed = {name: check for name, check in inner.items() if not name.endswith("_")}
     known = {name.rstrip("_"): check for name, check in inner.items()}
 
@@ -97,7 +97,7 @@ def fields(**inner: Check) -> Check:
 
 
 def plain(value: Any, where: str, depth: int = 0) -> None:
-    """Check for JSON data without cycles and non-finite numbers."""
+    """Check that a value is JSON data without cycles and non-finite numbers."""
     if depth > DEEPEST:
         raise TraceError(f"{where} is nested too deeply.", "trace.depth")
     if isinstance(value, dict):

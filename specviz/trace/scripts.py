@@ -1,7 +1,8 @@
-"""Order the page's scripts by their dependencies, derived from the scripts themselves.
+"""Sort the page's scripts by their dependencies, which are found in the scripts themselves.
 
-A script provides the names it assigns to the namespace (`SV.fold = ...`) and needs those it reads (`SV.text`). Several scripts
-may extend one name (`P.views`): they do not depend on each other, and a reader depends on all of them.
+A script provides the names that it assigns in the namespace (`SV.fold = ...`) and needs those that it reads
+(`SV.text`). Several scripts may extend one name (`P.views`): they do not depend on each other, and a reader depends on
+all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 class ScriptOrderError(CodedError, ValueError):
-    """Scripts that cannot be ordered: a name that no script provides, or a cycle."""
+    """Scripts that cannot be sorted: no script provides a name, or there is a cycle."""
 
 
 def names(text: str, namespace: str) -> tuple[set[str], set[str]]:

@@ -1,4 +1,4 @@
-"""The machine: device names, the number of threads, and the facts reported with a measurement."""
+"""The machine: devices, the number of threads, and the facts that are reported with a measurement."""
 from __future__ import annotations
 
 import os
@@ -30,11 +30,10 @@ def read_device(device: str) -> torch.device:
 
 
 def use_cores(ignore_load: bool = False) -> None:
-    """Set one thread per physical core of this process, unless OMP_NUM_THREADS is set; one thread if other work keeps the cores
-    busy.
+    """Use one thread per physical core, unless OMP_NUM_THREADS is set; a single thread if other processes keep the cores busy.
 
-    Threads wait for the slowest of them: on busy cores a forward pass of 5 ms can take 500. ignore_load: for deterministic runs,
-    because sums of two threads round differently from those of one.
+    Threads wait for the slowest: on busy cores a forward pass of 5 ms can take 500. ignore_load: always one per core,
+    for deterministic runs, because sums with two threads round differently.
     """
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
@@ -43,11 +42,11 @@ def use_cores(ignore_load: bool = False) -> None:
 
 
 def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
-    """Set the number of threads, one or one per core, for which ``measure()`` (seconds of a forward pass) is smaller; return
-    both.
+    """Use one thread or one per core, whichever makes ``measure()`` (seconds of a forward pass) smaller. Return
+    (threads, seconds).
 
-    A browser that paints on the same cores can make two threads slower than one. Nothing is tried if OMP_NUM_THREADS is set, with
-    an accelerator, or after a pass of more than ``long`` seconds.
+    A browser that renders on the same cores can make two threads slower than one. Nothing is changed if OMP_NUM_THREADS
+    is set, with an accelerator, or if a pass takes more than ``long`` seconds.
     """
     now, cores = torch.get_num_threads(), physical_cores()
     took = {now: measure()}
@@ -78,7 +77,8 @@ def physical_cores() -> int:
 
 
 def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any]:
-    """Return machine and versions of a measurement; dtype: the number type the target multiplies in."""
+    """Return the facts about machine and versions that are reported with a measurement. dtype: the data type of the
+    target's matrix products."""
     cuda = device.type == "cuda"
     return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
             "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
@@ -86,7 +86,8 @@ def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any
 
 
 def processor() -> str:
-    """Describe the processor: its name, the widest instruction set torch uses on it (names span generations), and its usable cores."""
+    """Describe the processor: its name, the widest instruction set that torch uses on it (one name can cover several
+    generations), and its usable cores."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,8 +1,9 @@
-"""A draft model as its drafter sees it: logits of the target's width, and a uniform distribution wherever the model cannot draft.
+"""A draft model as its drafter sees it: logits as wide as the target's, and a uniform distribution wherever the model fails.
 
-The output matrices of two models with one tokenizer may be padded to different sizes, a draft's context may be shorter than the target's,
-and its logits may overflow. None of that may end a run or change its text: verification is exact for every draft distribution, so a
-draft that fails is a useless draft, not an error. The runner asks ``ready`` between rounds and drafts nothing once it is False.
+The output matrices of two models with one tokenizer may be padded to different sizes, a draft's context may be shorter
+than the target's, and its logits may overflow. None of that may end a run or change its text. Verification is exact for
+every draft distribution, so a failing draft model costs speed and is not an error. The runner calls ``ready`` between
+rounds and drafts nothing once it returns False.
 """
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "
 
 
 class DraftModel:
-    """A draft model, or an intermediate verifier. vocab: the target's width; name: as in models.yaml.
+    """A draft model, or an intermediate verifier. vocab: the target's vocabulary size; name: as in models.yaml.
 
-    Unknown tokens are read as its token 0. A token beyond ``vocab`` is never proposed. Only the attributes listed here are
-    available to drafters. ``problem``: why it stopped drafting, for the trace.
+    Tokens that it does not know are read as its token 0. A token beyond ``vocab`` is never proposed. Drafters can
+    access only the attributes listed here. ``problem``: why it stopped drafting, for the trace.
     """
 
     def __init__(self, model: CapableTarget, vocab: int, name: str):
@@ -41,7 +42,7 @@ class DraftModel:
 
     @property
     def weights(self) -> Any:
-        """Equal for models that can share a forward pass."""
+        """Identifies the weights: equal for models that can share a forward pass."""
         return self._model.weights, self.vocab
 
     def ready(self) -> bool:
@@ -84,7 +85,8 @@ class DraftModel:
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
               least: float | None = None) -> Any:
-        """Draft with the model's own loop, cut before the first token whose logits overflow; None to draft pass by pass."""
+        """Draft a chain in one call; it ends before the first token whose logits overflow. None if the caller has to
+        draft pass by pass."""
         if self._failed or self._length + len(after) + count > self.context:
             return None
         written = self._model.draft_chain(after, count, temperature, roll, least)

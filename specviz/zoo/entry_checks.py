@@ -1,4 +1,4 @@
-"""Check the entries of models.yaml: their fields without network, the configurations of hub models with it."""
+"""Check the entries of models.yaml: their fields, and, with network access, the configurations of hub models."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SLACK = 1.6  # largest ratio between the memory an entry states and the sum of i
 
 
 def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
-    """Return a row per entry: {name, where, problems}. network: fetch the configurations of hub models, and nothing else."""
+    """Return a row per entry: {name, where, problems}. network: also fetch the configurations of hub models."""
     found = []
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]

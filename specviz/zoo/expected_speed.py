@@ -1,4 +1,4 @@
-"""Expected decoding speed of a model of models.yaml on a CPU, before it is fetched or loaded: without torch."""
+"""Estimate the decoding speed of a model of models.yaml on a CPU before it is fetched or loaded. Without torch."""
 from __future__ import annotations
 
 import time
@@ -36,5 +36,5 @@ def rounded(rate: float) -> str:
 
 
 def card() -> str:
-    """Return the memory of the largest GPU as text; empty without one."""
+    """Return the memory of the largest GPU as text; empty without a GPU."""
     return f"GPU of {max(card_memory()) / GB:.0f} GB" if card_memory() else ""

@@ -1,7 +1,8 @@
-"""Weights that recipes made for a target, found by their config.json instead of by rows of models.yaml.
+"""Find weights that recipes made for a target, by their config.json instead of by entries of models.yaml.
 
-A head or draft trained for a target is in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Its config.json
-holds ``{"specviz": {"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds (core.method.Trained).
+A head or draft trained for a target is in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Its
+config.json contains ``{"specviz": {"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds
+(core.method.Trained).
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FOLDER = "heads"
 
 
 def mark(kind: str, target: str) -> dict[str, Any]:
-    """Return what a recipe adds to its config.json."""
+    """Return the fields that a recipe adds to config.json."""
     return {MARK: {"kind": kind, "target": target}}
 
 

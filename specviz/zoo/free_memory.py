@@ -14,14 +14,14 @@ def needed_bytes(entry: Entry, device: torch.device) -> float | None:
 
 
 def free(device: torch.device, every: bool = False) -> float | None:
-    """Return the bytes that can still be allocated (every: on all GPUs together); None if unknown."""
+    """Return the bytes that can still be allocated on the device, or with ``every`` on all GPUs together; None if unknown."""
     if device.type == "cuda" and every:
         return float(sum(sizes.free(torch.device("cuda", card)) or 0 for card in range(torch.cuda.device_count())))
     return sizes.free(device)
 
 
 def why_too_large(entry: Entry, device: torch.device) -> str | None:
-    """Return one sentence if the entry does not fit; None if it fits or the sizes are unknown."""
+    """Return why the entry does not fit into free memory; None if it fits or its size is unknown."""
     need, have = needed_bytes(entry, device), free(device, bool(entry.device_map))
     if need is None or have is None or need <= have:
         return None

@@ -1,7 +1,7 @@
-"""Translate the metadata of a GGUF file to the config.json of transformers, per architecture.
+"""Translate the metadata of a GGUF file to a config.json of transformers, per architecture.
 
-Every key of the architecture must have a translation below, and every value must be one that the translation can express. A key that is
-not known is refused by its name: to ignore it could run another model than the file describes.
+Every metadata key of the architecture must have a translation, and every value must be one that the translation can
+express. An unknown key is an error, because ignoring it could run another model than the file describes.
 """
 from __future__ import annotations
 

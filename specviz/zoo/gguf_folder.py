@@ -1,6 +1,6 @@
-"""Give a GGUF file the folder that a model in Hugging Face format has: config.json, tokenizer files, and a link to the weights.
+"""Make a folder in Hugging Face format for a GGUF file: config.json, tokenizer files, and a link to the weights.
 
-The folder is made once per file, in the cache; from then on the file loads like any other model.
+The folder is made once per file, in the cache; after that the file loads like any other model.
 """
 from __future__ import annotations
 

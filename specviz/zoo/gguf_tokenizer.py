@@ -1,7 +1,8 @@
 """Build the tokenizer of a GGUF file: its vocabulary, merges, special tokens and chat template.
 
-Byte-level BPE is built here, since the file names the way text is split before the merges (``tokenizer.ggml.pre``) and a wrong split
-gives other tokens in silence: an unknown name is refused. SentencePiece vocabularies go through transformers.
+Byte-level BPE is built here, because the file only names the rule that splits text before the merges
+(``tokenizer.ggml.pre``). A wrong rule would silently give other tokens, so an unknown name is an error. SentencePiece
+vocabularies are built by transformers.
 """
 from __future__ import annotations
 

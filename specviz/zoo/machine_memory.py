@@ -1,5 +1,5 @@
-"""Compare the memory a model of models.yaml needs with the machine's total, without torch, so that the page can be drawn before any
-model is loaded. What is free right now: free_memory.py."""
+"""Compare the memory that a model of models.yaml needs with the machine's total, without torch, before any model is
+loaded. For the memory that is free now, see free_memory.py."""
 from __future__ import annotations
 
 import os
@@ -17,14 +17,15 @@ DRIVER_SECONDS = 5.0  # how long the driver may take to answer
 
 
 def bytes_needed(entry: Entry, card: bool) -> float | None:
-    """Return the bytes the entry needs on a GPU, or on a CPU, which uses 32 bits; None if models.yaml gives no size."""
+    """Return the bytes that the entry needs on a GPU (if ``card``) or on a CPU, where weights have 32 bits; None if
+    models.yaml gives no size."""
     if not entry.memory:
         return None
     return float(entry.memory) * GB * OVERHEAD * BITS.get(entry.quantise, 16 if card else 32) / 16
 
 
 def too_large(entry: Entry) -> str:
-    """Return a sentence when the entry exceeds this machine's total memory; empty when it fits or the sizes are unknown."""
+    """Return a message if the entry exceeds this machine's total memory; empty if it fits or its size is unknown."""
     cards = card_memory()
     need = bytes_needed(entry, bool(cards))
     have = (sum(cards) if entry.device_map else max(cards)) if cards else processor_memory()

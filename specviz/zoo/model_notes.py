@@ -1,4 +1,4 @@
-"""Notes on a model shown next to its name, from its files alone: a truncated context, recommended sampling settings."""
+"""Notes that are shown next to a model's name, from its files only: a truncated context, recommended sampling settings."""
 from __future__ import annotations
 
 from pathlib import Path

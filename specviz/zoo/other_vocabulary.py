@@ -19,7 +19,8 @@ ROLE = "other_draft"
 
 
 def folder_of(book: Register, name: str, folder: Path) -> Path | None:
-    """Return the folder of the target's draft with another vocabulary (target: its name or folder); None when there is none yet."""
+    """Return the folder of the target's draft with another vocabulary; None if there is none. The target is given by
+    its name or its folder."""
     for entry in book.made_for(name, folder):
         if entry.role != ROLE or entry.path and not (entry.path / "config.json").is_file():
             continue
@@ -31,7 +32,8 @@ def folder_of(book: Register, name: str, folder: Path) -> Path | None:
 
 
 class TokenizerBytes:
-    """A tokenizer over bytes: call it with a token to get its bytes (of a control token: its name); ``encode`` is the inverse."""
+    """A tokenizer on bytes: calling it with a token returns the token's bytes (for a control token, its name);
+    ``encode`` is the inverse."""
 
     def __init__(self, tokenizer: Any, table: TokenBytes):
         self._tokenizer, self._table = tokenizer, table

@@ -1,7 +1,7 @@
 """Encode prompts to token ids, and decode token ids to bytes.
 
-Output: a token is bytes, not characters, so the text of a run is the UTF-8 decoding of all its bytes: an emoji that spans three tokens
-comes out right. Input: typed text never becomes a control token.
+Output: a token is bytes, not characters. The text of a run is the UTF-8 decoding of all its bytes, so an emoji that
+spans three tokens is decoded correctly. Input: text that somebody typed never becomes a control token.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _alphabet() -> dict[str, int]:
 
 
 class TokenTable(Protocol):
-    """What tokens add to the output: see ``TokenBytes``."""
+    """Maps token ids to the bytes that they add to the output; see ``TokenBytes``."""
 
     special: frozenset[int]
 
@@ -110,11 +110,12 @@ def as_text(data: bytes) -> str:
 
 
 class Transcript:
-    """The text of a run as it grows, token by token, and where a stop string ends it.
+    """The text of a run, extended token by token, up to a stop string.
 
-    ``add`` returns the trace's piece (token, bytes, start, end), spans in bytes. ``stopped`` is true once a stop string was
-    completed: ``text`` ends before it, ``tokens`` with the token that completed it. A special token adds nothing to the text, but its
-    name matches a stop string. No stop string is completed by the first ``min_tokens`` tokens.
+    ``add`` returns the trace's piece (token, bytes, start, end), with spans in bytes. ``stopped``: whether a stop
+    string was completed; then ``text`` ends before it, and ``tokens`` with the token that completed it. A special token
+    adds nothing to the text, but its name matches a stop string. The first ``min_tokens`` tokens do not complete a stop
+    string.
     """
 
     def __init__(self, table: TokenTable, stops: Iterable[str] = (), min_tokens: int = 0):
@@ -172,7 +173,7 @@ class Transcript:
 
     @property
     def stable_length(self) -> int:
-        """Number of bytes that no later token can remove: the possible beginning of a stop string is held back."""
+        """Number of bytes that no later token can remove. The possible beginning of a stop string is not counted."""
         end = self.length
         if self.cut is None:
             held = (k for stop in self._stops for k in range(min(len(stop) - 1, end), 0, -1) if self.data.endswith(stop[:k]))

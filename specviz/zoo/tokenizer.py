@@ -53,9 +53,10 @@ def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
 
 
 def generation_defaults(folder: Path) -> dict[str, Any]:
-    """Return the sampling settings that a model's generation_config.json recommends, by the names of a request; empty for none.
+    """Return the sampling settings that a model's generation_config.json recommends, with the names of request fields;
+    empty if there is no such file.
 
-    Values of the wrong type are left out. ``do_sample: false`` is temperature 0.
+    Values of the wrong type are ignored. ``do_sample: false`` is temperature 0.
     """
     found = read(folder, "generation_config.json")
     out: dict[str, Any] = {name: found[name] for name in ("temperature", "top_p", "min_p", "repetition_penalty")
@@ -66,8 +67,8 @@ def generation_defaults(folder: Path) -> dict[str, Any]:
 
 
 def same_vocabulary(target: Path, draft: Path, same_size: bool) -> bool:
-    """Return whether a draft's ids stand for the same tokens (see ``different_tokens``). Of a draft without a tokenizer only the size is
-    compared."""
+    """Return whether a draft's ids stand for the same tokens as the target's (see ``different_tokens``). If the draft
+    has no tokenizer, only the vocabulary sizes are compared."""
     first, second = target / "tokenizer.json", draft / "tokenizer.json"
     if not second.is_file() and not (draft / "tokenizer_config.json").is_file():
         return same_size
@@ -77,8 +78,9 @@ def same_vocabulary(target: Path, draft: Path, same_size: bool) -> bool:
 
 
 def different_tokens(target: Path, draft: Path) -> list[str]:
-    """Return the tokens that two tokenizers give different ids, as "id: token, token". Ids that both reserve for control tokens may
-    differ, and so may control tokens that one of them lacks: a draft that proposes one of those is only refused. Raises ZooError."""
+    """Return the tokens to which two tokenizers give different ids, as "id: token, token". Ids that both reserve for
+    control tokens may differ, and a control token may be missing in one: if a draft proposes it, it is only rejected.
+    Raises ZooError."""
     ours, theirs = (_by_id(open_tokenizer(folder)) for folder in (target, draft))
     found = [i for i in sorted(ours.keys() | theirs.keys()) if ours.get(i, (None, True)) != theirs.get(i, (None, True))]
     found = [i for i in found if not (ours.get(i, (None, True))[1] and theirs.get(i, (None, True))[1])]

@@ -1,7 +1,8 @@
-"""Draft models trained by a paper's method, by kind: which of models.yaml belong to a target.
+"""Draft models trained by a paper's method: find those of a target in models.yaml, by kind.
 
-An entry has ``role: draft``, ``for: <target>`` and ``kind``; a method requests it as ``draft:<kind>``, whatever draft model the
-target is paired with. The methods declare the kinds (core.method.Trained); a recipe has its kind's name.
+An entry has ``role: draft``, ``for: <target>`` and ``kind``. A method requests it as ``draft:<kind>``, independently of
+the draft model with which the target is paired. The methods declare the kinds (core.method.Trained); a recipe has the
+name of its kind.
 """
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ ROLE = "draft:"
 
 
 def roles_of(book: Register, name: str, folder: Path) -> dict[str, Path]:
-    """Return role -> folder of the draft of that kind, for a target by its name or folder; untrained ones are left out. Raises
-    ZooError for an unknown kind."""
+    """Return {role: folder of the draft of that kind} for a target, given by its name or folder; kinds without weights
+    are left out. Raises ZooError for an unknown kind."""
     for entry in book.entries.values():
         if entry.role == "draft" and entry.kind and entry.kind not in draft_kinds():
             raise ZooError(f"models.yaml calls {shown(entry.name)} a draft of kind {shown(entry.kind)!r}; "
@@ -33,5 +34,5 @@ NEEDED = ("needs a {kind} draft model trained for {name}; `python -m specviz.tra
 
 
 def needed(kind: str, name: str) -> str:
-    """Return what a method that needs a draft of a kind lacks; the end of a sentence."""
+    """Return what is missing for a method that needs a draft of a kind, as the end of a message."""
     return NEEDED.format(kind=kind, name=name)

@@ -1,8 +1,8 @@
-"""Trained heads by kind: find those of a target, check that they fit it, and load each once.
+"""Trained heads: find those of a target by kind, check that they fit, and load each once.
 
-The methods declare the kinds (core.method.Trained). A kind's network is a module with two functions: ``load(folder, body)`` reads
-a folder, ours or a published one; ``build(body, numbers)`` makes an untrained head from the numbers of its recipe. ``body``
-describes the target (models/heads.py).
+The methods declare the kinds (core.method.Trained). A kind's network is a module with two functions: ``load(folder,
+body)`` reads a folder, in this project's or a published layout; ``build(body, hparams)`` makes an untrained head with a
+recipe's hyperparameters. ``body`` describes the target (models/heads.py).
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def network_of(kind: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of one target. folders: kind -> folder; problems: kind -> why a named one cannot be used."""
+    """The heads of one target. folders: {kind: folder}; problems: {kind: why the head listed for it cannot be used}."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -41,9 +41,11 @@ class Heads:
 
 def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, on: torch.device | None = None,
              fetch: bool = True) -> Heads:
-    """Return the heads that models.yaml names for a target, by its name or folder; of a kind the first that fits. Reads no
-    weights. on: device that must have room for a hub head before it is fetched; without ``fetch``, one that is not here is
-    assumed to be as models.yaml says. Raises ZooError for an unknown kind."""
+    """Return the heads of a target, given by its name or folder; for each kind the first that fits. Reads no weights.
+    Raises ZooError for an unknown kind.
+
+    on: the device that must have enough memory before a hub head is fetched; fetch: False: a head that is not on this
+    machine is assumed to fit, as models.yaml says."""
     folders: dict[str, Path] = {}
     problems: dict[str, str] = {}
     for entry in book.entries.values():
@@ -81,7 +83,7 @@ def sizes(config: dict[str, Any]) -> tuple[int, int]:
 
 
 def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
-    """Describe a loaded target to a head's reader; folder: where it lies."""
+    """Describe a loaded target for the reader of a head. folder: the target's folder."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
                 static=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),
@@ -93,5 +95,5 @@ NEEDED = {"missing": "needs {kind} heads trained on {name}" + _HOW, "problem": "
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
-    """Return what a method that needs heads of a kind lacks; the end of a sentence."""
+    """Return what is missing for a method that needs a head of a kind, as the end of a message."""
     return NEEDED["problem" if kind in problems else "missing"].format(kind=kind, name=name, problem=problems.get(kind, ""))

@@ -19,9 +19,10 @@ _lock = threading.Lock()
 
 
 def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
-    """Return the folder's weights on a device for one use (a forward, a head), read on the first call. Raises ZooError.
+    """Return the folder's weights on a device for one use (a forward pass, a head). They are read on the first call.
+    Raises ZooError.
 
-    fixed: the layout on a processor is fixed instead of the fastest measured one.
+    fixed: use a fixed weight layout on a CPU, instead of the fastest measured one.
     """
     fixed = fixed and device.type == "cpu"
     key = (folder.resolve(), str(device), f"{use}, fixed" if fixed else use)
