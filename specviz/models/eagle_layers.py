@@ -1,8 +1,8 @@
-"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building block of EAGLE's head
-and Kangaroo's adapter.
+"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building block of
+EAGLE's head, Kangaroo's adapter and others.
 
-The modules carry the published key names and are trained. ``Fused`` holds the same weights in few torch calls over rows and slots
-(models/llama.py); its KV cache in one run is a ``RowCache`` (row_cache.py).
+The trainable modules have the published parameter names. ``Fused`` holds the same weights in the layout of the
+inference forward pass (models/llama.py); its KV cache is a ``RowCache`` (row_cache.py).
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .head_keys import check_keys
 from .int8 import Int8Layout
 from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
@@ -40,8 +41,9 @@ class Sizes:
     eps: float
 
     @classmethod
-    def of(cls, config: dict[str, Any], name: str) -> Sizes:
-        """Read the sizes. Raises ModelError if one is missing or they do not fit together."""
+    def of(cls, config: dict[str, Any], name: str, causal: bool = True) -> Sizes:
+        """Read the sizes. Raises ModelError if one is missing, if they do not fit together, or where the config asks for what these
+        layers do not compute. causal: whether rows attend to those before them only."""
         try:
             hidden, heads = config["hidden_size"], config["num_attention_heads"]
             found = cls(hidden, heads, config.get("num_key_value_heads") or heads, config.get("head_dim") or hidden // heads,
@@ -54,6 +56,7 @@ class Sizes:
             raise ModelError(f"config.json of {name} gives sizes that do not fit together", "head.sizes")
         if rope_of(config)["rope_type"] not in ("default", "linear", "llama3"):
             raise ModelError(f"{name}: there is no rotary scaling {rope_of(config)['rope_type']!r} here", "head.rotary")
+        check_keys(config, name, found.head_dim, found.layers, causal)
         return found
 
 
@@ -150,7 +153,7 @@ class Layer(nn.Module):
         return self.feed(x + y), kv
 
     def feed(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward block, with its residual, to rows after the attention."""
+        """Apply the feed-forward block, with its residual connection, to the attention's output rows."""
         if self.mlp is None or self.post_attention_layernorm is None:
             return x
         return x + self.mlp(self.post_attention_layernorm(x))

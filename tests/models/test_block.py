@@ -141,10 +141,10 @@ def test_which_row_guesses_which_place_is_read_from_the_config(tmp_path, config,
     head = network.load(tmp_path / "head", BODY)
     assert head.anchored == anchored and head.length == (4 if anchored else 3)
     states, embeds = material()
-    drafter, net = BlockStates(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)])
+    drafter, net = BlockStates(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)], head=lambda states: states)
     drafter.target, drafter._waiting = net, [states]
     drafter.read = []
-    got = drafter.guesses(types.SimpleNamespace(tokens=[1] * 8), 3)
+    got = drafter.scores(types.SimpleNamespace(tokens=[1] * 8), 3).block.states
     want = restated(weights, states, embeds[:len(got) + (not anchored)])
     assert float((got - want[0 if anchored else 1:]).abs().max()) < 1e-6, "place k against row k, or k + 1"
 
@@ -159,7 +159,7 @@ def test_the_embedding_output_is_layer_minus_one(tmp_path):
 @pytest.mark.parametrize("how, why", [
     (dict(drop=("layers.1.self_attn.k_norm.weight",)), "checkpoint.lacks_weight layers.1.self_attn.k_norm.weight"),
     (dict(**{"prefix_gru.weight_hh_l0": torch.zeros(2, 2)}), "head.unknown_weights prefix_gru.weight_hh_l0"),
-    (dict(**{"d2t": torch.zeros(4, dtype=torch.long)}), "masked_block.vocabulary"),
+    (dict(**{"d2t": torch.zeros(4, dtype=torch.long)}), "head.lacks_weight lm_head.weight"),
 ])
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, how, why):
     published(tmp_path / "head", **how)

@@ -132,7 +132,7 @@ def test_other_publishers_call_the_mask_token_otherwise(tmp_path, name):
 
 
 def test_a_state_of_another_size_or_an_unknown_norm_is_refused(tmp_path):
-    for extra, why in (({"mask_hidden": torch.zeros(1, D)}, "peagle.mask_hidden_size 16 48"), ({"input_norm.weight": torch.zeros(3 * D)}, "head.unknown_weights input_norm")):
+    for extra, why in (({"mask_hidden": torch.zeros(1, D)}, "peagle.mask_hidden_size 16 48"), ({"output_norm.weight": torch.zeros(D)}, "head.unknown_weights output_norm")):
         found = published(tmp_path / "head") | extra
         save_file(found, tmp_path / "head" / "model.safetensors")
         with refuses(ModelError, *why.split()):

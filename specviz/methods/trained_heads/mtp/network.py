@@ -1,15 +1,16 @@
-"""Multi-token prediction module (DeepSeek-V3, arXiv 2412.19437; Qwen3-Next, MiMo): ``fc`` over the normed embedding next to the
-normed hidden state of the target, one decoder layer, a norm; the target's head reads the result.
+"""Multi-token prediction module (DeepSeek-V3, arXiv 2412.19437; Qwen3-Next, MiMo): ``fc`` over the normalised embedding
+concatenated with the target's normalised hidden state, one decoder layer, a norm, and the target's output matrix.
 
-Row t reads token t + 1 and the target's state of token t after its last norm, and predicts token t + 2. When it drafts on, its
-own state takes the target's place: after the module's norm, or before it in DeepSeek's layout.
+Row t reads token t + 1 and the target's hidden state of token t after its last norm, and predicts token t + 2. When it
+drafts further, it reads its own state instead of the target's: after the module's norm, or before it in DeepSeek's
+layout.
 
-``load`` reads four published layouts. The order of the joined halves and the zeroed embedding at position 0 follow the readers:
-Qwen (``mtp.fc``; vLLM 055e47c, qwen3_next_mtp.py), whose newer norms store what is added to one; speculators
-(``mtp_layers.0.input_proj``, embedding first since commit 60280bd of June 2026, layer config nested; c05b95b); MiMo (the same
-names, state first, position 0 zeroed; vLLM 0bb55d6, mimo_mtp.py); DeepSeek (``enorm``, ``hnorm``, ``eh_proj``, position 0 zeroed;
-vLLM 03356f8, deepseek_mtp.py), where the layer is dense with queries, keys and values of its own. The folder holds the module
-alone.
+``load`` reads four published layouts. The order of the concatenated halves, and the zeroed embedding at position 0,
+follow these readers: Qwen (``mtp.fc``; vLLM 055e47c, qwen3_next_mtp.py), whose newer norms store what is added to one;
+speculators (``mtp_layers.0.input_proj``, embedding first since commit 60280bd of June 2026, layer config nested;
+c05b95b); MiMo (the same names, state first, position 0 zeroed; vLLM 0bb55d6, mimo_mtp.py); DeepSeek (``enorm``,
+``hnorm``, ``eh_proj``, position 0 zeroed; vLLM 03356f8, deepseek_mtp.py), where the layer is dense and has its own
+queries, keys and values. The folder holds the module only.
 """
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what i
 
 
 class Layout(NamedTuple):
-    """One published layout: the pattern of a name that identifies it; names of fc, the norms of embedding and state, the last
-    norm, and the layer's prefix."""
+    """One published layout. pattern: identifies it by a parameter name; names: of fc, the norms of embedding and state,
+    and the last norm, and the prefix of the layer's names; state_first, feeds_normed, zero_first: see the module."""
 
     pattern: str
     names: tuple[str, str, str, str, str]
@@ -150,7 +151,7 @@ def load(folder: str | Path, body: Body) -> Mtp:
     if config["hidden_size"] != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['hidden_size']} numbers, and {body.name} "
                          f"has {body.hidden}", "head.states")
-    config |= {"num_hidden_layers": 1, "layer_types": None,  # the module's layer has full attention in hybrids, too (c05b95b)
+    config |= {"num_hidden_layers": 1, "layer_types": None, "use_sliding_window": None,  # full attention in hybrids, too (c05b95b)
                "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
                "zero_first": layout.zero_first, "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
     sizes, d = Sizes.of(config, folder.name), body.hidden
