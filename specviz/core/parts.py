@@ -188,10 +188,17 @@ class CapableTarget(Target, Protocol):
     capability in ``needs``.
 
     layers, hidden: number of layers and width of the network; weights: equal for targets that can share a forward pass
-    ("batch").
+    ("batch"); state_bytes: of all states of a target with the capability "state:decay"; group: positions of a group,
+    with "state:groups"; prefix_id: equal for targets with the same rows, such as a picture's, before the first token; empty
+    without any.
     """
 
     cached_tokens: list[int]
+    prefix_id: str
+    group: int
+
+    @property
+    def state_bytes(self) -> int: ...
 
     @property
     def layers(self) -> int: ...
@@ -227,6 +234,11 @@ class CapableTarget(Target, Protocol):
         cache of its own. Capability "skip"."""
         ...
 
+    def experts_read(self) -> Any:
+        """Return which experts the rows of the last forward pass used (targets.experts.ExpertsRead), None where no pass was recorded.
+        Capability "experts"."""
+        ...
+
     def layer_parallel(self, size: int, /) -> CapableTarget:
         """Return a view of the target in which the layers of a group of ``size`` read the same input. Capability
         "layer_parallel"."""
@@ -244,6 +256,14 @@ class CapableTarget(Target, Protocol):
                     least: float | None = None, /) -> Any:
         """Draft a chain of ``count`` tokens in one call; None if the caller has to draft pass by pass. Capability
         "draft_chain"."""
+        ...
+
+    def survival(self) -> list[float]:
+        """Return the share of the committed state that each row of the last scored tree reads. Capability "state:decay"."""
+        ...
+
+    def groups(self) -> list[int]:
+        """Return the group of positions of each row of the last scored tree. Capability "state:groups"."""
         ...
 
     def learning(self) -> TrainableTarget:

@@ -1,5 +1,5 @@
-"""Read the config.json of the Llama family as transformers reads it: defaults of the class for missing keys, the context from every key
-that limits it, and the biases and head norms that the file must hold.
+"""Read a config.json of the Llama family as transformers does: defaults of the model class for missing keys, the
+context from all keys that limit it, and the biases and head norms that the weights must contain.
 
 A test compares DEFAULTS with the classes of the installed transformers.
 """
@@ -27,7 +27,7 @@ HEAD_NORMS = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
 
 
 def with_defaults(config: dict[str, Any]) -> dict[str, Any]:
-    """Add the defaults of the class for missing keys; a key with null stays null."""
+    """Return config.json with the model class's defaults for missing keys; a key with the value null stays null."""
     return {**DEFAULTS.get(str(config.get("model_type")), {}), **config}
 
 
@@ -52,7 +52,8 @@ def check_parts(config: dict[str, Any], weights: Weights, name: str) -> None:
     biased += MLP if config.get("mlp_bias") and kind == "llama" else ()
     parts = {f"{part}.bias" for part in biased} | (set(HEAD_NORMS) if kind == "qwen3" else set())
     wanted = {f"model.layers.{layer}.{part}" for layer in range(config["num_hidden_layers"]) for part in parts}
-    found = {key for key in weights.names if key.endswith((".bias", *HEAD_NORMS))}
+    encoder = "vision." if "vision_config" in config else ""  # a patch encoder's parts are checked where they are read
+    found = {key for key in weights.names if key.endswith((".bias", *HEAD_NORMS)) and not (encoder and key.startswith(encoder))}
     odd, lacking = sorted(found - wanted), sorted(wanted - found)
     if odd:
         raise ModelError(f"{name} holds {odd[0]}, which its config.json gives no place", "checkpoint.unexpected_weight")

@@ -43,7 +43,7 @@ WHY_NOT = {  # ends of sentences, by identifier
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
+    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     if config.get("model_type") not in FAMILY:
         return WHY_NOT["family"].format(family=", ".join(FAMILY), kind=config.get("model_type"))
     config = with_defaults(config)
@@ -94,10 +94,23 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
     return inverse
 
 
+def fused_layer(weights: Weights, *parts: tuple[str, int, int], turned: Callable[[Tensor], Tensor] = lambda x: x,
+                pairs: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Return the matrices of parts (name, rows, width) under one another, and their biases, None if none has any. turned: applied to the
+    rows of the first ``pairs`` parts."""
+    matrix = [weights.get(f"{name}.weight", out, width) for name, out, width in parts]
+    bias = [weights.maybe(f"{name}.bias", out) for name, out, _ in parts]
+    matrix[:pairs] = map(turned, matrix[:pairs])
+    bias[:pairs] = [b if b is None else turned(b) for b in bias[:pairs]]
+    if all(b is None for b in bias):
+        return torch.cat(matrix), None
+    return torch.cat(matrix), torch.cat([m.new_zeros(len(m)) if b is None else b for m, b in zip(matrix, bias)])
+
+
 @dataclass
 class Block:
-    """One layer. exact: attention with exact sums, if used. attend, transform: its two halves compiled (models/torchscript_llama.py),
-    if they are."""
+    """The weights of one layer. exact: attention with exact sums, if used; attend, transform: attention and
+    feed-forward compiled with TorchScript (models/torchscript_llama.py), if they are."""
 
     norm_in: Norm
     qkv: Any
@@ -113,24 +126,28 @@ class Block:
 
 
 class Llama:
-    """Weights and forward pass. Raises ModelError for a checkpoint that cannot be used.
+    """Weights and forward pass of the Llama family. Raises ModelError for a checkpoint that cannot be used.
 
-    scripted: all blocks in a row, where they are compiled (models/torchscript_llama.py).
+    scripted: all blocks compiled to one TorchScript function (models/torchscript_llama.py), None if they are not;
+    uncompiled: why not.
     """
 
+    refuses = staticmethod(why_not)  # config.json -> why this forward pass cannot run it
+    matrices: tuple[str, ...] = ("qkv", "out", "gate_up", "down")  # of a block, stored as linear layers
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
 
     @cached_property
     def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:
-        """Tokens one after the other in one call, compiled on first use: most targets never draft."""
+        """Return the compiled function that generates several tokens in one call (for draft models); None if it cannot
+        be compiled. It is compiled on first use, because most models never draft."""
         return compiled_writer(self)
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
         folder = Path(folder)
         config = read_json(folder, "config.json")
         check_config(config, folder.name)
-        reason = why_not(config)
+        reason = self.refuses(config)
         if reason:
             raise ModelError(f"{folder.name}: {reason}", "forward.unsupported")
         device = torch.device(device)
@@ -178,7 +195,7 @@ class Llama:
         head = weights.get("lm_head.weight", draft_vocab, d) if untied else self.embedding
         head = self.embedding if untied and torch.equal(head, self.embedding) else head
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
-        matrices, others = ("qkv", "out", "gate_up", "down"), weights.count
+        matrices, others = self.matrices, weights.count
         parts = self._read(weights, "model.layers.0.")
         bytes_in_all = 4 * (others + self.layers * (weights.count - others))
         linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
@@ -210,20 +227,14 @@ class Llama:
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
         """Return the tensors of one block: matrices fused, rotary pairs of queries and keys adjacent."""
-        d, inner, hd, q, kv = self.hidden, self.inner, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
+        d, hd, q, kv = self.hidden, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
 
         def paired(x: Tensor) -> Tensor:
             """Reorder rows of whole heads from halves to pairs."""
             return x.unflatten(0, (-1, 2, hd // 2)).transpose(1, 2).flatten(0, 2)
 
         def fused(*parts: tuple[str, int, int], pairs: int = 0) -> tuple[Tensor, Tensor | None]:
-            matrix = [weights.get(f"{at}{name}.weight", out, width) for name, out, width in parts]
-            bias = [weights.maybe(f"{at}{name}.bias", out) for name, out, _ in parts]
-            matrix[:pairs] = map(paired, matrix[:pairs])
-            bias[:pairs] = [b if b is None else paired(b) for b in bias[:pairs]]
-            if all(b is None for b in bias):
-                return torch.cat(matrix), None
-            return torch.cat(matrix), torch.cat([m.new_zeros(len(m)) if b is None else b for m, b in zip(matrix, bias)])
+            return fused_layer(weights, *((at + name, out, width) for name, out, width in parts), turned=paired, pairs=pairs)
 
         def head_norm(name: str) -> Norm | None:
             weight = weights.maybe(f"{at}self_attn.{name}.weight", hd)
@@ -236,23 +247,33 @@ class Llama:
             norm_k=head_norm("k_norm"),
             qkv=fused(("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pairs=2),
             out=fused(("self_attn.o_proj", d, q)),
-            gate_up=fused(("mlp.gate_proj", inner, d), ("mlp.up_proj", inner, d)),
-            down=fused(("mlp.down_proj", d, inner)),
+            **self._feed_forward(weights, at),
         )
+
+    def _feed_forward(self, weights: Weights, at: str) -> dict[str, Any]:
+        """Return the tensors of a block's feed-forward."""
+        gate, up, down = ((f"{at}mlp.{name}_proj", *shape) for name, *shape in (
+            ("gate", self.inner, self.hidden), ("up", self.inner, self.hidden), ("down", self.hidden, self.inner)))
+        return dict(gate_up=fused_layer(weights, gate, up), down=fused_layer(weights, down))
 
     def _tables(self, rope: dict[str, Any]) -> None:
         self._inverse = inverse_frequencies(rope, self.head_dim)
         self._rotations = self._make_rotations(min(FIRST_ROTATIONS, self.context))
 
+    @property
+    def positions(self) -> int:
+        """Number of positions, of tokens and of rows before them that are not tokens."""
+        return self.context
+
     def rotations(self, count: int) -> Tensor:
-        """Return rotations of at least the first ``count`` positions, at most those of the context; [positions, 1, head_dim / 2].
+        """Return rotations of at least the first ``count`` positions, at most ``positions``; [positions, 1, head_dim / 2].
 
         The table grows with use, because a config.json may claim a context of any length.
         """
-        table, count = self._rotations, min(count, self.context)
+        table, count = self._rotations, min(count, self.positions)
         if len(table) < count:
             with torch.inference_mode():
-                table = self._rotations = self._make_rotations(min(max(count, 2 * len(table)), self.context))
+                table = self._rotations = self._make_rotations(min(max(count, 2 * len(table)), self.positions))
         return table
 
     def _make_rotations(self, count: int) -> Tensor:
@@ -270,32 +291,35 @@ class Llama:
         return F.embedding(ids, self.embedding)
 
     def enter(self, ids: Tensor) -> Tensor:
-        """Return the residual stream [n, hidden] that enters the first block, in the basis that the blocks use."""
+        """Return the residual stream [n, hidden] that enters the first block. The blocks may use another basis than the
+        checkpoint."""
         return self.embed(ids)
 
     def to_checkpoint(self, x: Tensor) -> Tensor:
-        """Return a residual stream in the checkpoint's basis: what drafters read. The identity unless the blocks use another basis."""
+        """Convert a residual stream to the checkpoint's basis, which drafters read. The identity unless the blocks use
+        another basis."""
         return x
 
     def norm_output(self, x: Tensor) -> Tensor:
-        """Return the residual stream after the last block, normed: the input of ``output`` and ``final_states``."""
+        """Apply the final norm to the residual stream after the last block; the result is the input of ``output`` and
+        ``final_states``."""
         return self.norm_final(x)
 
     def output(self, normed: Tensor) -> Tensor:
-        """Return logits [n, vocab] of a normed residual stream."""
+        """Return logits [n, vocab] of a normalised residual stream."""
         return self.head(normed)
 
     def final_states(self, normed: Tensor) -> Tensor:
-        """Return a normed residual stream as the checkpoint's final hidden states: what drafters read, and what ``head`` takes."""
+        """Convert a normalised residual stream to the checkpoint's final hidden states, which drafters and ``head`` read."""
         return normed
 
     def ends(self) -> tuple[Tensor, Any, Any, nn.Module]:
-        """Return what surrounds the blocks, for TorchScript: the table of ``enter``, the norm and the layer of ``output``, and a module
-        of ``final_states``."""
+        """Return the parts before and after the blocks, for TorchScript: the table of ``enter``, the norm and the layer
+        of ``output``, and a module that computes ``final_states``."""
         return self.embedding, self.norm_final, self.head, nn.Identity()
 
     def from_checkpoint(self, x: Tensor) -> Tensor:
-        """Return states of the checkpoint's basis in the basis that the blocks use."""
+        """Convert states from the checkpoint's basis to the basis that the blocks use."""
         return x
 
     def attend(self, block: Block, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,

@@ -1,6 +1,6 @@
 """Read a model's folder without transformers: config.json, and weights from safetensors (whole or in shards) or a GGUF file.
 
-A checkpoint that cannot be used raises ModelError, before anything is run on it.
+A checkpoint that cannot be used raises ModelError before anything is run on it.
 """
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ class Weights:
                              "checkpoint.cut_short") from None
 
     def headers(self) -> dict[str, dict[str, Any]]:
-        """Describe the tensors without reading them: name -> dtype, shape, data_offsets. Tensors of a GGUF file count as decoded, F32."""
+        """Describe the tensors without reading them: name -> dtype, shape, data_offsets. Tensors of a GGUF file, and those in MXINT8,
+        count as decoded, F32."""
         found: dict[str, dict[str, Any]] = {}
         if self._gguf is not None:
             return {name: {"dtype": "F32", "shape": list(shape), "data_offsets": [0, 4 * prod(shape)]}
@@ -94,14 +95,15 @@ class Weights:
             self._file(shard)  # safetensors checks the header; what follows only repeats it
             with (self._folder / shard).open("rb") as file:
                 found |= json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        return {name: one for name, one in found.items() if name in self._where}
+        decoded = {name: {**one, "dtype": "F32"} for name, one in found.items() if name + mx.SCALE in self._scales}
+        return {name: decoded.get(name, one) for name, one in found.items() if name in self._where}
 
     @property
     def names(self) -> frozenset[str]:
         return frozenset(self._where)
 
     def check_all_read(self) -> None:
-        """Raise ModelError if the files hold a weight that was not read: ignoring it could run another model than was trained."""
+        """Raise ModelError if the files hold a weight that was not read: the model that was trained may have used it."""
         unread = sorted(name for name in self.names - self._read if not DERIVED.search(name))
         if unread:
             raise ModelError(f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read",

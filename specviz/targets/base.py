@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,15 +27,18 @@ class ContextOverflow(CodedError, ValueError):
 
 
 class CachedTarget:
-    """Token bookkeeping over three primitives: ``_forward``, ``_gather``, ``_crop``.
+    """Base class of targets: bookkeeping of cached tokens. A subclass implements the network by three primitives:
+    ``_forward``, ``_gather``, ``_crop``.
 
-    vocab, context (longest text in tokens), hidden (width), layers: sizes of the network; busy: seconds spent inside forward passes;
-    passes: forward passes run; cached_tokens: the committed tokens whose rows lie in the cache.
+    vocab, context (longest text in tokens), hidden (width), layers: sizes of the network; busy: seconds spent inside
+    forward passes; passes: number of forward passes; cached_tokens: the committed tokens that are in the cache.
     """
 
     capabilities: frozenset[str] = frozenset({"tree", "rewind"})
     name = "the model"
     max_pending = MAX_PENDING
+    prefix_id = ""  # of rows before the first token that are not tokens; equal ids: equal rows
+    caption: tuple[int, ...] = ()  # tokens that name what such rows show
     vocab: int
     context: int
     hidden: int
@@ -67,8 +71,13 @@ class CachedTarget:
         """Return the largest number of committed tokens, at most ``length``, that the cache can be brought back to."""
         return length
 
+    def see(self, pixels: Any) -> None:
+        """Read a picture before every text from now on. Raises InvalidUse."""
+        raise InvalidUse(f"{self.name} reads no pictures", "target.picture")
+
     def expect(self, rows: int) -> None:
-        """Announce the largest number of rows scored at once. A target with static shapes chooses its bucket by it."""
+        """Announce the largest number of rows that will be scored at once. A target with static shapes chooses its
+        bucket by it."""
 
     # --- the contract ----------------------------------------------------------------------------------------------
     def capture(self, names: frozenset[str]) -> None:
@@ -109,8 +118,8 @@ class CachedTarget:
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         """Return logits and captured hidden states of the root and every node.
 
-        ``start``: nodes before it are those of the last call, whose rows still lie in the scratch; only the rest is run, and an Entry
-        gets the states of the rows run. Raises ValueError if the scratch holds other nodes.
+        ``start``: nodes before it were scored by the previous call and are still in the scratch; only the others are
+        run. An Entry holds states for the rows that are run. Raises ValueError if the scratch holds other nodes.
         """
         rows = self._rows_to_run(tree, start)
         if rows is None:
@@ -245,7 +254,7 @@ class CachedTarget:
             self._pending = []
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
-        """Return token ids of the scratch rows from lo on; a probe that is not a token counts as token 0."""
+        """Return the token ids of the scratch rows from ``lo`` on; a probe that is not a vocabulary token counts as token 0."""
         ids = [max(int(token), 0) for token in self._tokens_from(tree, lo)]
         self._readable(ids)
         return ids
@@ -259,7 +268,8 @@ class CachedTarget:
 
     @contextmanager
     def timed(self):
-        """Wrap every forward pass: add its time to ``busy``; after a failure a new sync() must come first."""
+        """Context manager around every forward pass: adds its duration to ``busy``. If the pass fails, the target must
+        be synced again before its next use."""
         began = time.perf_counter()
         try:
             with torch.inference_mode():

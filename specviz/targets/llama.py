@@ -1,4 +1,4 @@
-"""KV cache of one run over shared weights of the Llama family: one tensor and a tree mask.
+"""KV cache of one run over shared weights of the Llama family: one tensor, and a mask for draft trees.
 
 The cache is allocated on first use and grows in steps. Base class of targets (fast.py) and of their views (layer_views.py).
 """
@@ -48,11 +48,17 @@ class LlamaTarget(CachedTarget):
         with torch.inference_mode():
             return self.model.norm_final(states)
 
+    @property
+    def prefix(self) -> int:
+        """Number of rows before the first token."""
+        return 0
+
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
         """Return a copy of keys (rotated) and values of the committed rows and the first ``scratch`` rows of the scratch, each
         [kv_heads, rows, head_dim], in the checkpoint's layout."""
         self.flush()
-        keys, values = self.slots_in_order()[layer, :, :, :len(self.cached_tokens) + scratch]
+        first = self.prefix
+        keys, values = self.slots_in_order()[layer, :, :, first:first + len(self.cached_tokens) + scratch]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
 
     @property
@@ -67,7 +73,8 @@ class LlamaTarget(CachedTarget):
         return self.slots
 
     def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
-        """Return token ids as the base class does; tokens still on the device stay there (they came from logits of this vocabulary)."""
+        """Return token ids as the base class does. Lazy tokens stay on the device; they need no check, because they
+        come from logits of this vocabulary."""
         ids = [token if type(token) is LazyScalar else max(token, 0) for token in self._tokens_from(tree, lo)]
         self._readable([token for token in ids if type(token) is not LazyScalar])
         return ids
@@ -120,12 +127,12 @@ class LlamaTarget(CachedTarget):
         return x
 
     def _rotation(self, rows: Rows) -> Tensor:
-        """Return the rotations of the rows. Positions beyond the context (probes) are clamped to the last one."""
+        """Return the rotations of the rows. Positions beyond the last one (probes) are clamped to it."""
         at, n = rows.past + rows.lo, len(rows.ids)
-        if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.context:
+        if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.model.positions:
             return self.model.rotations(at + n)[at:at + n]
         table = self.model.rotations(rows.past + len(rows.tree) + 1)
-        return table[to_device((rows.shape.depth + rows.past).clamp_(max=self.context - 1), self.model.device)]
+        return table[to_device((rows.shape.depth + rows.past).clamp_(max=self.model.positions - 1), self.model.device)]
 
     def _mask(self, rows: Rows) -> Tensor | None:
         """Return the bias added to scores, [group * rows, slots]: 0 for visible slots, else -inf. None if all are visible."""

@@ -71,22 +71,30 @@ def words_of(wish: Wish, rng: random.Random) -> str:
 
 def paint(wish: Wish, rng: random.Random) -> np.ndarray:
     """Return the picture, uint8 [SIDE, SIDE, 3]: position, size and shade vary a little."""
-    side = SIDE * SCALE
-    mask = _mask(wish, side)
-    factor = SIZES.get(wish.size, USUAL_SIZE) * rng.uniform(0.94, 1.04)
+    covered = cover(wish, rng, SIDE, SIZES.get(wish.size, USUAL_SIZE))
+    return coloured(covered, COLOURS[wish.colour], NIGHT if wish.night else DAY, rng.uniform(0.9, 1.08))
+
+
+def cover(wish: Wish, rng: random.Random, side: int, size: float) -> np.ndarray:
+    """Return the share of each pixel that the thing covers, float32 [side, side]; size: its share of the side, varied a little."""
+    large = side * SCALE
+    mask = _mask(wish, large)
+    factor = size * rng.uniform(0.94, 1.04)
     angle = rng.uniform(-4, 4) + (rng.choice((-1, 1)) * rng.uniform(18, 26) if wish.style == "tilted" else 0)
     mask = mask.rotate(angle, Image.Resampling.BILINEAR)
-    small = max(8, round(side * factor))
-    free = side - small
+    small = max(8, round(large * factor))
+    free = large - small
     most = max(1.5 * SCALE, free / 2)
     at = [round(free / 2 + rng.uniform(-most, most) * 0.7) for _ in range(2)]
-    whole = Image.new("L", (side, side))
+    whole = Image.new("L", (large, large))
     whole.paste(mask.resize((small, small), Image.Resampling.BILINEAR), (at[0], at[1]))
-    cover = np.asarray(whole.resize((SIDE, SIDE), Image.Resampling.BOX), dtype=np.float32)[..., None] / 255
-    shade = rng.uniform(0.9, 1.08)
-    ink = np.clip(np.array(COLOURS[wish.colour], np.float32) * shade, 0, 255)
-    ground = np.array(NIGHT if wish.night else DAY, np.float32)
-    return (cover * ink + (1 - cover) * ground).round().astype(np.uint8)
+    return np.asarray(whole.resize((side, side), Image.Resampling.BOX), dtype=np.float32) / 255
+
+
+def coloured(covered: np.ndarray, colour: tuple[int, int, int], ground: tuple[int, int, int], shade: float) -> np.ndarray:
+    """Return uint8 [side, side, 3]: the colour, its brightness multiplied by ``shade``, where it covers the ground."""
+    ink = np.clip(np.array(colour, np.float32) * shade, 0, 255)
+    return (covered[..., None] * ink + (1 - covered[..., None]) * np.array(ground, np.float32)).round().astype(np.uint8)
 
 
 def _mask(wish: Wish, side: int) -> Image.Image:

@@ -1,0 +1,70 @@
+"""A picture as rows before the text: each patch of pixels becomes one row, by two linear layers and a learned position (LLaVA's
+projector, 2304.08485, over raw patches instead of a vision transformer's).
+
+A patch's caption is what the language model's own output layer reads from its row: the rows are trained to lie near the words for what
+they show, which the layers then only have to copy.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+WORDS = ("patch", "columns", "rows", "inner")  # sizes of vision_config in config.json
+MOST = 4096  # largest of them
+
+
+class PatchEncoder(nn.Module):
+    """Patches of a picture to rows.
+
+    patch: pixels of a patch's side; columns, rows: of the grid of patches; inner: width of the first layer; hidden: width of the
+    model's rows.
+    """
+
+    def __init__(self, patch: int, columns: int, rows: int, inner: int, hidden: int):
+        super().__init__()
+        self.patch, self.columns, self.rows = patch, columns, rows
+        self.enter = nn.Linear(3 * patch * patch, inner)
+        self.leave = nn.Linear(inner, hidden)
+        self.position_embed = nn.Parameter(torch.zeros(self.count, hidden))
+        self.absent_embed = nn.Parameter(torch.zeros(self.count, hidden))
+
+    @property
+    def count(self) -> int:
+        """Number of rows that a picture becomes."""
+        return self.rows * self.columns
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of a picture in pixels."""
+        return self.columns * self.patch, self.rows * self.patch
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return rows [n, count, hidden] of pictures uint8 [n, height, width, 3]."""
+        n, size = len(pictures), self.patch
+        cut = pictures.view(n, self.rows, size, self.columns, size, 3).transpose(2, 3).reshape(n, self.count, -1)
+        x = (cut.to(self.position_embed.dtype) - 255) / 128  # white, the usual ground, is 0
+        return self.leave(F.gelu(self.enter(x))) + self.position_embed
+
+    def absent(self) -> Tensor:
+        """Return the rows [count, hidden] that stand where there is no picture."""
+        return self.absent_embed
+
+
+def label_scores(logits: Tensor, groups: Sequence[Sequence[int]]) -> list[Tensor]:
+    """Return the logits [..., words] of each group of caption words, from the output layer's [..., vocab]; groups: token ids, -1 for no
+    word, whose logit is 0."""
+    return [torch.stack([logits[..., i] if i >= 0 else torch.zeros_like(logits[..., 0]) for i in group], -1) for group in groups]
+
+
+def sizes_of(config: Any) -> dict[str, int] | None:
+    """Return the sizes in a config's ``vision_config``; None where there is none that can be read."""
+    found = config.get("vision_config")
+    if not isinstance(found, dict):
+        return None
+    sizes = {name: found.get(name) for name in WORDS}
+    good = all(type(size) is int and 0 < size <= MOST for size in sizes.values())
+    return sizes if good else None

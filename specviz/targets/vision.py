@@ -1,0 +1,118 @@
+"""A target whose prompt begins with rows that are not tokens: the patches of a picture (2404.08856).
+
+The rows lie in the KV cache before the first token and never move, so tokens are compared, kept, rewound and committed by the base
+class as if there were no picture. Only the places in the cache and the positions are shifted, here.
+"""
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import DraftTree
+from ..models.llama import why_not as why_not_text
+from ..models.patch_encoder import PatchEncoder, label_scores, sizes_of
+from ..models.weights import ModelError, Weights
+from .fast import FastModel
+from .llama import LlamaTarget
+from .rows import Rows
+
+LABELS = 3  # groups of caption words: things, colours, sizes
+WHY_NOT = "it reads no pictures: its config.json has no vision_config that is known here"
+
+
+def why_not(config: dict[str, Any]) -> str | None:
+    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
+    sizes = sizes_of(config)
+    return WHY_NOT if sizes is None or _labels_of(config) is None else why_not_text(config)
+
+
+def _labels_of(config: dict[str, Any]) -> list[list[int]] | None:
+    """Return the token ids of each group of caption words, -1 for no word; None where they cannot be read."""
+    found, vocab = config["vision_config"].get("labels"), config.get("vocab_size")
+    groups = found if isinstance(found, list) and len(found) == LABELS else []
+    good = groups and all(isinstance(group, list) and 0 < len(group) <= 1024 for group in groups)
+    return groups if good and all(type(i) is int and -1 <= i < (vocab or 0) for group in groups for i in group) else None
+
+
+class VisionModel(FastModel):
+    """Weights of a Hugging Face folder with a patch encoder; ``open()`` returns targets that share them. context: tokens beside a
+    picture's rows."""
+
+    def _load(self, weights: Weights) -> None:
+        super()._load(weights)
+        sizes, labels = sizes_of(self.config), _labels_of(self.config)
+        if sizes is None or labels is None:
+            raise ModelError(f"{self.name}: {WHY_NOT}", "forward.unsupported")
+        self.labels, self.caption_token = labels, int(self.config["vision_config"].get("caption", 0))
+        self.vision = PatchEncoder(**sizes, hidden=self.hidden)
+        state = {name: weights.get(f"vision.{name}", *tensor.shape) for name, tensor in self.vision.state_dict().items()}
+        self.vision.load_state_dict(state, assign=True)
+        self.parameters = weights.count
+        self.context -= self.vision.count
+        if self.context < 1:
+            raise ModelError(f"a picture fills the whole context of {self.name}", "config.sizes")
+
+    @property
+    def positions(self) -> int:
+        return self.context + self.vision.count
+
+    def encode_picture(self, pixels: np.ndarray) -> tuple[Tensor, tuple[int, ...]]:
+        """Return the rows [count, hidden] of a picture, uint8 [height, width, 3], and its caption's tokens: for each patch that shows
+        something its size, colour and thing."""
+        with torch.inference_mode():
+            rows = self.vision(torch.from_numpy(pixels.copy())[None].to(self.device))[0]
+            scores = label_scores(self.head(self.norm_final(rows.to(self.dtype))), self.labels)
+        thing, colour, size = (group.argmax(-1).tolist() for group in scores)
+        things, colours, sizes = self.labels
+        words = [token for i, one in enumerate(thing) if one < len(things) - 1
+                 for token in (sizes[size[i]], colours[colour[i]], things[one]) if token >= 0]
+        return rows, (self.caption_token, *words) if words else ()
+
+    def open(self) -> VisionTarget:
+        return VisionTarget(self)
+
+
+class VisionTarget(LlamaTarget):
+    """KV cache of one run over shared weights, behind the rows of a picture, or of none."""
+
+    model: VisionModel
+
+    def __init__(self, model: VisionModel):
+        super().__init__(model)
+        self._picture = model.vision.absent()
+        self._placed = False  # whether the cache holds the picture's rows
+
+    def see(self, pixels: np.ndarray) -> None:
+        """Put a picture, uint8 [height, width, 3] of the encoder's size, before every text from now on; the cache is dropped."""
+        self.close()
+        self._picture, self.caption = self.model.encode_picture(pixels)
+        self.prefix_id = hashlib.sha256(pixels.tobytes()).hexdigest()
+
+    @property
+    def prefix(self) -> int:
+        return len(self._picture)
+
+    def close(self) -> None:
+        super().close()
+        self._placed = False
+
+    def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        self._place_picture()
+        return super()._forward(replace(rows, past=rows.past + self.prefix))
+
+    def _gather(self, past: int, rows: list[int]) -> None:
+        super()._gather(past + self.prefix, rows)
+
+    def _place_picture(self) -> None:
+        """Run the picture's rows into the first slots of the cache, once."""
+        if self._placed:
+            return
+        rows = Rows(DraftTree.chain((0,) * (self.prefix - 1)), [0] * self.prefix, 0, 0, True)
+        self._reserve(self.prefix)
+        self._layers(rows, self.model.from_checkpoint(self._picture), 0, self.layers)
+        self._placed = True

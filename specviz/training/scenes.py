@@ -1,0 +1,223 @@
+"""Pictures of one to three things on a grid of nine cells, questions about them, and the answers of a small grammar.
+
+Everything is drawn and written by this program (drawings.py), so the probability of every word of a description given the words before
+it, for a reader who does not see the picture, is computable (``blind_probs``).
+"""
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+
+import numpy as np
+
+from . import drawings
+
+CELLS = 3  # to a side
+SIDE = 72  # pixels
+CELL = SIDE // CELLS
+THINGS = ("heart", "star", "circle", "square", "triangle", "diamond", "ring", "moon", "sun", "cross", "house", "tree", "flower", "fish",
+          "cup", "flag")
+COLOURS = ("red", "yellow", "green", "blue", "purple", "pink", "brown", "black")
+PLACES = ("at the top left", "at the top", "at the top right", "on the left", "in the middle", "on the right", "at the bottom left",
+          "at the bottom", "at the bottom right")
+COUNTS = (0.2, 0.4, 0.4)  # probabilities of one, two and three things
+NUMBERS = ("one", "two", "three")
+SMALL = 1 / 3  # probability that a thing is small
+SIZES = {False: 0.95, True: 0.5}  # share of the cell's side, by whether the thing is small
+OPENINGS = ("The picture shows", "This is a picture of", "I see", "There is")
+DESCRIBE = ("What does the picture show?", "Describe the picture.", "What do you see?", "What is in the picture?")
+VARIANTS = 40  # drawings of each thing in each size
+
+
+@dataclass(frozen=True)
+class Item:
+    """A thing in a cell; cells count in reading order."""
+
+    cell: int
+    thing: str
+    colour: str
+    small: bool
+
+    @property
+    def phrase(self) -> str:
+        return f"a {'small ' if self.small else ''}{self.colour} {self.thing}"
+
+
+Scene = tuple[Item, ...]  # in reading order
+
+
+def draw_scene(rng: random.Random) -> Scene:
+    """Return a random scene; its things differ."""
+    count = rng.choices((1, 2, 3), COUNTS)[0]
+    cells, things = sorted(rng.sample(range(CELLS ** 2), count)), rng.sample(THINGS, count)
+    return tuple(Item(cell, thing, rng.choice(COLOURS), rng.random() < SMALL) for cell, thing in zip(cells, things))
+
+
+class Painter:
+    """Paints scenes from a stock of outlines, so that a picture costs little."""
+
+    def __init__(self, seed: int, variants: int = VARIANTS):
+        rng = random.Random(f"{seed} outlines")
+        self._stock = {(thing, small): [drawings.cover(drawings.Wish(thing, ""), rng, CELL, size) for _ in range(variants)]
+                       for thing in THINGS for small, size in SIZES.items()}
+
+    def paint(self, scene: Scene, rng: random.Random) -> np.ndarray:
+        """Return the picture, uint8 [SIDE, SIDE, 3]."""
+        picture = np.tile(np.array(drawings.DAY, np.uint8), (SIDE, SIDE, 1))
+        for item in scene:
+            row, column = divmod(item.cell, CELLS)
+            covered = rng.choice(self._stock[item.thing, item.small])
+            painted = drawings.coloured(covered, drawings.COLOURS[item.colour], drawings.DAY, rng.uniform(0.9, 1.08))
+            picture[row * CELL:(row + 1) * CELL, column * CELL:(column + 1) * CELL] = painted
+        return picture
+
+
+def caption(scene: Scene) -> str:
+    """Return the things' names without their places."""
+    return " ".join(item.phrase.removeprefix("a ") for item in scene)
+
+
+def description(scene: Scene, opening: str) -> str:
+    *most, last = [f"{item.phrase} {PLACES[item.cell]}" for item in scene]
+    return f"{opening} {', '.join(most)}{' and ' if most else ''}{last}."
+
+
+def conversation(scene: Scene, turns: int, rng: random.Random) -> list[tuple[str, str]]:
+    """Return questions with answers; most ask for a description."""
+    kinds = (_describe, _at_place, _colour, _place, _count)
+    return [rng.choices(kinds, (6, 2, 1.5, 1.5, 1))[0](scene, rng) for _ in range(turns)]
+
+
+def _describe(scene: Scene, rng: random.Random) -> tuple[str, str]:
+    return rng.choice(DESCRIBE), description(scene, rng.choice(OPENINGS))
+
+
+def _at_place(scene: Scene, rng: random.Random) -> tuple[str, str]:
+    cell = rng.choice([item.cell for item in scene] if rng.random() < 0.75 else range(CELLS ** 2))
+    phrase = next((item.phrase for item in scene if item.cell == cell), "nothing")
+    return f"What is {PLACES[cell]}?", f"There is {phrase} {PLACES[cell]}."
+
+
+def _asked(scene: Scene, rng: random.Random) -> tuple[str, Item | None]:
+    thing = rng.choice([item.thing for item in scene] if rng.random() < 0.8 else THINGS)
+    return thing, next((item for item in scene if item.thing == thing), None)
+
+
+def _colour(scene: Scene, rng: random.Random) -> tuple[str, str]:
+    thing, item = _asked(scene, rng)
+    question = f"What {rng.choice(('colour', 'color'))} is the {thing}?"
+    return question, f"The {thing} is {item.colour}." if item else f"There is no {thing}."
+
+
+def _place(scene: Scene, rng: random.Random) -> tuple[str, str]:
+    thing, item = _asked(scene, rng)
+    return f"Where is the {thing}?", f"The {thing} is {PLACES[item.cell]}." if item else f"There is no {thing}."
+
+
+def _count(scene: Scene, rng: random.Random) -> tuple[str, str]:
+    count = NUMBERS[len(scene) - 1]
+    return "How many things are there?", f"There {'is' if len(scene) == 1 else 'are'} {count} thing{'s' * (len(scene) > 1)}."
+
+
+def words() -> list[str]:
+    """Return all words and signs of questions and answers, capitals kept."""
+    texts = [*DESCRIBE, *OPENINGS, *PLACES, *NUMBERS, *COLOURS, *THINGS, "small and nothing thing things", "What colour color is the no",
+             "Where is the", "How many things are there?", "There is are", "A Small And Nothing", ".", ",", "?"]
+    return sorted({word for text in texts for word in split(text)})
+
+
+def split(text: str) -> list[str]:
+    """Cut a text into words and signs, without spaces."""
+    for sign in ".,?":
+        text = text.replace(sign, f" {sign}")
+    return text.split()
+
+
+def joined(written: Sequence[str]) -> str:
+    """Return words and signs as a text; the inverse of ``split``."""
+    return " ".join(written).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
+
+
+# --- what a reader of the text alone can know ---------------------------------------------------------------------------
+THING, COLOUR, SIZE = "thing", "colour", "size"  # slots of a pattern; words of a text are never compared with them by mistake
+SLOTS = {slot: f"<{slot}>" for slot in (THING, COLOUR, SIZE)}
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[tuple[float, tuple[str, ...]], ...]:
+    """Return descriptions with slots for size, colour and thing, each with its probability."""
+    found = []
+    phrase = f"a {SLOTS[SIZE]} {SLOTS[COLOUR]} {SLOTS[THING]}"
+    for count, share in enumerate(COUNTS, 1):
+        for cells in itertools.combinations(range(CELLS ** 2), count):
+            *most, last = [f"{phrase} {PLACES[cell]}" for cell in cells]
+            text = f"{', '.join(most)}{' and ' if most else ''}{last}."
+            weight = share / comb(CELLS ** 2, count) / len(OPENINGS)
+            found += [(weight, tuple(split(f"{opening} {text}"))) for opening in OPENINGS]
+    return tuple(found)
+
+
+def blind_probs(written: Sequence[str]) -> dict[str, float]:
+    """Return the probability of each next word of a description, given its words so far and no picture; empty at its end."""
+    total: dict[str, float] = defaultdict(float)
+    for weight, pattern in _patterns():
+        _follow(weight, pattern, list(written), total)
+    whole = sum(total.values())
+    return {word: share / whole for word, share in total.items()} if whole else {}
+
+
+def _follow(weight: float, pattern: Sequence[str], written: list[str], total: dict[str, float]) -> None:
+    """Add the probabilities of the words after ``written`` under one pattern."""
+    at, used = 0, []
+    for place, symbol in enumerate(pattern):
+        here = written[at] if at < len(written) else None
+        if symbol == SLOTS[SIZE]:
+            if here is None:
+                total["small"] += weight * SMALL
+            weight *= SMALL if here == "small" else 1 - SMALL
+            at += here == "small"
+            continue
+        if here is None:
+            for word, share in _choices(symbol, used):
+                total[word] += weight * share
+            return
+        share = dict(_choices(symbol, used)).get(here, 0.0)
+        if not share:
+            return
+        weight *= share
+        used += [here] if symbol == SLOTS[THING] else []
+        at += 1
+
+
+def _choices(symbol: str, used: list[str]) -> list[tuple[str, float]]:
+    """Return the words of a place in a pattern with their probabilities; used: things that were named."""
+    if symbol == SLOTS[THING]:
+        left = [thing for thing in THINGS if thing not in used]
+        return [(thing, 1 / len(left)) for thing in left]
+    return [(colour, 1 / len(COLOURS)) for colour in COLOURS] if symbol == SLOTS[COLOUR] else [(symbol, 1.0)]
+
+
+def acceptance(written: Sequence[str], word: str) -> float:
+    """Return the probability that the next word, drafted by a reader of the text alone, is accepted by one who sees the picture and writes
+    ``word``: sum(min(p, q)). Both draw the words of an opening from the same distribution."""
+    blind = blind_probs(written)
+    return 1.0 if not written else blind.get(word, 0.0)
+
+
+def kind_of(words: Sequence[str], at: int) -> str:
+    """Return the kind of a word of a description: what the picture decides (thing, colour or size, place, number of things) or grammar."""
+    word, before = words[at], words[at - 1] if at else ""
+    if word in THINGS:
+        return "thing"
+    if word in COLOURS or word == "small":
+        return "colour or size"
+    if before in THINGS or before == "the" or word in ("left", "right") or before in ("top", "bottom") and word not in (",", "and", "."):
+        return "place"
+    if word in (",", "and", "."):
+        return "number of things"
+    return "grammar"

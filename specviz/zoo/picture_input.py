@@ -1,0 +1,114 @@
+"""Pictures from people and programs: decoded by Pillow within limits, and written anew as PNG from their pixels alone.
+
+Nothing of a given file goes further than its pixels: no metadata, no second frame, no text, no name. A picture travels as a data URL,
+``data:image/png;base64,...``, as in OpenAI's API; a path or another address is never opened.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from .registry import ZooError
+
+FORMATS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+MOST_BYTES = 4 * 2**20  # of a file
+MOST_SIDE = 4096  # pixels of a given picture's side
+MOST_PIXELS = 4 * 2**20
+KEPT_SIDE = 96  # pixels of the longer side of what is kept; as a PNG at most 37,000 characters
+DATA_URL = re.compile(r"data:(image/(?:png|jpeg|webp));base64,")
+LONGEST_URL = MOST_BYTES // 3 * 4 + 64  # characters
+WHITE = (255, 255, 255)
+TEXTS = {  # ends of sentences, by code
+    "picture.form": "it must be given as a data URL, data:image/png;base64,..., and not as an address or a path",
+    "picture.bytes": f"it is larger than {MOST_BYTES >> 20} MB",
+    "picture.format": f"it is not one of {', '.join(FORMATS)}",
+    "picture.pixels": f"it is larger than {MOST_SIDE} pixels to a side or {MOST_PIXELS >> 20} million pixels",
+    "picture.animated": "it is animated",
+    "picture.damaged": "it is damaged or cut short",
+    "picture.file": "the file cannot be read",
+}
+
+
+def refused(code: str) -> ZooError:
+    return ZooError(f"The picture is refused: {TEXTS[code]}.", code)
+
+
+def read_data_url(given: Any) -> str:
+    """Return a given picture as the data URL of a PNG of at most ``KEPT_SIDE`` pixels to a side. Raises ZooError."""
+    if not isinstance(given, str):
+        raise refused("picture.form")
+    if len(given) > LONGEST_URL:
+        raise refused("picture.bytes")
+    head = DATA_URL.match(given)
+    if head is None:
+        raise refused("picture.form")
+    try:
+        data = base64.b64decode(given[head.end():], validate=True)
+    except (binascii.Error, ValueError):
+        raise refused("picture.form") from None
+    return data_url(decode(data))
+
+
+def read_file(path: str) -> str:
+    """Return a picture file of this machine as ``read_data_url`` returns a given one. Raises ZooError."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError):
+        raise refused("picture.file") from None
+    return data_url(decode(data))
+
+
+def decode(data: bytes) -> Image.Image:
+    """Return the picture in a file's bytes, RGB on white, shrunk to ``KEPT_SIDE``. Its size is checked before its pixels are decoded.
+    Raises ZooError."""
+    if len(data) > MOST_BYTES:
+        raise refused("picture.bytes")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            picture = Image.open(io.BytesIO(data), formats=tuple(FORMATS))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise refused("picture.pixels") from None
+    except Exception:  # a damaged header may raise anything
+        raise refused("picture.format") from None
+    if max(picture.size) > MOST_SIDE or picture.width * picture.height > MOST_PIXELS:
+        raise refused("picture.pixels")
+    if getattr(picture, "n_frames", 1) != 1:
+        raise refused("picture.animated")
+    try:
+        picture.load()
+        solid = picture.convert("RGBA")
+        flat = Image.new("RGB", solid.size, WHITE)
+        flat.paste(solid, mask=solid.getchannel("A"))
+    except Exception:  # damaged data may raise anything
+        raise refused("picture.damaged") from None
+    flat.thumbnail((KEPT_SIDE, KEPT_SIDE), Image.Resampling.LANCZOS)
+    return flat
+
+
+def data_url(picture: Image.Image) -> str:
+    """Return a picture's pixels as the data URL of a PNG."""
+    file = io.BytesIO()
+    Image.fromarray(np.asarray(picture.convert("RGB"))).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def pixels(url: str, width: int, height: int) -> np.ndarray:
+    """Return a picture of ``read_data_url`` at a size, uint8 [height, width, 3]: scaled as a whole, with white beside it. Raises
+    ZooError."""
+    picture = decode(base64.b64decode(url.partition(",")[2]))
+    scale = min(width / picture.width, height / picture.height)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    scaled = picture if picture.size == size else picture.resize(size, Image.Resampling.LANCZOS)
+    whole = Image.new("RGB", (width, height), WHITE)
+    whole.paste(scaled, ((width - size[0]) // 2, (height - size[1]) // 2))
+    return np.asarray(whole)

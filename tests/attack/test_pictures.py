@@ -1,0 +1,130 @@
+"""Pictures that attack the decoder: whatever is not a small still PNG, JPEG or WebP is refused by its code before it costs anything."""
+from __future__ import annotations
+
+import base64
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+from specviz.run.request import GenerationRequest, SessionError
+from specviz.zoo import picture_input
+from specviz.zoo.registry import ZooError
+
+
+def url(data: bytes, kind: str = "png") -> str:
+    return f"data:image/{kind};base64," + base64.b64encode(data).decode()
+
+
+def encoded(kind: str = "PNG", size=(8, 6), **options) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, (200, 30, 30)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def png(width: int, height: int, data: bytes = b"") -> bytes:
+    """A PNG that claims a size, with compressed data or none."""
+    chunks = [b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)] + [b"IDAT" + zlib.compress(data)] * bool(data)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+                                             for chunk in chunks)
+
+
+def animated(kind: str) -> bytes:
+    file = io.BytesIO()
+    first, second = (Image.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
+    first.save(file, kind, save_all=True, append_images=[second], duration=50)
+    return file.getvalue()
+
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+ATTACKS = {
+    "no text": (7, "picture.form"),
+    "a path": ("/etc/passwd", "picture.form"),
+    "a file address": ("file:///etc/passwd", "picture.form"),
+    "an address": ("https://example.org/a.png", "picture.form"),
+    "no base64": ("data:image/png;base64,%%%", "picture.form"),
+    "an SVG by name": ("data:image/svg+xml;base64," + base64.b64encode(SVG).decode(), "picture.form"),
+    "an SVG in disguise": (url(SVG), "picture.format"),
+    "no picture": (url(b"hello, world " * 40), "picture.format"),
+    "nothing": (url(b""), "picture.format"),
+    "a GIF": (url(encoded("GIF")), "picture.format"),
+    "a BMP": (url(encoded("BMP")), "picture.format"),
+    "an EPS": (url(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), "picture.format"),
+    "huge sides": (url(encoded(size=(5000, 2))), "picture.pixels"),
+    "many pixels": (url(encoded(size=(3000, 2000))), "picture.pixels"),
+    "a bomb's header": (url(png(60000, 60000, bytes(10**6))), "picture.pixels"),
+    "a header alone": (url(png(40, 40)), "picture.format"),
+    "animated PNG": (url(animated("PNG")), "picture.animated"),
+    "animated WebP": (url(animated("WEBP"), "webp"), "picture.animated"),
+    "cut short": (url(encoded(size=(64, 64), compress_level=0)[:-2000]), "picture.damaged"),
+    "a JPEG cut short": (url(encoded("JPEG", (600, 600))[:-1000], "jpeg"), "picture.damaged"),
+    "too many bytes": ("data:image/png;base64," + "A" * (picture_input.LONGEST_URL + 4), "picture.bytes"),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_is_no_small_still_picture_is_refused_by_code(name):
+    given, code = ATTACKS[name]
+    with pytest.raises(ZooError) as error:
+        picture_input.read_data_url(given)
+    assert error.value.code == code and str(given)[:60] not in str(error.value)
+    with pytest.raises(SessionError) as refused:
+        GenerationRequest(image=given)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_only_pixels_go_further(kind):
+    options = {}
+    if kind == "PNG":
+        options["pnginfo"] = PngImagePlugin.PngInfo()
+        options["pnginfo"].add_text("Comment", "secret place")
+    else:
+        exif = Image.Exif()
+        exif[0x010E] = "secret place"
+        options["exif"] = exif
+    data = encoded(kind, (400, 200), **options) + b"secret trailer"
+    kept = picture_input.read_data_url(url(data, kind.lower()))
+    assert b"secret" in data and b"secret" not in base64.b64decode(kept.partition(",")[2])
+    picture = Image.open(io.BytesIO(base64.b64decode(kept.partition(",")[2])))
+    assert (picture.format, picture.mode, picture.size) == ("PNG", "RGB", (picture_input.KEPT_SIDE, picture_input.KEPT_SIDE // 2))
+    assert not picture.info and kept == picture_input.read_data_url(kept), "a picture that was read is read as it is"
+
+
+def test_transparent_pixels_become_white_and_the_whole_picture_is_kept():
+    file = io.BytesIO()
+    Image.new("RGBA", (10, 30), (255, 0, 0, 0)).save(file, "PNG")
+    pixels = picture_input.pixels(picture_input.read_data_url(url(file.getvalue())), 24, 24)
+    assert pixels.shape == (24, 24, 3) and (pixels == 255).all()
+    pixels = picture_input.pixels(picture_input.read_data_url(url(encoded(size=(10, 30)))), 24, 24)
+    red = (pixels != 255).any(-1)
+    assert red[:, 8:16].all() and not red[:, :7].any() and not red[:, 17:].any(), "scaled as a whole, white beside it"
+
+
+def test_random_bytes_after_a_good_beginning_are_refused_or_read():
+    rng, good = np.random.default_rng(0), encoded(size=(16, 16))
+    for _ in range(200):
+        data = bytearray(good)
+        for at in rng.integers(0, len(data), 4):
+            data[at] = rng.integers(256)
+        try:
+            kept = picture_input.read_data_url(url(bytes(data)))
+        except ZooError as error:
+            assert error.code in picture_input.TEXTS
+        else:
+            assert kept.startswith("data:image/png;base64,")
+
+
+def test_a_file_of_this_machine_is_read_by_the_command_line_alone(tmp_path):
+    (tmp_path / "a.png").write_bytes(encoded())
+    assert picture_input.read_file(str(tmp_path / "a.png")) == picture_input.read_data_url(url(encoded()))
+    for path, code in ((tmp_path / "none.png", "picture.file"), (tmp_path, "picture.file"), ("\0", "picture.file")):
+        with pytest.raises(ZooError) as error:
+            picture_input.read_file(str(path))
+        assert error.value.code == code
+    with pytest.raises(ZooError) as error:
+        picture_input.read_data_url(str(tmp_path / "a.png"))
+    assert error.value.code == "picture.form"
