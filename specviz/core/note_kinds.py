@@ -113,11 +113,24 @@ NOTES: dict[str, Note] = {
     "confidence": _note(
         "confidence", "The tree grown by the draft's probabilities.",
         expected=("expected accepted tokens", 1.4), grown=("nodes grown", 9), kept=("nodes kept", 4)),
+    "experts": _note(
+        "experts", "Which experts each token of the pass used, and the bytes that were read for them (BlockFFN).",
+        experts=("in each layer", 4),
+        used=("by layer and token, the root first: the experts that the token used", [[[0, 2], [0], [0, 3]], [[1], [1, 2], [1]]]),
+        bytes=("of the experts that the pass read: the union over its tokens", 6000), whole=("bytes of all experts", 8000),
+        separately=("bytes of the experts that passes of one token each would have read", 8000),
+        other=("bytes of all other weights of the pass", 9000),
+        line=("bytes that the first 1, 2, ... tokens of this pass read", [3000, 4000, 6000]),
+        mean=("the same, mean over the passes so far", [2900, 4100, 5800])),
     "block": _note(
         "block", "A block drafted in one pass, and the predicted acceptance of each position (DSpark, blockwise decoding).",
         block=("positions of the whole block", 4), drafted=("drafted tokens, the first positions of the block", 2),
         confidence=("predicted acceptance probability of each position evaluated, given that those before it are accepted",
                     [0.9, 0.6, 0.2])),
+    "reach": _note(
+        "block", "Nodes of a tree over a block, whose probabilities follow the path above each (TAPS, DARTree, TreeFlash).",
+        reached=("estimated probability that verification reaches and accepts each node", [0.8, 0.5, 0.1]),
+        alone=("the same by the block's independent positions", [0.8, 0.6, 0.3])),
     "masks": _note(
         "block", "Tokens drafted in one pass, independently of each other (PARD, P-EAGLE).",
         places=("positions predicted in the pass", 4),
@@ -140,6 +153,14 @@ NOTES: dict[str, Note] = {
         "sequoia", "The plan behind the tree's shape (Sequoia).",
         accept=("probability that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
         table=("expected tokens by depth and size, `null` where there is none", [[1.0, 1.5, None], [1.0, 1.6, 1.9]])),
+    "survival": _note(
+        "survival", "How much of the committed state each row of the tree reads, and what was not written (STree).",
+        share=("of the state, for the root and each node", [0.9, 0.8, 0.5]), state_bytes=("of all states", 147_456),
+        replayed=("rows that the commit replayed into the state", 2)),
+    "groups": _note(
+        "groups", "The group of positions of each row: local attention within it, linear attention to earlier ones.",
+        group=("of the root and each node", [2, 2, 3]), size=("positions of a group", 32), at=("position of the root", 94),
+        complete=("groups that the state has summed", 2)),
     "sizes": _note(
         "sizes", "Which sub-model of the draft model drafted each token (S2D).",
         layers=("layers of each sub-model, smallest first", [2, 3, 4]), used=("index of each token's sub-model", [0, 0, 1, 2]),

@@ -158,6 +158,10 @@ class BlockDrafter(nn.Module):
         """Training: return states [batch, blocks, block, hidden] of blocks after the last norm. states [batch, c, layers *
         hidden] of the text; embeds [batch, blocks, block, hidden] of the blocks' tokens; anchors [batch, blocks]: text position
         of each block's first token, before which it sees the text."""
+        return self.norm(self.raw(states, embeds, anchors))
+
+    def raw(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
+        """Return the same before the last norm."""
         batch, blocks, size, _ = embeds.shape
         text = self.hidden_norm(self.fc(states))
         places = torch.arange(text.shape[1], device=text.device)
@@ -169,7 +173,7 @@ class BlockDrafter(nn.Module):
         x = embeds.flatten(1, 2)
         for layer in self.layers:
             x = cast(BlockLayer, layer).across(x, text, rotations[at][:, None], rotations[:len(places)], mask)
-        return self.norm(x).unflatten(1, (blocks, size))
+        return x.unflatten(1, (blocks, size))
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
         """Return logits [n] that the tokens of rows are accepted, from their states [n, hidden] and the tokens before them [n].

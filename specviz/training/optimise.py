@@ -21,7 +21,7 @@ class Optimisers:
                                 "training.torch")
         matrices, rest = [], []
         for name, weight in model.named_parameters():
-            table = "embed" in name or "lm_head" in name or name.startswith(("emb.", "head."))  # a row a token
+            table = "embed" in name or "lm_head" in name or "codebook" in name or name.startswith(("emb.", "head."))  # a row a token
             hidden = weight.ndim == 2 and not table
             (matrices if hidden else rest).append(weight)
         block = {"block": hparams["muon_block"]} if hparams.get("muon_block") else {}

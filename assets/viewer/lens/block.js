@@ -3,7 +3,7 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
-  const { num, int, say, bars, list } = SV.pictures;
+  const { num, int, say, bars, list, short } = SV.pictures;
 
   function draw(host, notes, c) {
     const d = notes[0] || {},
@@ -62,6 +62,42 @@
     });
   }
 
+  function reach(host, notes, c) {
+    const d = notes[0] || {},
+      reached = list(d.reached).map((x) => num(x) ?? 0),
+      alone = list(d.alone).map((x) => num(x) ?? 0),
+      nodes = c.round.nodes.filter((n) => !n.probe),
+      best = nodes
+        .map((n, i) => ({ n, i }))
+        .filter(({ i }) => i < reached.length)
+        .slice(0, 24),
+      total = (values) => values.reduce((a, b) => a + b, 0);
+    host.append(
+      say(
+        "Given the path above each node the tree hopes for " +
+          short(total(reached)) +
+          " accepted tokens; the block's places alone, each blind to the others, would say " +
+          short(total(alone)) +
+          ". It got " +
+          c.round.path.length +
+          ".",
+      ),
+    );
+    for (const [name, values] of [
+      ["Probability of each node, given its path", reached],
+      ["The same by the places alone", alone],
+    ])
+      bars(host, {
+        name,
+        width: c.width,
+        values: best.map(({ i }) => values[i] ?? 0),
+        labels: best.map(({ n }) => c.label(n.tok, 8)),
+        cls: (at) => c.verdict(best[at].n.id),
+        most: 1,
+      });
+  }
+
+  SV.lens.reach = { title: "What the path makes of a node", draw: reach };
   SV.lens.masks = { title: "Places guessed at once", draw: masks };
   SV.lens.block = { title: "Trust in the block", draw };
 })();

@@ -1,14 +1,13 @@
-"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark; DDTree, a tree over a block's predictions).
+"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark), as a chain or as a tree (DDTree, 2604.12989; TAPS; DARTree).
 
 Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the verification has
 computed anyway. The drafter's KV cache keeps entries for these tokens; the block after them consists of mask tokens, and its
-entries are dropped.
+entries are dropped. What a place predicts may be corrected by the drafted tokens before it (path_scores.py).
 """
 from __future__ import annotations
 
 import heapq
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -31,21 +30,24 @@ from ...core import (
     select_rows,
     token_tensor,
 )
-from ...trees import best, draw_one
+from ...trees import draw_one
 from ...trees.draws import path_tokens
 from ..model.chain import policy_probs
 from .features import common
+from .path_scores import Block, Correction, MarkovScores, PathScores
 from .reduced_output import for_drafting
 
 
 class BlockStates(Drafter):
-    """Keep the block drafter's KV cache of the text up to date; ``guesses`` returns the hidden states of the next block."""
+    """Keep the block drafter's KV cache of the text up to date; ``scores`` returns what it predicts for the next block, corrected by
+    ``correction`` or else by the drafter's own Markov head."""
 
     needs = frozenset({"tap:layer", "embed", "head"})
     restartable = False  # of a text that was not verified it has no states
 
-    def __init__(self, head: Any):
+    def __init__(self, head: Any, correction: Correction | None = None):
         self.net, self.rows, self.hidden_states = head, head.open(), frozenset(head.hidden_states)
+        self.correction, self._text = correction, None
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -77,109 +79,159 @@ class BlockStates(Drafter):
             return False
         if self._waiting:
             with torch.inference_mode():
-                self.rows.read(torch.cat(self._waiting))
+                states = torch.cat(self._waiting)
+                self.rows.read(states)
+                if self.correction is not None and self.correction.reads_text:
+                    self._text = self.rows.text(states[-1:])[0]
             self.read, self._waiting = list(before), []
         return True
 
-    def guesses(self, state: State, most: int) -> Tensor | None:
-        """Return states [rows, hidden] that predict up to ``most`` tokens after the root, nearest first; None if hidden states of
-        the text before the root are missing."""
-        if not self._read(state):
+    def scores(self, state: State, most: int) -> PathScores | None:
+        """Return the scores of up to ``most`` places after the root, nearest first; None if hidden states of the text before the
+        root are missing."""
+        if most < 1 or not self._read(state):
             return None
         with torch.inference_mode():
             size = min(self.net.block, most + (not self.net.anchored))
             ids = [state.tokens[-1]] + [self.net.mask_token] * (size - 1)
-            states = self.rows.draft(self.target.embed(ids))
-        return states[:most] if self.net.anchored else states[1:most + 1]
+            raw = self.rows.draft_raw(self.target.embed(ids))
+            raw = raw[:most] if self.net.anchored else raw[1:most + 1]
+            states = self.rows.net.after(raw)
+            block = Block(self.target, states, raw, self.rows.net.after, self.net.logits(states, self.target.head), self._text)
+            if self.correction is not None:
+                return self.correction.open(block)
+            return PathScores(block) if self.net.markov_head is None else MarkovScores(block, self.net.markov_head)
 
 
 class BlockChain(BlockStates):
-    """Draft a chain: sample each token from its row's distribution; with a Markov head the distribution depends on the token
-    before it.
+    """Draft a chain: sample each token from its place's distribution, which may depend on the tokens before it.
 
-    least: the draft ends before the first row whose confidence is below this, possibly before any (DeepSpec afdfa7c,
-    draft_ops.py). A row's confidence depends on the token before it, never on its own, so the samples keep their distribution.
+    least: the draft ends before the first place whose confidence is below this, possibly before any (DeepSpec afdfa7c,
+    draft_ops.py). A place's confidence depends on the token before it, never on its own, so the samples keep their distribution.
     """
 
-    def __init__(self, head: Any, least: float = 0.0):
-        super().__init__(head)
+    def __init__(self, head: Any, least: float = 0.0, correction: Correction | None = None):
+        super().__init__(head, correction)
         self.least = least
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, most = TreeBuilder(), min(budget.gamma, self.net.length)
-        states = self.guesses(state, most) if most > 0 else None
-        if states is None:
+        build, scores = TreeBuilder(), self.scores(state, min(budget.gamma, self.net.length))
+        if scores is None:
             return build.tree()
-        markov, token, confidences = self.net.markov_head, state.tokens[-1], []
+        states = scores.block.states
+        token, carry, confidences = state.tokens[-1], scores.start(), []
         blind = is_on_device(states) and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
-            base = self.target.head(states)
-            for depth in range(len(states)):
-                row, before = states[depth:depth + 1], token_tensor(states.device, [token])
-                latent = None if markov is None else markov.latent(before, row)
+            for place in range(len(scores)):
+                before = token_tensor(states.device, [token])
                 if self.net.confidence_head is not None:
-                    sure = torch.sigmoid(self.net.confidence(row, before))
+                    sure = torch.sigmoid(self.net.confidence(states[place:place + 1], before))
                     if blind:
                         waits.append(sure.reshape(1))
                     else:
                         confidences.append(float(sure))
                         if confidences[-1] < self.least:
                             break
-                logits = base[depth] if markov is None else base[depth] + markov.markov_w2(latent)[0]
-                logits = state.processed_row(logits, build.tokens)
+                found, carry = scores.step(place, carry, before)
+                logits = state.processed_row(scores.whole(place, found)[0], build.tokens)
+                if scores.ids is not None and state.processors and not bool(logits.isfinite().any()):
+                    break  # the request allows no candidate here
                 token, probs = draw_one(logits, state)
                 build.add(token, len(build) - 1, build.begin(probs, IID))
-                if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
+                if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), place)):
                     break
         tree = build.tree()
         if waits:
-            confidences, end = read(torch.cat(waits)), len(tree)
-            for depth, sure in enumerate(confidences):
-                if sure < self.least:
-                    confidences, end = confidences[:depth + 1], depth
-                    break
-            tree = tree.keep(range(end), looked=False)
+            tree, confidences = _ended(tree, read(torch.cat(waits)), self.least)
         if confidences:
             state.note("block", block=self.net.length, drafted=len(tree), confidence=[round(x, 4) for x in confidences])
+        if self.correction is not None and len(tree):
+            note_lattice(scores, tree, state)
         return tree
 
 
-class BlockTree(BlockStates):
-    """Draft the ``nodes`` most probable paths through a block: ``width`` top tokens per row, by the product of their
-    probabilities. Nodes are chosen, so each is accepted with its target probability. With a Markov head the probabilities depend
-    on the path."""
+def _ended(tree: DraftTree, confidences: list[float], least: float) -> tuple[DraftTree, list[float]]:
+    """Return the draft up to the first place whose confidence is below ``least``, and the confidences read for that."""
+    end = next((place for place, sure in enumerate(confidences) if sure < least), len(tree))
+    return tree.keep(range(end), looked=False), confidences[:end + 1]
 
-    def __init__(self, head: Any, width: int, nodes: int):
-        super().__init__(head)
+
+def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int = 5) -> None:
+    """Record the drafter's own top tokens of each place, uncorrected, and the corrected chain that was drafted through them."""
+    with torch.inference_mode():
+        log_probs = scores.block.logits[:len(tree)].log_softmax(-1)
+        values, ids = log_probs.topk(min(shown, log_probs.shape[-1]), dim=-1)
+        own = log_probs.gather(1, token_tensor(ids.device, list(tree.tokens))[:, None])[:, 0]
+    tokens, own = ids.tolist(), own.tolist()
+    rows, path = [], []
+    for drafted, value, row, chances in zip(map(int, tree.tokens), own, tokens, values.exp().tolist()):
+        row, chances = list(row), [round(one, 4) for one in chances]
+        if drafted not in row:
+            row, chances = [*row, drafted], [*chances, round(math.exp(value), 4)]
+        rows.append({"tokens": row, "chances": chances})
+        path.append(row.index(drafted))
+    state.note("lattice", rows=rows, plain=[0] * len(tree), path=path, scores=[round(max(one, -99.0), 3) for one in own], paths=1)
+
+
+class BlockTree(BlockStates):
+    """Draft the ``nodes`` most probable paths through a block: ``width`` top tokens per place, by the product of their
+    probabilities. Nodes are chosen, so each is accepted with its target probability. With a correction the probabilities depend on
+    the path."""
+
+    def __init__(self, head: Any, width: int, nodes: int, correction: Correction | None = None):
+        super().__init__(head, correction)
         self.width, self.nodes = width, nodes
 
+    def price(self, depth: int) -> float:
+        """Return the cost of a node of this depth (1 for the root's children), relative to which its probability counts; it may
+        grow with the depth, never fall."""
+        return 1.0
+
+    def worth(self, utility: float) -> bool:
+        """Return whether a node of this probability by price is verified."""
+        return True
+
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, most = TreeBuilder(), min(budget.gamma, self.net.length)
-        states = self.guesses(state, most) if most > 0 else None
-        if states is None:
+        build, scores = TreeBuilder(), self.scores(state, min(budget.gamma, self.net.length))
+        if scores is None:
             return build.tree()
         nodes, width = min(self.nodes, budget.nodes), min(self.width, budget.width)
-        with torch.inference_mode():
-            base = self.target.head(states)
-            heap: list[tuple[float, int, int, int]] = []  # (-log chance, parent, depth, token)
-            offer = partial(self._offer, heap, base, states, state, build)
-            offer(-1, 0, 0.0, width)
-            while heap and len(build) < nodes:
-                cost, parent, depth, token = heapq.heappop(heap)
-                node = build.add(token, parent)
-                if depth + 1 < len(states) and token not in state.stop:
-                    offer(node, depth + 1, cost, width)
-        return build.tree()
+        carries, reached = {-1: scores.start()}, []
+        heap: list[tuple[float, float, int, int, int]] = []  # (-log utility, -log probability, parent, depth, token)
 
-    def _offer(self, heap, base: Tensor, states: Tensor, state: State, build: TreeBuilder, parent: int, depth: int, cost: float,
-               width: int) -> None:
-        logits, markov, path = base[depth], self.net.markov_head, path_tokens(build, parent)
-        if markov is not None:
-            before = token_tensor(states.device, [path[-1] if path else state.tokens[-1]])
-            logits = logits + markov.markov_w2(markov.latent(before, states[depth:depth + 1]))[0]
-        logits = state.processed_row(logits, path)
-        values, tokens = best(logits.log_softmax(-1)[None], width)
-        for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
-            if math.isfinite(value):
-                heapq.heappush(heap, (cost - value, parent, depth, int(child)))
+        def offer(parent: int, place: int, cost: float) -> None:
+            path = path_tokens(build, parent)
+            last = token_tensor(scores.block.states.device, [path[-1] if path else state.tokens[-1]])
+            logits, carries[parent] = scores.step(place, carries[parent], last)
+            values, tokens = scores.top(place, logits, width, [path], state)
+            for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
+                if math.isfinite(value):
+                    whole = cost - value
+                    heapq.heappush(heap, (whole + math.log(self.price(place + 1)), whole, parent, place + 1, int(child)))
+
+        with torch.inference_mode():
+            offer(-1, 0, 0.0)
+            while heap and len(build) < nodes:
+                utility, cost, parent, depth, token = heapq.heappop(heap)
+                if not self.worth(math.exp(-utility)):
+                    break
+                node = build.add(token, parent)
+                carries[node] = carries[parent]
+                reached.append(math.exp(-cost))
+                if depth < len(scores) and token not in state.stop:
+                    offer(node, depth, cost)
+        tree = build.tree()
+        if self.correction is not None and len(tree):
+            note_reach(scores, tree, reached, state)
+        return tree
+
+
+def note_reach(scores: PathScores, tree: DraftTree, reached: list[float], state: State) -> None:
+    """Record each node's estimated probability of being reached, beside the product of the drafter's independent places."""
+    with torch.inference_mode():
+        log_probs = scores.block.logits.log_softmax(-1).cpu()
+    alone: list[float] = []
+    for token, parent, depth in zip(tree.tokens, tree.parents, tree.depths):
+        alone.append((alone[parent] if parent >= 0 else 0.0) + float(log_probs[depth - 1, token]))
+    state.note("reach", reached=[round(one, 4) for one in reached], alone=[round(math.exp(one), 4) for one in alone])

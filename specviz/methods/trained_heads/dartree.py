@@ -1,0 +1,35 @@
+"""DARTree: Domino's correction expanded over a tree, one batch per depth, then the best nodes kept (2608.13524). Nothing is trained.
+Nodes are chosen, so each is accepted with its target probability: exact at every temperature."""
+from __future__ import annotations
+
+from ...core import Knob, Method, Parts
+
+
+def build(kit, nodes: int, depth: int, width: int) -> Parts:
+    from ...drafters.heads.level_tree import LevelTree
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    return Parts(LevelTree(kit.head("dflash"), kit.head("domino"), width, nodes, width), Fixed(depth, width, nodes), TokenRejection())
+
+
+METHOD = Method(
+    key="dartree",
+    title="DARTree",
+    paper="DARTree 2026, arXiv 2608.13524",
+    summary="A tree in which every node was corrected by the path above it, grown level by level from one drafted block.",
+    knobs=(
+        Knob("nodes", 5, 1, 64, "nodes that are verified; the authors verify 64 on a GPU"),
+        Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
+        Knob("width", 4, 1, 12, "paths kept at each level of the wide tree, from which the nodes are chosen; the authors keep 12"),
+    ),
+    needs=frozenset({"head:dflash", "head:domino", "tap:layer", "embed", "head", "tree"}),
+    look="What a node's path makes of its probability, beside what the block's independent places would say.",
+    wins="Cheap rows, and text where the second choice at one place changes all places after it.",
+    loses="Where the correction is no better than the block's own predictions, DDTree's tree costs less to build.",
+    differs="The authors' pruned variant: fixed width per depth, 64 candidates a place, then the best nodes. Theirs runs Domino's published "
+            "heads in captured CUDA graphs; the optional n-gram term is left out.",
+    compared="code",
+    published={"nodes": 64, "width": 12},
+    build=build,
+)

@@ -1,0 +1,32 @@
+"""DFlash2's candidate selector over DFlash's blocks: each place's top tokens are scored anew given the token before. Tokens are sampled
+in order from these scores, so token rejection is exact at every temperature."""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts, Trained
+
+
+def build(kit, gamma: int) -> Parts:
+    from ....drafters.heads.masked_block import BlockChain
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
+    return Parts(BlockChain(kit.head("dflash"), correction=kit.head("dflash2")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="dflash2",
+    title="DFlash2 selector",
+    paper="DFlash2 2026, as in SGLang (pull request 35371)",
+    summary="DFlash's block, where each place picks among its best sixteen tokens by the token before it.",
+    knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; published blocks have 16"),),
+    needs=frozenset({"head:dflash", "head:dflash2", "tap:layer", "embed", "head"}),
+    look="Where the pick is not the place's own favourite: the token before it spoke for another.",
+    wins="Wherever DFlash does: a place costs a few hundred multiplications, no matrix at all.",
+    loses="Where the right token is not among the sixteen, or only a longer prefix than one token would tell.",
+    differs="The selector alone, with the published names of weights: the convolutions inside DFlash2's layers are left out, and its "
+            "tables have rank 16 instead of 256, over a frozen DFlash. Tokens are sampled, so temperatures above 0 are exact.",
+    compared="code",
+    aliases=("dflash2",),
+    trains=(Trained("dflash2", "A selector among the candidates of DFlash's places.", f"{__name__}.network", after="dflash"),),
+    build=build,
+)

@@ -1,0 +1,98 @@
+"""Domino's head: a recurrent network over the chosen prefix and a low-rank bias on a block drafter's logits (2605.29707).
+
+A GRU without biases reads the embeddings of the root and of the drafted tokens. Its state and the place's hidden state pass a
+bottleneck, W2 SiLU(W1 [hidden, gru]), which is added to the place's logits. Parameter names are those of the authors' code
+(``prefix_gru``, ``embed_proj``); the drafter below it is a DFlash of the target.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.weights import ModelError
+
+
+class Domino(nn.Module):
+    """config: hidden_size, vocab_size, gru_hidden_dim, emb_dim, and pure_draft_prefix_len: how many first places stay uncorrected."""
+
+    reads_text = False
+    candidates = 64  # top tokens of each place that are corrected, as in DARTree's code
+
+    def __init__(self, config: dict[str, Any], name: str = "the Domino head"):
+        super().__init__()
+        try:
+            d, gru, width = (int(config[key]) for key in ("hidden_size", "gru_hidden_dim", "emb_dim"))
+        except (KeyError, TypeError, ValueError) as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
+        self.config, self.skipped = config, int(config.get("pure_draft_prefix_len") or 0)
+        self.prefix_gru = nn.GRU(d, gru, batch_first=True, bias=False)
+        self.embed_proj = nn.Sequential(nn.Linear(d + gru, width, bias=False), nn.SiLU(),
+                                        nn.Linear(width, int(config["vocab_size"]), bias=False))
+
+    @torch.no_grad()
+    def begin(self, embedding: Tensor, output: Tensor) -> None:
+        """Set the weights that training starts from: no bias at first, along directions of the target's output matrix [vocab,
+        hidden]."""
+        mixed = torch.randn(output.shape[1], self.embed_proj[2].weight.shape[1], device=output.device) / output.shape[1] ** 0.5
+        self.embed_proj[2].weight.copy_(output @ mixed)
+        self.embed_proj[0].weight.zero_()
+
+    def read(self, embeds: Tensor, carry: Tensor) -> Tensor:
+        """Return the state [n, gru] after one more token each; embeds [n, hidden], carry [n, gru]."""
+        gates = F.linear(embeds, self.prefix_gru.weight_ih_l0).chunk(3, -1)
+        reset, update, new = F.linear(carry, self.prefix_gru.weight_hh_l0).chunk(3, -1)
+        kept = torch.sigmoid(gates[1] + update)
+        return (1 - kept) * torch.tanh(gates[2] + torch.sigmoid(gates[0] + reset) * new) + kept * carry
+
+    def latent(self, states: Tensor, carry: Tensor) -> Tensor:
+        """Return [..., emb_dim]; multiplied by ``embed_proj.2`` it is the bias of places with these states [..., hidden]."""
+        return F.silu(self.embed_proj[0](torch.cat([states, carry], -1)))
+
+    def forward(self, states: Tensor, embeds: Tensor) -> Tensor:
+        """Training: return the latents [blocks, places, emb_dim] of whole blocks. states [blocks, places, hidden]; embeds of the root
+        and of the true tokens before each place, [blocks, places, hidden]."""
+        return self.latent(states, self.prefix_gru(embeds)[0])
+
+    def open(self, block: Block) -> PathScores:
+        """Return the scores of one round's block."""
+        return DominoScores(block, self, self.candidates)
+
+
+class DominoScores(CandidateScores):
+    """The candidates' logits plus Domino's bias; the carry is the GRU's state before it read the last token."""
+
+    def __init__(self, block: Block, head: Domino, candidates: int):
+        super().__init__(block, candidates)
+        self.head, self.matrix = head, head.embed_proj[2].weight
+
+    def start(self) -> Tensor:
+        return self.block.states.new_zeros(1, self.head.prefix_gru.hidden_size)
+
+    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        carry = self.head.read(self.block.target.embed(tokens).to(carry), carry)
+        if place < self.head.skipped:
+            return self.base[place].expand(len(tokens), -1), carry
+        latent = self.head.latent(self.block.states[place].to(carry).expand(len(tokens), -1), carry)
+        return self.base[place] + latent @ self.matrix[self.ids[place]].T, carry
+
+
+def build(body: Body, hparams: dict[str, Any]) -> Domino:
+    """Return an untrained head. hparams: gru_hidden_dim, emb_dim, pure_draft_prefix_len."""
+    sizes = {key: hparams[key] for key in ("gru_hidden_dim", "emb_dim", "pure_draft_prefix_len") if key in hparams}
+    return Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the Domino head of {body.name}")
+
+
+def load(folder: Path, body: Body) -> Domino:
+    """Load the head of a folder. Raises ModelError."""
+    check_fit(folder, body.name, body.hidden, body.vocab)
+    weights = HeadWeights(folder, body)
+    made = Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)

@@ -1,0 +1,34 @@
+"""LiLiCorr: a small transformer over the lattice of DFlash's top candidates scores every transition between neighbouring places at once; a
+walk from left to right drafts the chain (2608.20530). Tokens are sampled from the walk's own rows, so token rejection is exact at every
+temperature."""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts, Trained
+
+
+def build(kit, gamma: int) -> Parts:
+    from ....drafters.heads.masked_block import BlockChain
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
+    return Parts(BlockChain(kit.head("dflash"), correction=kit.head("lilicorr")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="lilicorr",
+    title="LiLiCorr",
+    paper="NVIDIA 2026, arXiv 2608.20530",
+    summary="All candidates of DFlash's block look at one another, and the chain that hangs together is drafted.",
+    knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; published blocks have 16"),),
+    needs=frozenset({"head:dflash", "head:lilicorr", "tap:layer", "embed", "head"}),
+    look="The lattice of candidates, and where the walk through it leaves the places' own favourites.",
+    wins="Blocks whose places hesitate between the same two continuations: the candidates of one agree with each other.",
+    loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one.",
+    differs="The network is the authors', with their names of weights, over a frozen DFlash. Ours adds the drafter's log-probability to "
+            "each score, as minutes of training do not relearn it. The text row is DFlash's projected one. The walk samples above "
+            "temperature 0.",
+    compared="code",
+    aliases=("lilicorr",),
+    trains=(Trained("lilicorr", "A transformer over the lattice of DFlash's candidates.", f"{__name__}.network", after="dflash"),),
+    build=build,
+)

@@ -1,0 +1,153 @@
+"""LiLiCorr: a small transformer over the lattice of a block's top candidates scores all transitions between neighbouring places
+(2608.20530).
+
+Each candidate of each place is one row: its embedding, the place's hidden state, features of its probability, its place and its rank.
+Rows attend to all others, with a bias by the distance of their places. Unit vectors made of a row and of the text before the root give
+the score of a transition, logit_scale <out(a), in(b)>. Parameter names are those of the authors' code. ``lilicorr_add_base`` (ours, off
+in published heads) adds the drafter's own log-probability of b.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.weights import ModelError
+
+FEATURES = 5  # log-probability, probability, distance to the best, rank, whether it is the best
+SIZES = ("candidate_topk", "hidden_size", "num_layers", "num_heads", "mlp_ratio", "factor_dim", "vector_eps", "logit_scale")
+
+
+class LatticeAttention(nn.Module):
+    """Multi-head attention with an additive bias [heads, rows, rows]."""
+
+    def __init__(self, hidden: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight, self.in_proj_bias = nn.Parameter(torch.empty(3 * hidden, hidden)), nn.Parameter(torch.zeros(3 * hidden))
+        nn.init.normal_(self.in_proj_weight, std=hidden ** -0.5)
+        self.out_proj = nn.Linear(hidden, hidden)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                   for part in F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, -1))
+        return self.out_proj(F.scaled_dot_product_attention(q, k, v, bias.to(q.dtype)).transpose(1, 2).flatten(2))
+
+
+class LatticeLayer(nn.Module):
+    def __init__(self, hidden: int, heads: int, ratio: float, eps: float):
+        super().__init__()
+        self.attn_norm, self.attn = nn.RMSNorm(hidden, eps=eps), LatticeAttention(hidden, heads)
+        self.mlp_norm, inner = nn.RMSNorm(hidden, eps=eps), int(hidden * ratio)
+        self.mlp = nn.Sequential(nn.Linear(hidden, inner), nn.SiLU(), nn.Linear(inner, hidden))
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        x = x + self.attn(self.attn_norm(x), bias)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class LiLiCorr(nn.Module):
+    """config: hidden_size, block_size, rms_norm_eps, and the ``lilicorr_*`` sizes."""
+
+    reads_text = True
+
+    def __init__(self, config: dict[str, Any], name: str = "the LiLiCorr head"):
+        super().__init__()
+        try:
+            d, self.block = int(config["hidden_size"]), int(config["block_size"])
+            sizes = {key: config[f"lilicorr_{key}"] for key in SIZES}
+        except (KeyError, TypeError, ValueError) as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
+        self.config, self.top_k, eps = config, int(sizes["candidate_topk"]), float(config.get("rms_norm_eps", 1e-6))
+        h, heads, factors = int(sizes["hidden_size"]) or d, int(sizes["num_heads"]), int(sizes["factor_dim"])
+        if h % heads:
+            raise ModelError(f"{name} shares {h} numbers out to {heads} heads, which does not go", "lilicorr.heads")
+        self.vector_eps, self.logit_scale = float(sizes["vector_eps"]), float(sizes["logit_scale"])
+        self.add_base = bool(config.get("lilicorr_add_base"))
+        self.token_proj: nn.Module = nn.Identity() if h == d else nn.Linear(d, h)
+        self.pass_hidden_proj, self.context_proj = nn.Linear(d, h), nn.Linear(d, h)
+        self.feature_mlp = nn.Sequential(nn.LayerNorm(FEATURES), nn.Linear(FEATURES, h), nn.SiLU(), nn.Linear(h, h))
+        self.slot_embedding = nn.Parameter(0.02 * torch.randn(1, 1, self.block - 1, 1, h))
+        self.rank_embedding = nn.Parameter(0.02 * torch.randn(1, 1, 1, self.top_k, h))
+        self.relative_slot_bias = nn.Parameter(torch.zeros(heads, 2 * self.block - 1))
+        self.same_slot_bias = nn.Parameter(torch.zeros(heads))
+        self.layers = nn.ModuleList(LatticeLayer(h, heads, float(sizes["mlp_ratio"]), eps) for _ in range(int(sizes["num_layers"])))
+        self.output_norm, self.anchor_norm = nn.RMSNorm(h, eps=eps), nn.RMSNorm(h, eps=eps)
+        self.factor_input_proj = nn.Linear(3 * h, h)
+        self.out_head, self.in_head, self.anchor_out_head = (nn.Linear(h, factors) for _ in range(3))
+
+    def bias(self, places: int) -> Tensor:
+        """Return the attention's bias [heads, places * top_k, places * top_k]."""
+        slot = torch.arange(places, device=self.same_slot_bias.device).repeat_interleave(self.top_k)
+        apart = slot[:, None] - slot
+        return self.relative_slot_bias[:, apart + self.block - 1] + (apart == 0) * self.same_slot_bias[:, None, None]
+
+    def forward(self, embeds: Tensor, log_probs: Tensor, states: Tensor, text: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return scores of the first place's candidates [blocks, k] and of all transitions [blocks, places - 1, k, k].
+
+        embeds [blocks, places, k, hidden] and log_probs [blocks, places, k] of the candidates, best first; states [blocks, places,
+        hidden]; text [blocks, hidden]: the projected text row before the root, None for none.
+        """
+        places, k = log_probs.shape[1:]
+        rank = torch.arange(k, device=log_probs.device, dtype=log_probs.dtype)
+        features = torch.stack([log_probs, log_probs.exp(), log_probs - log_probs.amax(-1, keepdim=True),
+                                (rank / max(1, k - 1)).expand_as(log_probs), (rank == 0).to(rank).expand_as(log_probs)], -1)
+        x = self.token_proj(embeds) + self.pass_hidden_proj(states)[..., None, :] + self.feature_mlp(features.to(states.dtype))
+        x = (x + self.slot_embedding[:, 0, :places] + self.rank_embedding[:, 0]).flatten(1, 2)
+        bias = self.bias(places)
+        for layer in self.layers:
+            x = layer(x, bias)
+        x = self.output_norm(x).unflatten(1, (places, k))
+        anchor = self.anchor_norm(self.context_proj(states[:, 0] if text is None else text) * (text is not None))
+        row = anchor[:, None, None].expand_as(x)
+        x = F.silu(self.factor_input_proj(torch.cat([x, row, x * row], -1)))
+        outgoing, incoming, first = (F.normalize(head(part), dim=-1, eps=self.vector_eps) for head, part in (
+            (self.out_head, x), (self.in_head, x), (self.anchor_out_head, anchor)))
+        start = (first[:, None] * incoming[:, 0]).sum(-1)
+        pairs = outgoing[:, :-1] @ incoming[:, 1:].transpose(-1, -2)
+        return self.logit_scale * start, self.logit_scale * pairs
+
+    def open(self, block: Block) -> PathScores:
+        """Return the scores of one round's block."""
+        return LatticeScores(block, self)
+
+
+class LatticeScores(CandidateScores):
+    """The lattice's transitions; after a token that is no candidate, the drafter's own log-probabilities."""
+
+    def __init__(self, block: Block, head: LiLiCorr):
+        super().__init__(block, head.top_k)
+        embeds = block.target.embed(self.ids.flatten()).to(block.states).unflatten(0, self.ids.shape)
+        text = None if block.text is None else block.text[None]
+        start, pairs = head(embeds[None], self.log_probs[None], block.states[None], text)
+        own = self.log_probs if head.add_base else torch.zeros_like(self.log_probs)
+        self.first, self.pairs = own[0] + start[0], own[1:, None] + pairs[0]
+
+    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        if place == 0:
+            return self.first.expand(len(tokens), -1), carry
+        at, known = self.ranks(place - 1, tokens)
+        return torch.where(known[:, None], self.pairs[place - 1][at], self.log_probs[place]), carry
+
+
+def build(body: Body, hparams: dict[str, Any]) -> LiLiCorr:
+    """Return an untrained head. hparams: block, candidates, and the ``lilicorr_*`` sizes of a config but candidate_topk."""
+    sizes = {f"lilicorr_{key}": hparams[f"lilicorr_{key}"] for key in SIZES[1:]}
+    return LiLiCorr({"hidden_size": body.hidden, "vocab_size": body.vocab, "block_size": hparams["block"], **sizes,
+                     "lilicorr_candidate_topk": min(hparams["candidates"], body.vocab), "lilicorr_add_base": True},
+                    f"the LiLiCorr head of {body.name}")
+
+
+def load(folder: Path, body: Body) -> LiLiCorr:
+    """Load the head of a folder. Raises ModelError."""
+    check_fit(folder, body.name, body.hidden, body.vocab)
+    weights = HeadWeights(folder, body)
+    made = LiLiCorr({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)

@@ -1,0 +1,109 @@
+"""TreeFlash's network: a hidden state of a block drafter, corrected by the token before its place (2606.03819).
+
+d(SiLU(gate) * up) of [norm(embedding of the token before), state] is added to the place's state before the last norm; then the norm
+and the target's output matrix follow. At drafting the tokens before a place are the top tokens of the place before it, so that all
+corrections are computed at once. Parameter names are those of the authors' code (``ar_approximation.*``).
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ....core import token_tensor
+from ....drafters.heads.path_scores import Block, PathScores
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.weights import ModelError
+from ....trees import best
+
+
+class SwiGLU(nn.Module):
+    """The correction of a state by the token before, [..., hidden]."""
+
+    def __init__(self, hidden: int, inner: int):
+        super().__init__()
+        self.ug, self.d = nn.Linear(2 * hidden, 2 * inner), nn.Linear(inner, hidden, bias=False)
+        nn.init.zeros_(self.d.weight)
+        self.norm = nn.RMSNorm(hidden, eps=1e-6)
+
+    def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
+        up, gate = self.ug(torch.cat([self.norm(embeds), states], -1)).chunk(2, -1)
+        return self.d(F.silu(gate) * up)
+
+
+class TreeFlash(nn.Module):
+    """config: hidden_size, treeflash_inner. previous: how many top tokens of a place may stand before the next."""
+
+    reads_text = False
+
+    def __init__(self, config: dict[str, Any], name: str = "TreeFlash's network"):
+        super().__init__()
+        try:
+            d, inner = int(config["hidden_size"]), int(config["treeflash_inner"])
+        except (KeyError, TypeError, ValueError) as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
+        self.config, self.ar_approximation = config, SwiGLU(d, inner)
+
+    def limited(self, previous: int) -> Limited:
+        """Return this correction for so many top tokens before each place."""
+        return Limited(self, previous)
+
+
+class Limited:
+    """TreeFlash's correction with ``previous`` tokens before each place, over the weights of a network."""
+
+    reads_text = False
+
+    def __init__(self, head: TreeFlash, previous: int):
+        self.head, self.previous = head, previous
+
+    def open(self, block: Block) -> PathScores:
+        """Return the scores of one round's block."""
+        return TreeFlashScores(block, self.head, self.previous)
+
+
+class TreeFlashScores(PathScores):
+    """Corrected logits after each of the top tokens of the place before; minus infinity after any other token, which gets no
+    children."""
+
+    def __init__(self, block: Block, head: TreeFlash, previous: int):
+        super().__init__(block)
+        self.head = head
+        self.before = best(block.logits[:-1], min(previous, block.logits.shape[-1]))[1]  # [places - 1, previous]
+        self.rows: Tensor | None = None
+
+    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        if place == 0:
+            self.rows = self._corrected(tokens[:1])
+            return self.rows[:1].expand(len(tokens), -1), carry
+        assert self.rows is not None  # the root came first
+        same = self.before[place - 1] == tokens[:, None]
+        at = 1 + (place - 1) * self.before.shape[1] + same.int().argmax(-1)
+        return self.rows[at].masked_fill(~same.any(-1, keepdim=True), -torch.inf), carry
+
+    def _corrected(self, root: Tensor) -> Tensor:
+        """Return logits [1 + (places - 1) * previous, vocab] of the first place and of the others after each token before them."""
+        block, each = self.block, self.before.shape[1]
+        places = token_tensor(root.device, [0, *(place for place in range(1, len(block.states)) for _ in range(each))])
+        embeds = block.target.embed(torch.cat([root, self.before.flatten()])).to(block.states)
+        raw = block.raw[places] + self.head.ar_approximation(embeds, block.states[places])
+        return block.target.head(block.norm(raw))
+
+
+def build(body: Body, hparams: dict[str, Any]) -> TreeFlash:
+    """Return an untrained network. hparams: treeflash_inner."""
+    config = {"hidden_size": body.hidden, "vocab_size": body.vocab, "treeflash_inner": hparams["treeflash_inner"]}
+    return TreeFlash(config, f"TreeFlash's network of {body.name}")
+
+
+def load(folder: Path, body: Body) -> TreeFlash:
+    """Load the network of a folder. Raises ModelError."""
+    check_fit(folder, body.name, body.hidden, body.vocab)
+    weights = HeadWeights(folder, body)
+    made = TreeFlash({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
+    found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
+    weights.none_left()
+    return fill(made, found, body)

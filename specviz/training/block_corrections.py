@@ -1,0 +1,168 @@
+"""Train corrections of a frozen block drafter (Domino, TreeFlash, LiLiCorr, DFlash2, TAPS) on the target's own answers.
+
+Blocks are drafted behind sampled answer tokens, as in masked_block.py, and the correction reads the true tokens before each place, as
+on every accepted path. It scores the place's top candidates of the drafter; the loss is the cross-entropy of the target's
+probabilities on them, so that a place whose candidates the target does not want counts little. Nearer places weigh more.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..drafters.heads.reduced_output import read_draft_tokens
+from ..models import masked_block as network
+from . import chains
+from .data import TASKS
+from .draft import collate
+from .features import Batch
+from .generate import Answer
+from .job import Job, TrainingError
+from .masked_block import AuxStateFeatures, drawn
+from .runner import Runner
+
+DRAFTER = "dflash"
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of the frozen drafter behind n anchors.
+
+    states, raw [n, places, hidden] after and before the last norm; text [n, hidden]: the projected text row before the anchor; before
+    [n, places]: the true token before each place; embeds: their embeddings; index [n, places] into ``Batch.where``, ``inside`` where
+    the answer reaches; ids, log_probs, logits [n, places, m]: the drafter's top candidates, best first; entropy [n, places].
+    """
+
+    states: Tensor
+    raw: Tensor
+    text: Tensor
+    before: Tensor
+    embeds: Tensor
+    index: Tensor
+    inside: Tensor
+    ids: Tensor
+    log_probs: Tensor
+    logits: Tensor
+    entropy: Tensor
+
+
+Scores = Callable[[nn.Module, "Corrected", Blocks], Tensor]  # -> [n, places, m]
+
+
+class Corrected(AuxStateFeatures):
+    """The batches of a block drafter, and the drafter itself, frozen. tokens: ids that it may draft, None for all."""
+
+    def __init__(self, job: Job, hparams: dict, recipe: str):
+        super().__init__(job, hparams, lambda body, _: network.load(job.model(job.named(DRAFTER)), body))
+        self.drafter = network.load(job.model(job.named(DRAFTER)), self.body).float().to(self.device)
+        self.tokens = read_draft_tokens(job.shipped_place(job.named(recipe)), self.body.vocab)
+        self.candidates = min(hparams["candidates"], self.body.vocab if self.tokens is None else len(self.tokens))
+        if self.drafter.markov_head is not None or self.drafter.anchored:
+            raise TrainingError(f"{job.named(DRAFTER)} corrects itself already.", "training.drafter")
+
+    @torch.no_grad()
+    def blocks(self, batch: Batch, anchors: Tensor) -> Blocks:
+        """Return the blocks behind anchors [rows, blocks], indices into ``batch.where``."""
+        net, (rows, width) = self.drafter, batch.ids.shape
+        ids = torch.full((*anchors.shape, net.block), net.mask_token, device=batch.ids.device)
+        ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
+        captured = batch.captured.float()
+        raw = net.raw(captured.view(rows, width, -1), F.embedding(ids, self.embedding).float(), batch.where[anchors] % width)
+        raw = raw.flatten(0, 1)[:, 1:]
+        states = net.norm(raw)
+        first = anchors.flatten()
+        index = first[:, None] + torch.arange(net.length, device=first.device)
+        inside = index < len(batch.where)
+        index = index.clamp(max=len(batch.where) - 1)
+        inside &= batch.where[index] == batch.where[first][:, None] + torch.arange(net.length, device=first.device)
+        before = batch.ids.flatten()[batch.where[index]]
+        text = net.hidden_norm(net.fc(captured[(batch.where[first] - 1).clamp(min=0)]))
+        found = self._candidates(states)
+        return Blocks(states, raw, text, before, F.embedding(before, self.embedding).float(), index, inside, *found)
+
+    def _candidates(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        head = self.head if self.tokens is None else self.head[self.tokens.to(self.head.device)]
+        logits = (states.to(head.dtype) @ head.T).float()
+        log_probs = logits.log_softmax(-1)
+        entropy = -(log_probs.exp() * log_probs).sum(-1)
+        values, at = logits.topk(self.candidates, dim=-1)
+        ids = at if self.tokens is None else self.tokens.to(at.device)[at]
+        return ids, log_probs.gather(-1, at), values, entropy
+
+
+def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss: Callable | None = None) -> Path:
+    """Train the correction of a recipe. loss(scores [n, places, m], batch, blocks, hparams): else ``distil``."""
+    hparams = job.hparams(recipe)
+    features = Corrected(job, hparams, recipe)
+    torch.manual_seed(job.seed)
+    model = build(features.body, hparams | {"block": features.drafter.block})
+    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    if not runner.progress.step and hasattr(model, "begin"):
+        model.begin(features.embedding.float(), features.head.float())
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        blocks = features.blocks(batch, drawn(batch, hparams["anchors"], random.Random(f"{job.seed} {step}")))
+        return (loss or distil)(scores(model, features, blocks), batch, blocks, hparams), len(batch.labels)
+
+    runner.train(loss_at, lambda: measure(model, features, scores, hparams))
+    return chains.export(job, job.named(recipe), model, features, runner, card.format(**hparams), most=2.2e6)
+
+
+def target_probs(batch: Batch, blocks: Blocks) -> Tensor:
+    """Return the target's probability of each candidate, [n, places, m]; 0 for those outside its stored top tokens."""
+    ids, probs = batch.top_ids[blocks.index], batch.top_logp[blocks.index].exp()
+    return ((blocks.ids[..., None] == ids[..., None, :]) * probs[..., None, :]).sum(-1)
+
+
+def weights(blocks: Blocks, hparams: dict) -> Tensor:
+    """Return the weight of each place [n, places], which sum to 1; none where the answer has ended."""
+    places = torch.arange(blocks.inside.shape[1], device=blocks.inside.device)
+    weight = blocks.inside * torch.exp(-places / hparams["loss_decay_length"])
+    return weight / weight.sum().clamp(min=1e-9)
+
+
+def distil(scores: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tensor:
+    """Return the weighted cross-entropy of the target's probabilities, and of the written token, on the candidates. Scores may be
+    minus infinity where a correction does not reach."""
+    log_probs = scores.float().log_softmax(-1).nan_to_num(neginf=0.0)
+    wanted = target_probs(batch, blocks) + hparams["hard_label_weight"] * (blocks.ids == batch.labels[blocks.index][..., None])
+    return -(weights(blocks, hparams) * (wanted * log_probs).sum(-1)).sum()
+
+
+@torch.inference_mode()
+def measure(model: nn.Module, features: Corrected, scores: Scores, hparams: dict) -> dict[str, float]:
+    """Return block efficiency of chains at temperature 0 on a few held-out answers of each task, corrected and not."""
+    some = [a for a in features.heldout if a.greedy]
+    some = some[:: max(1, len(some) // hparams["measure_rows"])]
+    found = {}
+    for name, corrected in (("block_efficiency_greedy", scores), ("block_efficiency_uncorrected", lambda _, __, blocks: blocks.logits)):
+        by_task = []
+        for task in TASKS:
+            marks = [hits(model, features, answer, corrected) for answer in some if answer.task == task]
+            if marks:
+                by_task.append(chains.figures(marks, features.drafter.length)["block_efficiency"])
+        found[name] = round(sum(by_task) / max(1, len(by_task)), 4)
+    return found
+
+
+def hits(model: nn.Module, features: Corrected, answer: Answer, scores: Scores) -> list[list[bool]]:
+    """Return for every place and every token of a greedy answer whether a draft that many tokens ahead would be correct, if those
+    before it are."""
+    batch = features.states(collate([answer], len(answer.ids), features.device))
+    blocks = features.blocks(batch, torch.arange(len(batch.where), device=batch.ids.device)[None])
+    top = scores(model, features, blocks).argmax(-1, keepdim=True)
+    right = (blocks.ids.gather(-1, top)[..., 0] == batch.labels[blocks.index]) & blocks.inside
+    marks = [[False] * len(batch.labels) for _ in range(right.shape[1])]
+    for index, row, inside in zip(blocks.index.tolist(), right.tolist(), blocks.inside.tolist()):
+        for place, (at, good, there) in enumerate(zip(index, row, inside)):
+            if there:
+                marks[place][at] = good
+    return marks
+
+

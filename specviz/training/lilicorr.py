@@ -1,0 +1,34 @@
+"""Train LiLiCorr's lattice transformer over the target's frozen DFlash (2608.20530): see block_corrections.py."""
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..methods.trained_heads.lilicorr import network
+from . import block_corrections
+from .block_corrections import Blocks, Corrected
+from .job import Job
+
+
+def run(job: Job) -> Path:
+    return block_corrections.run(job, "lilicorr", network.build, scores, CARD)
+
+
+def scores(model: network.LiLiCorr, features: Corrected, blocks: Blocks) -> Tensor:
+    """Return the scores of the candidates after the true token before each place, [n, places, m]; after one that is no candidate, the
+    drafter's own."""
+    start, pairs = model(F.embedding(blocks.ids, features.embedding).float(), blocks.log_probs, blocks.states, blocks.text)
+    own = blocks.log_probs if model.add_base else torch.zeros_like(blocks.log_probs)
+    same = blocks.ids[:, :-1] == blocks.before[:, 1:, None]
+    at = same.int().argmax(-1)[..., None, None].expand(-1, -1, 1, blocks.ids.shape[-1])
+    later = torch.where(same.any(-1, keepdim=True), own[:, 1:] + pairs.gather(2, at)[:, :, 0], blocks.log_probs[:, 1:])
+    return torch.cat([own[:, :1] + start[:, None], later], 1)
+
+
+CARD = """A LiLiCorr head: {lilicorr_num_layers} layers of {lilicorr_hidden_size} numbers over the {candidates} top tokens of each
+place of DFlash's block score every transition between neighbouring places. The target checks what is drafted, so a wrong guess costs time
+and never changes the text.
+
+DFlash is frozen. Distillation of the target's probabilities on the candidates after the true token before, weight
+e^(-place / {loss_decay_length}), {anchors} blocks a row of text."""

@@ -1,0 +1,48 @@
+"""Train TAPS' scorer over the target's frozen DFlash (2606.00487): see block_corrections.py.
+
+Two losses, as in the paper: the divergence from the target's preference among siblings, and the binary cross-entropy of a node's reach,
+the product along its path, with whether the target wrote the node.
+"""
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..methods.trained_heads.taps import network
+from . import block_corrections
+from .block_corrections import Blocks, Corrected
+from .features import Batch
+from .job import Job
+
+
+def run(job: Job) -> Path:
+    return block_corrections.run(job, "taps", network.build, scores, CARD, loss)
+
+
+def scores(model: network.Scorer, features: Corrected, blocks: Blocks) -> Tensor:
+    """Return the scores of the siblings below the true token before each place, [n, places, m]."""
+    depth = torch.arange(blocks.before.shape[1], device=blocks.before.device).expand_as(blocks.before)
+    children = F.embedding(blocks.ids, features.embedding).float()
+    return blocks.log_probs + model(blocks.embeds, children, blocks.log_probs, blocks.entropy, depth)
+
+
+def loss(found: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tensor:
+    """Return the distillation among siblings plus ``reach_weight`` times the cross-entropy of the reach of every sibling below a true
+    prefix."""
+    log_probs = found.float().log_softmax(-1)
+    written = blocks.ids == batch.labels[blocks.index][..., None]
+    along = (log_probs * written).sum(-1)  # of the true token, where it is a sibling
+    alive = torch.cat([torch.ones_like(along[:, :1]), written.any(-1).float()[:, :-1].cumprod(1)], 1)  # the prefix is in the tree
+    above = torch.cat([torch.zeros_like(along[:, :1]), along[:, :-1].cumsum(1)], 1)
+    reach = (above[..., None] + log_probs).clamp(max=-1e-4)
+    error = -(written * reach + ~written * torch.log1p(-reach.exp())).mean(-1)
+    weight = block_corrections.weights(blocks, hparams)
+    return block_corrections.distil(found, batch, blocks, hparams) + hparams["reach_weight"] * (weight * alive * error).sum()
+
+
+CARD = """A TAPS scorer: which of the {candidates} top tokens of a place of DFlash's block the target takes after a given token, in
+{taps_inner} numbers. The target checks what is drafted, so a wrong guess costs time and never changes the text.
+
+DFlash is frozen. Distillation of the target's probabilities among siblings, weight e^(-place / {loss_decay_length}), and {reach_weight}
+of the binary cross-entropy of each node's reach; {anchors} blocks a row of text."""
