@@ -119,7 +119,8 @@ class Transcript:
     """
 
     def __init__(self, table: TokenTable, stops: Iterable[str] = (), min_tokens: int = 0):
-        self._table, self._stops = table, tuple(s.encode("utf-8", "replace") for s in stops)
+        self._table, self._stops = table, tuple(clean(s).encode() for s in stops)
+        self._beginnings = [(k, stop[:k]) for stop in self._stops for k in range(1, len(stop))]
         self.tokens: list[int] = []
         self.data = bytearray()
         self.cut: int | None = None
@@ -176,8 +177,9 @@ class Transcript:
         """Number of bytes that no later token can remove. The possible beginning of a stop string is not counted."""
         end = self.length
         if self.cut is None:
-            held = (k for stop in self._stops for k in range(min(len(stop) - 1, end), 0, -1) if self.data.endswith(stop[:k]))
-            end -= max(held, default=0)
+            end -= max((k for k, part in self._beginnings if self.data.endswith(part)), default=0)
+            named = max((k for k, part in self._beginnings if self._named.endswith(part)), default=0)
+            end = min(end, self._shown(len(self._named) - named)) if named else end  # it may reach back over a special token
         return end
 
 

@@ -107,6 +107,48 @@ def test_what_may_begin_a_stop_string_is_held_back():
     assert lengths == [1, 1, 1, 4, 4, 4, 4] and transcript.text == "aENb"
 
 
+class Named:
+    """Tokens of which two are special: they add nothing to the text, and their names match a stop string."""
+
+    special, texts = frozenset({5, 6}), (b"a", b"b", b"ab", b"c", b"\xc3", b"<|x|>", b"<a>", b"\xa9")
+
+    def __call__(self, token):
+        return self.texts[token]
+
+    def output_bytes(self, token, first=False):
+        return b"" if token in self.special else self(token)
+
+
+@quick
+@given(st.lists(st.integers(0, 7), max_size=12), st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=3),
+       st.integers(0, 2))
+def test_no_text_is_shown_that_a_stop_string_removes_later(tokens, wanted, cut):
+    """Also where the stop string reaches over a special token, which is no text."""
+    stops = [text for text in (b"".join(map(Named(), one)).decode("utf-8", "ignore")[cut:] for one in wanted) if text]
+    transcript, shown = Transcript(Named(), stops), 0
+    for token in tokens:
+        transcript.add(token)
+        shown = max(shown, transcript.stable_length)
+        if transcript.stopped:
+            break
+    assert shown <= transcript.length
+
+
+def test_text_after_a_special_token_is_held_back_with_the_text_before_it():
+    transcript, shown = Transcript(Named(), ["a<|x|>bc"]), []
+    for token in (0, 5, 1, 3):
+        transcript.add(token)
+        shown.append(transcript.stable_length)
+    assert shown == [0, 0, 0, 0] and transcript.stopped and transcript.text == ""
+
+
+def test_half_a_surrogate_in_a_stop_string_matches_no_question_mark():
+    transcript = Transcript(TokenBytes(byte_level()), ["\ud800"])
+    for token in one_byte_tokens("a?b"):
+        transcript.add(token)
+    assert not transcript.stopped
+
+
 def test_the_common_prompt_is_the_tokenizers_own_template():
     tokenizer = byte_level()
     transcript = [("user", "hi"), ("assistant", "yes?"), ("user", "the cat")]
