@@ -9,6 +9,10 @@
     "knob.gamma": "Draft length (gamma): how many tokens are guessed before one pass of the large model checks them.",
     "picture.probabilities": "probabilities of one token",
 
+    /* The picture before a prompt (stage.js) */
+    "picture.seen": "seen by the large model only",
+    "picture.hidden": "hidden from the large model",
+
     /* Several answers to one prompt (answers.js) */
     "answers.number": "Answer {number} of {count}",
     "answers.seed": "seed {seed}",
@@ -48,6 +52,8 @@
       "text stays the same as in plain decoding.",
     "why.tail.correction.sampled":
       "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did.",
+    "scale.large": "large model",
+    "scale.small": "small model",
     "why.tail.small": "The small model wrote this token alone; the large one was not asked.",
     "why.tail.unchecked": "This token was written without a test by the large model.",
     "why.tail.forced": "The rules left only one token here.",

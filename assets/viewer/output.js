@@ -26,7 +26,9 @@
       label: (bytes, tok, max) => (whole(bytes) ? PATCH + " " + tok : T.label(T.alone(bytes), max)),
     };
   };
-  const KINDS = { text: () => text, patches };
+  /* grids: patches of each scale's side. A part holds what its patch adds to the scales before it, around 128. */
+  const scales = ({ grids, side }) => ({ ...patches({ columns: 0, rows: 0, side }), grids });
+  const KINDS = { text: () => text, patches, scales };
 
   const known = new WeakMap();
   function of(lane) {
@@ -50,5 +52,70 @@
       .filter((p) => p.px)
       .slice(0, of(lane).columns * of(lane).rows);
 
-  SV.output = { of, alone, painted, PATCH };
+  /* The scale that token number i belongs to, and the token's place in it. */
+  function scaleOf(grids, i) {
+    let scale = 0;
+    while (scale < grids.length - 1 && i >= grids[scale] ** 2) i -= grids[scale++] ** 2;
+    return { scale, place: i };
+  }
+
+  /* A map of n x n values of three colours, enlarged bilinearly to size x size and added to `sum`. */
+  function addEnlarged(sum, map, n, size) {
+    const steps = Array.from({ length: size }, (_, i) => {
+      const at = Math.max(0, ((i + 0.5) * n) / size - 0.5),
+        lo = Math.floor(at);
+      return [lo, Math.min(lo + 1, n - 1), at - lo];
+    });
+    steps.forEach(([y0, y1, v], y) =>
+      steps.forEach(([x0, x1, u], x) => {
+        for (let c = 0; c < 3; c++) {
+          const value = (r, k) => map[3 * (r * n + k) + c],
+            top = value(y0, x0) * (1 - u) + value(y0, x1) * u,
+            low = value(y1, x0) * (1 - u) + value(y1, x1) * u;
+          sum[3 * (y * size + x) + c] += top * (1 - v) + low * v;
+        }
+      }),
+    );
+  }
+
+  /* The picture after each scale that the first tokens of a lane begin: {size, values: RGB as numbers}. */
+  function growing(lane, upto) {
+    const { grids, side } = of(lane),
+      size = grids[grids.length - 1] * side,
+      values = new Float32Array(3 * size * size).fill(128),
+      out = [];
+    let first = 0;
+    for (const grid of grids) {
+      if (first >= upto) break;
+      const n = grid * side,
+        map = new Float32Array(3 * n * n);
+      lane.tokens.slice(first, Math.min(upto, first + grid * grid)).forEach((t, place) => {
+        const part = t.parts.find((p) => p.px);
+        for (let k = 0; part && k < side * side; k++) {
+          const y = Math.floor(place / grid) * side + Math.floor(k / side),
+            x = (place % grid) * side + (k % side);
+          for (let c = 0; c < 3; c++) map[3 * (y * n + x) + c] = part.px[3 * k + c] - 128;
+        }
+      });
+      addEnlarged(values, map, n, size);
+      out.push({ size, values: values.slice() });
+      first += grid * grid;
+    }
+    return out;
+  }
+
+  /* The picture that was before the prompt, {src, hidden: whether the target read it}; null without one. Only the data URL of a small
+     PNG is taken: its size stands in the first bytes, before a browser decodes anything. */
+  const PNG = /^data:image\/png;base64,iVBORw0KGgo[A-Za-z0-9+/]{20,59980}={0,2}$/,
+    SIDE = 512;
+  function before(lane) {
+    const asked = lane.header && lane.header.request,
+      src = asked && asked.image;
+    if (typeof src !== "string" || !PNG.test(src)) return null;
+    const bytes = T.bytesOf(src.slice(src.indexOf(",") + 1, src.indexOf(",") + 45)),
+      side = (at) => ((bytes[at] * 256 + bytes[at + 1]) * 256 + bytes[at + 2]) * 256 + bytes[at + 3];
+    return [16, 20].every((at) => side(at) > 0 && side(at) <= SIDE) ? { src, hidden: asked.hide_image === true } : null;
+  }
+
+  SV.output = { of, alone, painted, growing, scaleOf, before, PATCH };
 })();

@@ -39,7 +39,8 @@
       this.rest = el("span", { class: "rest", "aria-hidden": "true" });
       this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret, this.rest);
       this.whole = el("canvas", { class: "whole", hidden: true, role: "img", "aria-label": "The picture so far" });
-      this.page = el("div", { class: "page" }, this.turns, this.ask, this.text, this.whole);
+      this.seen = el("figure", { class: "seen", hidden: true });
+      this.page = el("div", { class: "page" }, this.seen, this.turns, this.ask, this.text, this.whole);
       this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.page);
       this.up = false;
       this.box.addEventListener(
@@ -56,6 +57,7 @@
     clear() {
       this.now.replaceChildren();
       this.old.replaceChildren();
+      this.scales = [];
       this.nodes = [];
       this.lo = 0;
       this.hi = 0;
@@ -73,8 +75,10 @@
       this.text.classList.toggle("patches", this.grid.columns > 0);
       this.text.style.gridTemplateColumns = this.grid.columns ? `repeat(${this.grid.columns}, var(--sv-patch))` : "";
       this.text.style.gridTemplateRows = this.grid.columns ? `repeat(${this.grid.rows}, var(--sv-patch))` : "";
+      this.text.classList.toggle("scales", Boolean(this.grid.grids));
       this.whole.hidden = !this.grid.columns;
       this.wholeKey = -1;
+      this.before(lane);
       const p = (lane.header && lane.header.prompt) || {};
       const turns = Array.isArray(p.turns) ? p.turns.slice(-20) : [];
       this.turns.replaceChildren(
@@ -100,7 +104,7 @@
       }
       this.header(lane);
       this.lane = lane;
-      const want = this.grid.columns ? 0 : Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
+      const want = this.grid.side ? 0 : Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
       if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
       this.fold(lane, want);
@@ -113,16 +117,52 @@
       this.caret.hidden = opts.ended;
       this.coming(lane, upto, opts);
     }
+    /* The picture that the target read before the prompt, or that was hidden from it. */
+    before(lane) {
+      const seen = SV.output.before(lane);
+      this.seen.hidden = !seen;
+      if (!seen) return;
+      const words = SV.messages.say(seen.hidden ? "picture.hidden" : "picture.seen");
+      this.seen.classList.toggle("unseen", seen.hidden);
+      this.seen.replaceChildren(el("img", { src: seen.src, alt: words }), el("figcaption", null, words));
+    }
     /* A picture stands beside its patches a second time, without their verdicts. */
     picture(lane, upto) {
-      if (!this.grid.columns || this.wholeKey === upto) return;
+      if (!this.grid.side || this.wholeKey === upto) return;
       this.wholeKey = upto;
+      if (this.grid.grids) return this.grow(lane, upto);
       SV.dom.pixels(SV.output.painted(lane, upto), this.grid.columns, this.grid.rows, this.whole);
+    }
+    /* Scales stand side by side: the picture after each of them, under the frames of its patches. */
+    grow(lane, upto) {
+      const pictures = SV.output.growing(lane, upto);
+      for (const gone of this.scales.splice(pictures.length)) gone.box.remove();
+      pictures.forEach((one, k) => SV.dom.paintSquare(one, this.scales[k].canvas));
+    }
+    /* The box of a token's scale. */
+    scaleBox(t) {
+      const { scale } = SV.output.scaleOf(this.grid.grids, t.i);
+      while (this.scales.length <= scale) {
+        const grid = this.grid.grids[this.scales.length],
+          small = this.lane.rounds[t.round].why === "small",
+          canvas = el("canvas", { "aria-hidden": "true" }),
+          cells = el("span", { class: "cells", css: { gridTemplateColumns: `repeat(${grid}, 1fr)` } }),
+          words = SV.messages.say(small ? "scale.small" : "scale.large"),
+          box = el(
+            "span",
+            { class: "scale" + (small ? " small" : "") },
+            el("span", { class: "sheet" }, canvas, cells),
+            el("span", { class: "cap" }, el("b", null, grid + " \u00d7 " + grid), el("em", null, words)),
+          );
+        this.scales.push({ box, canvas, cells });
+        this.now.append(box);
+      }
+      return this.scales[scale].cells;
     }
     /* What a finished run goes on to write stands there already, pale: nothing moves when it comes. */
     coming(lane, upto, opts) {
       const from = upto + this.next.querySelectorAll(".t").length /* what is guessed stands in its place */,
-        show = opts.coming && !this.grid.columns && from < lane.tokens.length,
+        show = opts.coming && !this.grid.side && from < lane.tokens.length,
         key = show ? from : -1;
       if (key === this.restKey) return;
       this.restKey = key;
@@ -137,6 +177,8 @@
 
     rewind() {
       this.now.replaceChildren();
+      this.scales = [];
+      this.wholeKey = -1;
       this.nodes = [];
       this.lo = 0;
       this.hi = 0;
@@ -171,7 +213,7 @@
         s.style.animationDelay = "calc(" + delay + "ms * var(--sv-k))";
       }
       if (SV.grammarView.forced(this.lane.rounds[t.round], t.node ?? "tail")) set[set.length - 1].dataset.forced = "";
-      this.now.append(...set);
+      (this.grid.grids ? this.scaleBox(t) : this.now).append(...set);
       this.nodes[this.hi] = set;
       this.hi++;
     }

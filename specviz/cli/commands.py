@@ -174,7 +174,7 @@ def list_methods(args: argparse.Namespace) -> int:
         write_output(path, note_kinds.with_table(path.read_text(encoding="utf-8")))
         print(path)
         return 0
-    from ..core.needs import outputs
+    from ..core.needs import inputs, outputs
     from ..methods import catalogue
     from ..zoo import survey
     from .terminal import table
@@ -188,14 +188,15 @@ def list_methods(args: argparse.Namespace) -> int:
     for method in catalogue().values():
         reason = why_not(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "writes": outputs(method.needs), "differs": method.differs, "compared": method.compared,
+                     "exactness": method.exactness, "writes": outputs(method.needs), "reads": inputs(method.needs),
+                     "differs": method.differs, "compared": method.compared,
                      "published": method.published, "aliases": list(method.aliases),
                      "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method),
                      "by_time": method.decides_by_time})
     if args.json:
         _print(rows)
     else:
-        print(table(rows, ["key", "title", "family", "exactness", "writes", "available", "reason"]))
+        print(table(rows, ["key", "title", "family", "exactness", "writes", "reads", "available", "reason"]))
         for row in rows:
             for name, most in row["knob_limits"].items():
                 print(f"{row['key']}: {name} up to {most:g} here, since {why_not.name} has no further draft models.")

@@ -1,5 +1,5 @@
-"""All messages of the command line about its own arguments, by identifier. Tests name the identifier; a wording is changed here.
-Messages of engine errors stand where they are raised."""
+"""All messages of the command line about its own arguments, by identifier. Tests refer to identifiers, so a wording can
+be changed here alone. Messages of engine errors are where they are raised."""
 from __future__ import annotations
 
 from typing import Any

@@ -99,6 +99,11 @@ class Kit(Protocol):
     predicted: tuple[int, ...]  # tokens of a predicted output, as the caller expects the answer to be; may be empty
     codec: Codec
 
+    @property
+    def caption(self) -> tuple[int, ...]:
+        """Tokens that name what the picture before the prompt shows; empty without one."""
+        ...
+
     def open(self, role: str) -> CapableTarget:
         """Open another model by role ("draft", ...), with shared weights and a KV cache of its own. Raises an error if
         there is none."""

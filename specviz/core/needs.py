@@ -37,12 +37,17 @@ NEEDS = {  # by the part of a need before its colon
     "partial_cache": Need("", _LAYERS.replace("{what}", "draft from a part of its own keys and values")),
     "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
     "layer_parallel": Need("layers side by side"),
+    "experts": Need("a target with sparse experts", "needs a target with sparse experts, such as Llama-specviz-blockffn; {name} has none"),
     "tap": Need("the model's hidden states"),
     "codebook": Need("a target that paints with a codebook of patches", "needs a target whose tokens are entries of a codebook, such as "
                                                                        "specviz-pictures; {name} writes text"),
     "scales": Need("a target that paints scale by scale", "needs a target that paints a picture scale by scale, such as specviz-scales; "
                                                           "{name} writes one token after another"),
+    "state": Need("a target with states instead of keys and values", "needs a target whose layers carry states that show {need!r}, such as "
+                                                                     "Llama-specviz-mamba or Llama-specviz-linear; {name} has other ones"),
     "sequence": Need("", "needs a target that writes one token after another; {name} paints a whole scale in one pass"),
+    "input": Need("a target that reads a picture", "needs a target that reads a picture before the prompt, such as specviz-vision; {name} "
+                                                   "reads text alone"),
     "output": Need("", "needs a target that writes text, which {name} does not"),
 }
 
@@ -56,6 +61,11 @@ def words_of(needs: frozenset[str]) -> list[str]:
 def outputs(needs: frozenset[str]) -> str:
     """Return what a method with these needs can write: "text", "pictures" or "any"."""
     return "pictures" if needs & {"codebook", "scales"} else "text" if "output:text" in needs else "any"
+
+
+def inputs(needs: frozenset[str]) -> str:
+    """Return what a method with these needs reads: "text and a picture", or "text"."""
+    return "text and a picture" if "input:picture" in needs else "text"
 
 
 def missing(need: str, name: str) -> str:

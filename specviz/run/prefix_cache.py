@@ -1,4 +1,4 @@
-"""Reuse of the KV cache between turns of a conversation: the next run's prefill computes only the tokens that are new."""
+"""Reuse the KV cache between turns of a conversation: the prefill of the next run computes only the new tokens."""
 from __future__ import annotations
 
 import threading
@@ -12,11 +12,11 @@ EXACT = ("exact", "greedy only")  # a method whose cache holds the target's own 
 
 
 class PrefixCache:
-    """Keeps the target of a conversation's last run with its KV cache. One conversation, one run at a time: a second run meanwhile
-    starts with an empty cache. Call ``close`` when the conversation ends.
+    """Keeps the target of a conversation's last run, with its KV cache. Only one run at a time can use it; a second run
+    meanwhile starts with an empty cache. Call ``close`` when the conversation ends.
 
-    Only the target's cache is kept; draft models and heads read the prompt anew. Runs of methods that are not exact neither use nor
-    fill it, because they may leave approximate keys and values.
+    Only the target's cache is kept; draft models and heads process the prompt again. Runs of methods that are not exact
+    neither use nor fill it, because they may leave approximate keys and values.
     """
 
     def __init__(self):
@@ -24,13 +24,13 @@ class PrefixCache:
         self._target: CapableTarget | None = None
 
     def take(self, kit: Any, name: str, exactness: str) -> None:
-        """Give the kept target to a run's kit, if it is of the same model."""
+        """Give the kept target to a run's kit, if it is of the same model and read the same picture."""
         with self._lock:
             target, self._target = self._target, None
             model = self._model
         if target is None:
             return
-        if model != name or exactness not in EXACT:
+        if model != name or exactness not in EXACT or target.prefix_id != kit.target.prefix_id:
             target.close()
             return
         kit.opened[0].close()
@@ -59,14 +59,16 @@ class PrefixCache:
 
 
 class PrefixPool:
-    """Prefix caches of conversations, the ``most`` most recently used ones. Owner and text identify a conversation."""
+    """Prefix caches of conversations, the ``most`` most recently used ones. A conversation is identified by its owner
+    and its text."""
 
     def __init__(self, most: int = 4):
         self.most, self._lock = most, threading.Lock()
         self._caches: list[tuple[str, PrefixCache]] = []
 
     def lease(self, owner: str, tokens: Sequence[int]) -> PrefixCache:
-        """Return the owner's cache that shares the longest prefix with the prompt, or a new one where none shares ``LEAST`` tokens."""
+        """Return the owner's cache that shares the longest prefix with the prompt; a new one if none shares at least
+        ``LEAST`` tokens."""
         with self._lock:
             mine = [(shared(cache, tokens), cache) for other, cache in self._caches if other == owner]
             length, cache = max(mine, key=lambda pair: pair[0], default=(0, None))
@@ -86,6 +88,6 @@ class PrefixPool:
 
 
 def shared(cache: PrefixCache, tokens: Sequence[int]) -> int:
-    """Return how many tokens of a prompt a cache holds already."""
+    """Return how many leading tokens of a prompt are in a cache."""
     target = cache.target
     return 0 if target is None else common(target.cached_tokens, tokens)

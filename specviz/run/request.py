@@ -1,6 +1,6 @@
-"""The request type of command line, Python, HTTP and page, and readers for everything else a person or program may send.
+"""The request type of command line, Python, HTTP and page, and functions that read all other input from people and programs.
 
-Every value is checked and refused with one sentence.
+Every value is checked; invalid ones raise SessionError.
 """
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..core import Method, Sampling
 from ..core.errors import code_of
 from ..indexes.earlier_answers import Memory
+from ..zoo.picture_input import read_data_url
+from ..zoo.registry import ZooError
 from .conversation import read_messages, read_tools  # noqa: F401 - read from here, too
 from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
 from .response_format import read_format
@@ -52,7 +54,8 @@ class GenerationRequest:
     this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
     ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. tool_choice:
     "none" (tools are not given to the template), "auto", "required" (the answer is a call) or {"type": "function", "function": {"name"}}
-    (a call of this function). from_model: names of the fields that ``for_model`` took from the model.
+    (a call of this function). image: a picture that the target reads before the prompt, as a data URL (zoo/picture_input.py); hide_image:
+    it is kept with the run, and the target does not read it. from_model: names of the fields that ``for_model`` took from the model.
     """
 
     temperature: float = 0.0
@@ -76,14 +79,17 @@ class GenerationRequest:
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: str | dict[str, Any] | None = None
     enable_thinking: bool | None = None
+    image: str | None = None
+    hide_image: bool = False
     from_model: tuple[str, ...] = ()
 
     @classmethod
     def for_model(cls, given: dict[str, Any], loaded: Loaded, usual: dict[str, Any] | None = None) -> GenerationRequest:
-        """Read a request for a loaded model: the one rule of all surfaces for the model's generation_config.json.
+        """Read a request for a loaded model. All surfaces use this one rule for the model's generation_config.json.
 
-        Fields that the request leaves out take the values that the model recommends where the request switches this on by
-        ``generation_config: true``, or the owner by SPECVIZ_GENERATION_CONFIG=1. Others keep the defaults of ``usual``, then their own.
+        If the request has ``generation_config: true``, or the owner set SPECVIZ_GENERATION_CONFIG=1, fields that the
+        request does not set take the values that the model recommends. All other fields take the defaults of ``usual``,
+        or else their own.
         """
         if not isinstance(given, dict):
             return cls.from_dict(given)
@@ -126,6 +132,8 @@ class GenerationRequest:
             "response_format": read_format(self.response_format),
             "tools": read_tools(self.tools),
             "enable_thinking": None if self.enable_thinking is None else _switch("enable_thinking", self.enable_thinking),
+            "image": None if self.image is None else read_image(self.image),
+            "hide_image": _switch("hide_image", self.hide_image),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -146,6 +154,11 @@ class GenerationRequest:
     def sampling(self) -> Sampling:
         """Temperature, filters and seed."""
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed, self.min_p)
+
+    @property
+    def seen_image(self) -> str | None:
+        """The picture that the target reads."""
+        return None if self.hide_image else self.image
 
     @property
     def must_call(self) -> tuple[dict[str, Any], ...]:
@@ -173,6 +186,14 @@ class GenerationRequest:
         """Return the fields that differ from their defaults, as plain data."""
         plain = asdict(GenerationRequest())
         return {name: value for name, value in asdict(self).items() if value != plain[name] and name != "from_model"}
+
+
+def read_image(given: Any) -> str:
+    """Return a given picture as ``zoo.picture_input.read_data_url`` does. Raises SessionError."""
+    try:
+        return read_data_url(given)
+    except ZooError as error:
+        raise SessionError(str(error), code_of(error, "picture.damaged")) from None
 
 
 def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
@@ -273,7 +294,7 @@ def read_cancel(cancel: Any) -> threading.Event:
 
 
 def read_predicted(text: Any, longest: int) -> str:
-    """Read a predicted output of at most ``longest`` characters; empty for none."""
+    """Read a predicted output of at most ``longest`` characters; empty if there is none."""
     if not isinstance(text or "", str):
         raise SessionError("The predicted text must be text.", "request.predicted")
     if len(text or "") > longest:
@@ -299,7 +320,7 @@ def read_seconds(deadline: Any) -> float | None:
 
 
 def largest(knobs: dict[str, Any]) -> int:
-    """Estimate the nodes of the largest tree that these knobs allow, including the root. A target with static shapes that meets a
-    larger tree uses a larger bucket from then on."""
+    """Estimate the number of nodes, including the root, of the largest tree that these knobs allow. A target with
+    static shapes uses it to choose its bucket; a larger tree makes it switch to a larger bucket."""
     sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
     return 1 + max((size for size in sizes if type(size) is int), default=0)

@@ -1,4 +1,4 @@
-"""Sessions: a loaded target, a method with its knobs and a request; prompt in, events out."""
+"""Sessions: a loaded target, a method with its knobs, and a request. A session turns a prompt into events."""
 from __future__ import annotations
 
 import copy
@@ -62,6 +62,7 @@ class Session:
         read_given(loaded, method, knobs, sampling, memory)
         self.request = read_request(request, sampling)
         sampling = self.request.sampling
+        loaded = with_picture(loaded, self.request)
         self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
         self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
         self.method = find_method(method) if isinstance(method, str) else method
@@ -91,8 +92,8 @@ class Session:
         return sessions
 
     def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
-        """Reuse the KV cache of the conversation that a prompt continues. Methods that read hidden states of the prompt recompute
-        it, because the cache does not hold them."""
+        """Reuse the KV cache of the conversation that a prompt continues. Methods that need hidden states of the prompt
+        recompute it, because the cache does not hold them."""
         if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
             self.prefix_cache = pool.lease(owner, self.encode(prompt, raw))
 
@@ -161,6 +162,14 @@ class Session:
         return State(ids, sampling, limit=limit, stop=stop_tokens(self.request, self.loaded.end_tokens), costs=self.costs(),
                      top_k_saved=top_k_saved, logprobs=self.request.logprobs,
                      processors=self.processors.make() if self.processors else None)
+
+
+def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
+    """Return the models that read the request's picture before every prompt. Raises SessionError."""
+    try:
+        return loaded if request.image is None else loaded.seeing(request.image).seeing(request.seen_image)
+    except ZooError as error:
+        raise SessionError(str(error), code_of(error, "session.refused")) from None
 
 
 def find_method(key: str) -> Method:

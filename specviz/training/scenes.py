@@ -49,6 +49,15 @@ class Item:
 
 
 Scene = tuple[Item, ...]  # in reading order
+SAMPLES: tuple[Scene, ...] = (
+    (Item(0, "heart", "red", False), Item(4, "fish", "blue", False), Item(8, "sun", "yellow", False)),
+    (Item(3, "house", "brown", False), Item(5, "tree", "green", False)),
+    (Item(1, "moon", "yellow", False), Item(2, "star", "pink", True), Item(7, "cup", "purple", False)),
+    (Item(4, "flower", "pink", False),),
+    (Item(2, "cross", "red", True), Item(6, "diamond", "blue", False), Item(8, "ring", "black", False)),
+    (Item(0, "flag", "green", False), Item(8, "house", "red", False)),
+    (Item(1, "triangle", "purple", False), Item(3, "circle", "black", True), Item(5, "square", "yellow", True)),
+)
 
 
 def draw_scene(rng: random.Random) -> Scene:

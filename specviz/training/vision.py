@@ -30,7 +30,6 @@ SPECIAL = ("<pad>", "<unknown>", "<user>", "<answer>", "<end>", "<caption>")  # 
 TEMPLATE = ("{% for m in messages %}{% if m['role'] == 'user' %}<user> {{ m['content'] }}<answer>"
             "{% elif m['role'] == 'assistant' %}{{ m['content'] }}<end>"
             "{% else %}{{ raise_exception('it has no place for a message of the role ' + m['role']) }}{% endif %}{% endfor %}")
-SAMPLES = 8  # pictures shipped with the model
 FRONT = """---
 license: apache-2.0
 language: [en]
@@ -310,12 +309,9 @@ def _answer_probs(model, batches: Batches, text: str, count: int, rows: Tensor |
 def codec_of(batches: Batches) -> dict[str, Any]:
     """Return the contents of codec.json: the picture's size, and samples with what they show."""
     assert batches.painter is not None
-    rng, samples = random.Random("samples"), []
-    while len(samples) < SAMPLES:
-        scene = scenes.draw_scene(rng)
-        if len(scene) > 1:
-            picture = codec.png(batches.painter.paint(scene, rng))
-            samples.append({"shows": scenes.caption(scene), "png": base64.b64encode(picture).decode()})
+    rng = random.Random("samples")
+    samples = [{"shows": scenes.caption(scene), "png": base64.b64encode(codec.png(batches.painter.paint(scene, rng))).decode()}
+               for scene in scenes.SAMPLES]
     return {"kind": "text", "picture": {"width": scenes.SIDE, "height": scenes.SIDE, "samples": samples},
             "prompts": [scenes.DESCRIBE[0], "What is in the middle?", "How many things are there?"]}
 

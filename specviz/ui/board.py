@@ -1,6 +1,6 @@
-"""The page's own components: each a ``gr.HTML`` with a constant template whose value is one short JSON string.
+"""The page's own components. Each is a ``gr.HTML`` with a constant template, whose value is one short JSON string.
 
-Text of a model or a person never enters a template, where it would be executed: scripts write it with textContent.
+Text from a model or a person never enters a template, where it could be executed as markup; scripts write it with textContent.
 """
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .theme import PANELS, STATIC
 
 
 def script(name: str) -> str:
-    """Return a file of the page's own JavaScript."""
+    """Return the text of one of the page's JavaScript files."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
 def board(value: str) -> gr.HTML:
-    """Return the board: all lanes, the inspector, the ribbon and the figures. Its value is a window of live frames
+    """Return the board: all lanes, the inspector, the ribbon and the figures. Its value is the last few live frames
     (docs/TRACE.md)."""
     parts = gradio_parts()
     return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
@@ -34,9 +34,10 @@ def board(value: str) -> gr.HTML:
 
 
 def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
-    """Return the picker: the lanes as chips, and the page of all methods. Its value is a JSON list of lanes: a method's key, or
-    {"method": key, "knobs": {...}}; ``off``: a JSON object key -> why it cannot run; ``timed``: whether the speeds were measured
-    with the chosen models."""
+    """Return the picker of methods: the chosen ones as chips, and the list of all methods.
+
+    Its value is a JSON list with a method's key, or {"method": key, "knobs": {...}}, for each lane. ``off``: a JSON
+    object {key: why it cannot run}; ``timed``: whether the displayed speeds were measured with the chosen models."""
     script_ = "\n".join(script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
     return gr.HTML(pack(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
                    elem_id="methods", cards=picker_rows.rows(cards, start.first), families=picker_rows.family_sentences(),
@@ -45,14 +46,14 @@ def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
 
 
 def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
-    """Return a choice among a few. Its value is the choice; ``off``: a JSON object choice -> why it is disabled (Gradio's own
-    widgets can be disabled only as a whole)."""
+    """Return a widget with a few choices. Its value is the chosen one; ``off``: a JSON object {choice: why it is
+    disabled}. (Gradio's own widgets can only be disabled as a whole.)"""
     return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
                    elem_id=elem_id, key=elem_id, choices=list(choices), names=VALUE_NAMES, title=label, help=info, about=elem_id, off=off)
 
 
 def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
-    """Return one line of text that the server may change: a status, or the reason of a refusal."""
+    """Return one line of text that the server can change, such as a status or the reason of a refusal."""
     return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
                    js_on_load=script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
@@ -66,6 +67,16 @@ def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
                    apply_default_css=False, elem_id="unknown")
 
 
+def picture(targets: list[dict[str, Any]]) -> gr.HTML:
+    """Return the picture that the target reads before the prompt: samples, an upload, and a switch that hides it from the target; shown
+    for targets that read one. Its value is JSON {image, hide_image}, empty without a picture. ``targets``: as a backend returns them.
+    """
+    samples = {target["title"]: target["pictures"] for target in targets if target.get("pictures")}
+    titles = {target["name"]: target["title"] for target in targets if target.get("pictures")}
+    return gr.HTML("", samples=samples, titles=titles, html_template='<section class="pg-picture" aria-label="The picture" hidden></section>',
+                   js_on_load=script("picture.js"), apply_default_css=False, elem_id="picture")
+
+
 def summary() -> gr.HTML:
     """Return the settings of a run as one line; pressing it opens the fields below."""
     return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',
@@ -73,7 +84,7 @@ def summary() -> gr.HTML:
 
 
 def own_model() -> gr.HTML:
-    """Return the commands that open the page on a local folder, GGUF file or server."""
+    """Return a box with the commands that start the page with a local folder, GGUF file or server."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="Your own model or server"></section>',
                    js_on_load=script("own_model.js"), apply_default_css=False, elem_id="own-model")
 
@@ -109,7 +120,7 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
 
 
 def host(name: str) -> gr.HTML:
-    """Return an empty container for a panel of assets/panels, filled when its tab is first opened."""
+    """Return an empty container for a panel of assets/panels; it is filled when its tab is first opened."""
     return gr.HTML("", html_template='<div class="pg-host"></div>', js_on_load=None, apply_default_css=False, elem_id=f"host-{name}")
 
 
@@ -119,7 +130,8 @@ def panel_files() -> list[str]:
 
 
 def own_files() -> dict[str, Path]:
-    """Return the files that the page fetches while it is open, by name; no others are served, and no path is exposed."""
+    """Return {name: path} of the files that the page fetches while it is open. No other file is served, and no path is
+    exposed."""
     return {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
@@ -133,8 +145,8 @@ CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="descri
 
 
 def head() -> str:
-    """Return the page's own script; plotly.js is fetched at the first touch or when the page has been idle for a while, never
-    before the first paint."""
+    """Return the page's own script. It loads plotly.js at the first touch or when the page has been idle for a while,
+    never before the first paint."""
     names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "availability.js",
              "remember.js", "links.js", "tabs.js", "page_details.js")
     own = "\n".join(script(name) for name in names)

@@ -1,4 +1,4 @@
-"""Models that fit together, and download progress: from files alone, without torch."""
+"""Which models fit together, and how much of a model is downloaded: from files only, without torch."""
 from __future__ import annotations
 
 import os
@@ -21,8 +21,8 @@ def fitting_drafts(target: str | None) -> list[dict[str, str]]:
             if e.role == "draft" and folder and e.path and (_same_tokenizer(folder, e.path) or _embeds_with(e.path, folder))]
 
 
-def target_choice(entry: Any, own: str) -> dict[str, str]:
-    """Return a target as the page offers it; own: the name of the one the server was started with."""
+def target_choice(entry: Any, own: str) -> dict[str, Any]:
+    """Return a target as an entry of the page's list. own: name of the target with which the server was started."""
     from ..zoo.machine_memory import too_large
 
     large = "" if zero_gpu_requested() else too_large(entry)
@@ -31,9 +31,17 @@ def target_choice(entry: Any, own: str) -> dict[str, str]:
     choice = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": ", ".join(filter(None, (entry.name, size))),
             "about": " ".join(word for word in (entry.about, "Fetched from the hub when first used." if entry.hub else "", large) if word)}
     choice |= {name: value for name in ("scripts", "draft") if (value := getattr(entry, name))}
+    choice |= {"pictures": pictures} if (pictures := _picture_samples(entry)) else {}
     if not large:
         return choice
     return choice | {"large": text("models.too_large", name=entry.name, why=large, hub=" Nothing is fetched." if entry.hub else "")}
+
+
+def _picture_samples(entry: Any) -> list[dict[str, str]]:
+    """Return the sample pictures of a target that reads one before the prompt, {shows, image}; empty for any other."""
+    from ..zoo.codec import picture_samples
+
+    return picture_samples(entry.path) if entry.path else []
 
 
 def _expected(entry: Any) -> str:
@@ -52,7 +60,7 @@ def zero_gpu_requested() -> bool:
 
 
 def fetched_together(book: Any, target: str | None, draft: str | None) -> list[Any]:
-    """Return the hub entries that are fetched with a target: itself, its draft or the one asked for, and its heads."""
+    """Return the hub entries that are fetched with a target: the target, its draft (or the draft asked for), and its heads."""
     entry = book.entries.get(target or book.default)
     if entry is None:
         return []

@@ -1,8 +1,8 @@
-"""HTTP layer in front of the page: open routes, host names, request sizes, limits per address (address_budget.py), and response
-headers.
+"""HTTP checks in front of the page: open routes, host names, request sizes, limits per address (address_budget.py), and
+response headers.
 
-Gradio has routes that this page does not use (uploads, a proxy, files, monitoring). All routes but OPEN_ROUTES are closed, so a
-route of a later Gradio is closed until it is listed here.
+Gradio has routes that this page does not use (uploads, a proxy, files, monitoring). All routes except OPEN_ROUTES are
+closed, so a new route of a later Gradio is closed, too.
 """
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ STATUS = {"budget": 429, "size": 413, "http.slow": 408}
 
 
 class HttpGuard:
-    """ASGI middleware. ``parameters``: names of the endpoints for programs and the parameters of each, in order; ``own``: name ->
-    file; ``api``: an ASGI app for the paths under /v1, if any."""
+    """ASGI middleware. ``parameters``: {endpoint for programs: its parameters in order}; ``own``: {name: file};
+    ``api``: an ASGI app for the paths under /v1, or None."""
 
     def __init__(self, app: Any, parameters: dict[str, list[str]], own: dict[str, Path], budget: AddressBudget | None = None,
                  event_queue: Callable[[], Any] = lambda: None, api: Any = None):
@@ -143,7 +143,7 @@ class HttpGuard:
             value = json.loads(data or b"null")
         except (ValueError, RecursionError):
             return self._error(request, 422, "http.malformed")
-        check_size("body", value)
+        check_size("openai body" if _path(request).startswith("/v1/") else "body", value)
         body.session = value.get("session_hash") if isinstance(value, dict) else None
         if call is None:
             return None
@@ -245,7 +245,8 @@ def hosts() -> frozenset[str]:
 
 
 def proxies() -> frozenset[str]:
-    """Return the addresses whose X-Forwarded headers are trusted: those that the owner names, and a Space's proxy ("*")."""
+    """Return the addresses whose X-Forwarded headers are trusted: those that the owner configures; on a Space, its
+    proxy ("*")."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     return frozenset(os.environ.get("SPECVIZ_PROXY", "").replace(",", " ").split())
@@ -263,7 +264,7 @@ def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
 
 
 def visitor(request: Any) -> Visitor:
-    """Return the Visitor of a listener's request, with the number of unread messages for it."""
+    """Return the Visitor that sent a request to a Gradio listener, with the number of its unread messages."""
     app, client = getattr(request, "app", None), getattr(request, "client", None)
     if app is None or client is None:
         return Visitor()

@@ -1,9 +1,9 @@
-"""Limits of a visitor's run, checked on the server, because programs never see the page's sliders. (Limits per client address:
-address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and http_timeouts.py.)
+"""Limits of a visitor's run, checked on the server, because programs do not use the page's sliders. (Limits per client
+address: address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and http_timeouts.py.)
 
-Input is any JSON. Its size is checked first (``SIZES``), then type and range: ``read_request`` returns a RunRequest with every
-value in range, or raises Refused. Out-of-range numbers are refused, not clamped, so that no run differs silently from the
-request.
+Input is any JSON. Its size is checked first (``SIZES``), then types and ranges: ``read_request`` returns a RunRequest
+with every value in range, or raises Refused. Out-of-range numbers are refused, not clamped, so that no run silently
+differs from the request.
 """
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ PROMPTS = 8  # decoded at once by a lane
 TURNS = 40
 CONVERSATION_CHARACTERS = 40_000
 QUESTION_CHARACTERS = 20_000
+PICTURE_CHARACTERS = 700_000  # of a picture as a data URL, about 500 KB
 NO_DRAFT = "none"
 FIXED = "fixed"
 GENERATION = ("n", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
               "logprobs", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "tool_choice", "enable_thinking",
-              "generation_config")  # as run.request names them
+              "image", "hide_image", "generation_config")  # as run.request names them
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 VALUE_NAMES = {"distribution": "whole distribution"}  # knob values whose name is not a reader's word, as in stage.js
@@ -66,9 +67,10 @@ SIZES = {
     "deterministic": Size("The switch for a deterministic run", 40),
     "n": Size("The number of answers (n)", 40),
     "name": Size("The question's name", 60),
-    "generation": Size("The request's further fields", 20_000, 4000, 24),
+    "generation": Size("The request's further fields", CONVERSATION_CHARACTERS, 4000, 24),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
     "body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24),
+    "openai body": Size("The request", PICTURE_CHARACTERS, 20_000, 24),
 }
 DIGITS = 400  # of a whole number
 BODY_BYTES = 2**20  # of a request
@@ -98,9 +100,10 @@ def check_size(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A validated run. ``lanes``: (method key, knobs) in screen order, the baseline last; ``turns``: earlier messages.
+    """A validated request for a run. ``lanes``: (method key, knobs) in the order of the screen, plain decoding last;
+    ``turns``: earlier messages.
 
-    shelf: where the engine keeps data of this visitor's earlier runs; the same dict run after run.
+    shelf: the engine's data from this visitor's earlier runs; all requests of a visitor share one dict.
     """
 
     prompt: str
@@ -122,17 +125,17 @@ class RunRequest:
 
     @property
     def answers(self) -> int:
-        """Answers of each lane; the i-th draws with seed + i."""
+        """Number of answers per lane; the i-th uses seed + i."""
         return self.generation.get("n", 1)
 
     @property
     def models(self) -> str | None:
-        """Target, draft and storage mode as one name, the key of loaded models; see ``model_key``."""
+        """One name for target, draft and weight layout, which identifies loaded models; see ``model_key``."""
         return model_key(self.target, self.draft, self.deterministic)
 
     def fields(self) -> dict[str, Any]:
-        """Return the request's fields. The page shows its settings, so that none is left out; where ``generation_config`` asks for the
-        model's own, temperature 0 and top_p 1 count as left out."""
+        """Return the request's fields. The page always sends all settings; if ``generation_config`` asks for the
+        model's recommended ones, temperature 0 and top_p 1 count as not set."""
         own = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_new_tokens}
         if self.generation.get("generation_config"):
             own = {name: value for name, value in own.items() if (name, value) not in (("temperature", 0), ("top_p", 1))}
@@ -265,7 +268,7 @@ def lane_of(item: Any) -> tuple[str, dict[str, Any]]:
 
 
 def titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the title of each lane: its method's, plus the differing knobs if a method repeats."""
+    """Return the title of each lane: its method's, with the differing knobs if several lanes use the same method."""
     out = []
     for key, knobs in lanes:
         others = [given for other, given in lanes if other == key]
@@ -295,18 +298,19 @@ def _turns(turns: Any) -> tuple[dict[str, str], ...]:
 
 
 def model_key(target: Any, draft: Any, fixed: bool = False) -> str | None:
-    """Return target and draft as one name; None: the defaults of both. fixed: weights stored identically in every process."""
+    """Return one name for target and draft; None if both are the defaults. fixed: with a weight layout that is the same
+    in every process."""
     return f"{target or ''}|{draft or ''}{f'|{FIXED}' * fixed}" if draft or fixed else target or None
 
 
 def split_model_key(models: str | None) -> tuple[str | None, str | None]:
-    """Return (target, draft) of a ``model_key``; None: the default, the draft that goes with the target."""
+    """Return (target, draft) of a ``model_key``; None stands for the default target, or the draft paired with the target."""
     target, draft, *_ = [*(models or "").split("|"), ""]
     return target or None, draft or None
 
 
 def is_fixed(models: str | None) -> bool:
-    """Return whether a ``model_key`` is of models with fixed weight storage."""
+    """Return whether a ``model_key`` asks for a fixed weight layout."""
     return (models or "").split("|")[2:] == [FIXED]
 
 

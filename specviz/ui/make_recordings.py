@@ -19,6 +19,8 @@ from typing import Any
 
 import yaml
 
+from ..zoo.codec import SAMPLE, sample_picture
+from ..zoo.registry import register
 from .engine import Engine, play
 from .limits import RUN_SECONDS, read_request
 from .messages import Refused
@@ -30,6 +32,9 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
     from ..trace.file_writer import write_file
     from ..trace.files import Trace
 
+    image = (asked.get("generation") or {}).get("image", "")
+    if image.startswith(SAMPLE):
+        asked["generation"] |= {"image": sample_picture(register().find(asked.get("target")).path, image)}
     request = read_request(engine.cards, **asked)
     engine.load(request.target)
     records = [r for batch in play(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded")

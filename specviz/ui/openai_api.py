@@ -1,8 +1,8 @@
-"""OpenAI-compatible endpoint: /v1/models, /v1/chat/completions, /v1/completions, and /v1/traces/ID for the recorded run of an answer.
+"""OpenAI-compatible endpoint: /v1/models, /v1/chat/completions, /v1/completions, and /v1/traces/ID for the trace of an answer.
 
-``extra_body={"speculative": {"method": KEY, "knobs": {...}}}`` chooses how to decode; an answer's ``speculative`` holds the mean
-accepted length, the number of target passes and a link to its trace. The queue, the limits and each address's share are those of
-the page. Fields have vLLM's names and semantics; an unknown field is refused by name.
+``extra_body={"speculative": {"method": KEY, "knobs": {...}}}`` chooses the method; an answer's ``speculative`` field
+holds the mean accepted length, the number of target passes and a link to its trace. The queue, the limits and each
+address's share are those of the page. Fields have vLLM's names and semantics; an unknown field is refused by name.
 """
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ TYPES = {401: "authentication_error", 404: "not_found_error", 413: "invalid_requ
 
 
 class OpenAIApi:
-    """An ASGI app. keys: a request must carry one of them; no check without keys. page: the page is served next to it, and opens
-    the traces of answers."""
+    """An ASGI app. keys: a request must carry one of them; if empty, no key is needed. page: whether the page is
+    served, too, where the trace of an answer can be opened."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = (), page: bool = False):
         self._page = page
@@ -138,6 +138,7 @@ class OpenAIApi:
         for name, most in (("max_tokens", NEW_TOKENS), ("n", ANSWERS)):
             if not isinstance(fields.get(name, 1), int) or not 1 <= fields.get(name, 1) <= most:
                 raise Refused("openai.value", field=name, form=f"a whole number from 1 to {most}")
+        fields |= kind.picture(body)
         return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields, owner)
 
     def _method(self, asked: Any, target: str | None) -> tuple[str, dict[str, Any]]:
@@ -192,12 +193,17 @@ class OpenAIApi:
 
 
 class Shape:
-    """The format of an answer, whole or streamed."""
+    """The format of an answer, complete or streamed; one class per endpoint."""
 
     raw, prefix, name = False, "", ""
     fields: tuple[str, ...] = ()  # of this kind of request alone
     prompt: ClassVar[Callable[[dict[str, Any]], Any]]  # what a request's body asks to continue
     logprobs: ClassVar[Callable[[dict[str, Any]], int | None]]  # how many alternatives of each token it asks for
+
+    @staticmethod
+    def picture(body: dict[str, Any]) -> dict[str, str]:
+        """Return the field ``image`` of a request whose messages hold a picture. Raises Refused."""
+        return {}
 
     def __init__(self, model: str, base: str):
         self.id, self.base = self.prefix + secrets.token_hex(12), base
@@ -207,7 +213,7 @@ class Shape:
         self._speculative: dict[str, Any] = {}
 
     def add(self, chunk: dict[str, Any]) -> None:
-        """Add a chunk of generation.generate to the whole answer."""
+        """Add a chunk of generation.generate to the complete answer."""
         answer = self._answers.setdefault(chunk["index"], {"text": "", "logprobs": [], "finish": None, "calls": []})
         answer["text"] += chunk.get("text", "")
         answer["logprobs"] += chunk.get("logprobs") or []
@@ -223,12 +229,13 @@ class Shape:
             self._speculative = _together(self._speculative, chunk["speculative"])
 
     def whole(self) -> dict[str, Any]:
-        """Return the whole answer."""
+        """Return the complete answer."""
         choices = [self._choice(index, answer) for index, answer in sorted(self._answers.items())]
         return self._head | {"choices": choices, "usage": self._usage, "speculative": self._speculative}
 
     async def events(self, first: dict[str, Any], chunks: AsyncGenerator[dict[str, Any]], usage: bool) -> AsyncIterator[str]:
-        """Yield the server-sent events of a streamed answer; usage: add a last one without choices that holds the usage."""
+        """Yield the server-sent events of a streamed answer. usage: end with an event without choices that holds the
+        token counts."""
         async with aclosing(chunks):
             try:
                 yield self._event(first)
@@ -260,16 +267,28 @@ class Shape:
         raise NotImplementedError
 
 
+def is_picture(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "image_url"
+
+
+def without_pictures(message: Any) -> Any:
+    """Return a message's content without the parts that are a picture, which the target reads before the whole conversation."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or message.get("role") != "user":
+        return content
+    return [part for part in content if not is_picture(part)]
+
+
 class ChatShape(Shape):
     prefix, name, fields = "chatcmpl-", "chat.completion", ("messages", "top_logprobs")
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[dict[str, str]]:
-        """Return the conversation; text parts of a content are joined. Raises Refused."""
+        """Return the conversation of a request's body; text parts of a message are joined. Raises Refused."""
         given = body.get("messages")
         messages = []
         for one in given if isinstance(given, list) and 0 < len(given) <= TURNS + 1 else ():
-            content = one.get("content") if isinstance(one, dict) else None
+            content = without_pictures(one)
             if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
                                                  for part in content):
                 content = "".join(part["text"] for part in content)
@@ -285,6 +304,19 @@ class ChatShape(Shape):
         if sum(len(m["content"]) for m in messages) > CONVERSATION_CHARACTERS:
             raise Refused("field.conversation", turns=TURNS, characters=CONVERSATION_CHARACTERS)
         return messages
+
+    @staticmethod
+    def picture(body: dict[str, Any]) -> dict[str, str]:
+        given = body.get("messages")
+        parts = [part for one in (given if isinstance(given, list) else ()) if isinstance(one, dict) and isinstance(one.get("content"), list)
+                 for part in one["content"] if is_picture(part)]
+        if not parts:
+            return {}
+        address = parts[0].get("image_url")
+        address = address.get("url") if isinstance(address, dict) else address
+        if len(parts) > 1 or not isinstance(address, str):
+            raise Refused("openai.value", field="image_url", form='one picture in all messages, {"url": "data:image/png;base64,..."}')
+        return {"image": address}
 
     @staticmethod
     def logprobs(body: dict[str, Any]) -> int | None:
@@ -348,7 +380,7 @@ class CompletionShape(Shape):
 
 
 def owner_of(address: str, authorization: str) -> str:
-    """Return the owner of a request's conversation: KV caches are reused only for the same address and key."""
+    """Return the owner of a request's conversation, from address and key. KV caches are reused for the same owner only."""
     return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
 
 

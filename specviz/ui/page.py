@@ -1,4 +1,5 @@
-"""The layout of the page. Its content comes from the catalogue and from files under assets; see handlers for events."""
+"""The layout of the page. Its content comes from the catalogue and from files in assets; the event handlers are in
+handlers.py."""
 from __future__ import annotations
 
 import inspect
@@ -31,7 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class Page(gr.Blocks):
-    """Blocks that log one line per error: Gradio logs a traceback with the whole message, which may contain a visitor's input."""
+    """Blocks that log one line per error; Gradio would log a traceback with the whole message, which may contain a
+    visitor's input."""
 
     openai_api: OpenAIApi
 
@@ -50,8 +52,8 @@ class Page(gr.Blocks):
 
 
 def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> Page:
-    """Return the page for one backend. ``warm``: load the models when somebody first touches the page, not only at the first run.
-    """
+    """Return the page for a backend. ``warm``: load the models when somebody first touches the page, not only at the
+    first run."""
     start = start_content(backend.cards, examples)
     hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in start.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
@@ -156,6 +158,7 @@ def _chatbar(ui: dict[str, Any]) -> None:
 def _ask(ui: dict[str, Any], start: StartContent, targets: list[dict[str, str]]) -> list[gr.Button]:
     ui["notice"] = board.line("notice")
     board.script_warning(targets)
+    ui["request"].append(board.picture(targets))
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
         tries = _examples(start)

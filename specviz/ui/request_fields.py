@@ -1,7 +1,7 @@
-"""Fields of a request beyond the dock: penalties, filters, stop strings and structured output, in a group of Settings.
+"""Fields of a request in the Settings: penalties, filters, stop strings and structured output.
 
-They fill one hidden component with the fields that differ from their defaults (static/request_fields.js), which a run, a link and
-a reload use as one value.
+They fill one hidden component with the fields that differ from their defaults (static/request_fields.js); runs, links
+and reloads use that one value.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = (  # name, default, step, label, help
     ("min_tokens", 0, 1, "Min tokens", "before an end"),
 )
 OTHERS = tuple(name for name in GENERATION  # without a widget of their own
-               if name not in (*(number[0] for number in NUMBERS), "stop", "generation_config", "response_format"))
+               if name not in (*(number[0] for number in NUMBERS), "stop", "generation_config", "response_format", "image", "hide_image"))
 PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0,
           "maximum": 120}, "city": {"type": "string", "maxLength": 24}}, "required": ["name", "age", "city"], "additionalProperties": False}
 EXAMPLES = (
@@ -34,7 +34,7 @@ EXAMPLES = (
 
 
 def fields() -> list[Component]:
-    """Return the widgets, in the order of static/request_fields.js."""
+    """Return the widgets, in the order of static/request_fields.js; the picture before the prompt (board.picture) comes after them."""
     with gr.Group(elem_id="request", elem_classes="knobgroup"):
         gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
         with gr.Row():

@@ -1,10 +1,10 @@
-"""Choose the forward pass for a checkpoint: ours for the Llama family, that of transformers for everything else (table:
-models.yaml)."""
+"""Choose the forward pass for a checkpoint: this project's for the Llama family, transformers' for everything else
+(table: models.yaml)."""
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,11 @@ from .tokenizer import read
 if TYPE_CHECKING:  # so that the register can be read without torch
     import torch
 
+    from ..core import CapableTarget, Parts, State
     from ..targets.base import CachedTarget
+    from ..trace.events import Event
+
+    Loop = Callable[[Parts, CapableTarget, State], Generator[Event]]
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +32,7 @@ Config = dict[str, Any]
 
 
 class LoadedModel(Protocol):
-    """A model's weights, as the ``load`` of a Forward returns them; every run shares them. parameters: their number."""
+    """A model's loaded weights, shared by all runs. parameters: their number."""
 
     @property
     def vocab(self) -> int: ...
@@ -55,11 +59,12 @@ class LoadedModel(Protocol):
 
 @dataclass(frozen=True)
 class Forward:
-    """One way to run a checkpoint.
+    """One implementation of the forward pass.
 
-    load(folder, device) -> weights with ``open()``; refuses(config) -> a sentence or None; capabilities(config): of its targets,
-    known without loading; measures: whether it times weight layouts on a CPU and uses the fastest; on: the only device type it
-    runs on ("" for any), where another device falls back to the table of models.yaml.
+    load(folder, device) -> a LoadedModel; refuses(config) -> why it cannot run a checkpoint, or None;
+    capabilities(config): of its targets, known without loading; measures: whether it times weight layouts on a CPU and
+    uses the fastest; on: the only device type it runs on ("" for any). On another device the table of models.yaml is
+    used instead.
     """
 
     name: str
@@ -68,6 +73,7 @@ class Forward:
     capabilities: Callable[[Config], frozenset[str]]
     measures: bool = False
     on: str = ""
+    loop: Callable[[], Loop | None] = lambda: None
 
 
 def _load_fast(folder: Path, device: Any) -> LoadedModel:
@@ -115,15 +121,76 @@ def _load_tree_scan(folder: Path, device: Any) -> LoadedModel:
 
 
 def _tree_scan_refuses(config: Config) -> str | None:
-    from ..models.mamba2 import why_not
+    from ..models.recurrent import why_not
 
     return why_not(config)
 
 
 def _tree_scan_provides(config: Config) -> frozenset[str]:
+    from ..models.recurrent import ARCHITECTURES
     from ..targets.recurrent import RecurrentTarget
 
-    return RecurrentTarget.capabilities
+    return RecurrentTarget.capabilities | {ARCHITECTURES[config["model_type"]].shows}
+
+
+def _load_vision(folder: Path, device: Any) -> LoadedModel:
+    from ..targets.vision import VisionModel
+
+    return VisionModel(folder, device)
+
+
+def _vision_refuses(config: Config) -> str | None:
+    from ..targets.vision import why_not
+
+    return why_not(config)
+
+
+def _vision_provides(config: Config) -> frozenset[str]:
+    from ..targets.vision import VisionTarget
+
+    return VisionTarget.capabilities
+
+
+def _load_scales(folder: Path, device: Any) -> LoadedModel:
+    from ..targets.next_scale import load
+
+    return load(folder, device)
+
+
+def _scales_refuses(config: Config) -> str | None:
+    from ..models.scales import why_not
+
+    return why_not(config)
+
+
+def _scales_provides(config: Config) -> frozenset[str]:
+    from ..targets.next_scale import NextScaleTarget
+
+    return NextScaleTarget.capabilities
+
+
+def _paint_scales() -> Loop:
+    from ..loops.next_scale import paint_scales
+
+    return paint_scales
+
+
+def _load_experts(folder: Path, device: Any) -> LoadedModel:
+    from ..targets.experts import ExpertsModel
+
+    return ExpertsModel(folder, device)
+
+
+def _experts_refuses(config: Config) -> str | None:
+    from ..models.blockffn import why_not
+
+    return why_not(config)
+
+
+def _experts_provides(config: Config) -> frozenset[str]:
+    from ..targets.experts import ExpertsTarget
+
+    return ExpertsTarget.capabilities
 
 
 def _load_hf(folder: Path, device: Any, device_map: str | None = None, quantise: str = "") -> LoadedModel:
@@ -147,13 +214,16 @@ FORWARDS = {found.name: found for found in (
     Forward("fast", _load_fast, _fast_refuses, _fast_provides, True), Forward("static", _load_static, _fast_refuses, _fast_provides, True),
     Forward("int8", _load_int8, _int8_refuses, _fast_provides, on="cpu"),
     Forward("tree_scan", _load_tree_scan, _tree_scan_refuses, _tree_scan_provides),
+    Forward("scales", _load_scales, _scales_refuses, _scales_provides, loop=_paint_scales),
+    Forward("vision", _load_vision, _vision_refuses, _vision_provides, True),
+    Forward("experts", _load_experts, _experts_refuses, _experts_provides, True),
     Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
 
 
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
-    """Choose the forward of an entry of models.yaml on a device (None: this machine's processor). Raises ZooError.
+    """Return the forward pass of an entry of models.yaml on a device (None: this machine's default). Raises ZooError.
 
-    An entry with device_map or quantise gets the forward of transformers, the only one that does either, under a name that says so.
+    An entry with device_map or quantise uses transformers, the only implementation that supports them; its name then says so.
     """
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
     asked = FORWARDS.get(entry.backend)
@@ -165,7 +235,7 @@ def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, de
 
 
 def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:
-    """Return the first forward of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
+    """Return the first entry of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
     config = read(folder, "config.json")
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):

@@ -1,7 +1,8 @@
-"""Codecs: how a prompt becomes a target's tokens, and what its tokens are to a person: text, or a picture of patches.
+"""Codecs: how a prompt becomes a target's tokens, and what its tokens mean to a person: text, or the patches of a picture.
 
-A model's folder may hold ``codec.json``; without one its output is text. A codec declares its ``capabilities``, and its ``output`` is
-the field of the trace's header that a viewer reads. A token is bytes in both: of text, or the pixels of a patch.
+A model's folder may hold ``codec.json``; without one its output is text. A codec declares its ``capabilities``; its
+``output`` is the field of the trace's header that a viewer reads. In both cases a token is bytes: of text, or the
+pixels of a patch.
 """
 from __future__ import annotations
 
@@ -17,25 +18,29 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..trace.output import describe
+from .picture_input import KEPT_SIDE
 from .registry import ZooError
 from .text import TokenBytes, TokenTable, encode_chat, encode_plain
 from .tokenizer import read
 
 FILE = "codec.json"
+SAMPLE = "sample:"  # begins the name of a target's own picture
 MOST_PATCHES, LARGEST_PATCH, MOST_CODES, MOST_SCALES = 4096, 64, 65536, 16
 
 
 class Decoder(Protocol):
-    """See ``Codec.decoder``."""
+    """The type of ``Codec.decoder``'s result."""
 
     def __call__(self, data: bytes, final: bool = False, /) -> str: ...
 
 
 class Codec(Protocol):
-    """Between a person and a target's tokens. capabilities: what methods may need of it; output: field of the trace's header;
-    most_tokens: of an answer, None without a limit; columns: of the output's grid, 0 without one; tokens: those an output may hold;
-    prompts: samples of what the target understands, empty where anything is; neighbours [len(tokens), k]: nearest tokens of each token,
-    nearest first."""
+    """Converts between people's text and a target's tokens.
+
+    capabilities: what methods may require of it; output: a field of the trace's header; most_tokens: maximum tokens of
+    an answer, None without a limit; columns: of the output's grid, 0 without one; tokens: the ids that an output may
+    contain; prompts: examples that the target understands, empty if it understands any; neighbours [len(tokens), k]:
+    for each token, the nearest other tokens, nearest first."""
 
     capabilities: frozenset[str]
     output: dict[str, Any]
@@ -44,20 +49,22 @@ class Codec(Protocol):
     columns: int
     tokens: range
     prompts: tuple[str, ...]
+    picture_size: tuple[int, int] | None
+    picture_samples: tuple[dict[str, str], ...]
 
     @property
     def table(self) -> TokenTable: ...
 
     def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
-        """Return the prompt's token ids. Raises ZooError where it holds nothing that the target knows."""
+        """Return the prompt's token ids. Raises ZooError if the prompt contains nothing that the target knows."""
         ...
 
     def describe(self, data: bytes) -> str:
-        """Return an output's bytes as text: itself, or a line about it."""
+        """Return an output as text: the text itself, or a description of the picture."""
         ...
 
     def decoder(self) -> Decoder:
-        """Return a function that turns an output's next bytes into text, for streams of text; the last call has ``final``."""
+        """Return a function that decodes the output's bytes to text incrementally; the last call has ``final``."""
         ...
 
     def file(self, data: bytes) -> bytes:
@@ -69,7 +76,7 @@ class Codec(Protocol):
 
 
 class TextCodec:
-    """Text, by the folder's tokenizer and its chat template."""
+    """The codec of text: the folder's tokenizer and its chat template."""
 
     capabilities = frozenset({"output:text", "sequence"})
     output: dict[str, Any] = {"kind": "text"}
@@ -77,6 +84,8 @@ class TextCodec:
     media_type = "text/plain"
     columns = 0
     prompts: tuple[str, ...] = ()
+    picture_size: tuple[int, int] | None = None
+    picture_samples: tuple[dict[str, str], ...] = ()
 
     def __init__(self, open_tokenizer: Callable[[], Any]):
         self._open = open_tokenizer
@@ -111,8 +120,26 @@ class TextCodec:
         raise ZooError("Tokens of text have no codebook.", "codec.no_codebook")
 
 
+class VisionCodec(TextCodec):
+    """Text about a picture: the target reads the picture's patches as rows before the prompt (targets/vision.py)."""
+
+    capabilities = TextCodec.capabilities | {"input:picture"}
+
+    def __init__(self, tokenizer: Any, size: tuple[int, int], samples: Sequence[dict[str, str]], prompts: Sequence[str]):
+        super().__init__(lambda: tokenizer)
+        self.picture_size, self.picture_samples, self.prompts = size, tuple(samples), tuple(prompts)
+
+    def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
+        ids = super().encode(messages, raw, **options)
+        if ids and set(super().encode(messages[-1:], True)) <= {self.tokenizer.unk_token_id}:
+            raise ZooError(f"This model answers a few kinds of questions, such as {self.prompts[0]!r}: the prompt holds no word it knows.",
+                           "prompt.words")
+        return ids
+
+
 class PatchTable:
-    """The bytes of tokens of a picture model: a patch's pixels, a word's letters. Only patches are output."""
+    """The bytes of a picture model's tokens: the pixels of a patch, or the letters of a word. Only patches are part of
+    the output."""
 
     def __init__(self, codes: np.ndarray, first: int, words: TokenBytes):
         self._codes, self._first, self._words = codes, first, words
@@ -129,14 +156,17 @@ class PatchTable:
 
 
 class PatchCodec:
-    """A picture of square patches in raster order, each an entry of a codebook; the prompt is a few known words of the latest
-    message.
+    """The codec of pictures: square patches in raster order, each an entry of a codebook. The prompt consists of known
+    words in the latest message.
 
-    codes: uint8 [entries, patch, patch, 3]; first: token id of entry 0; things: words of which a prompt names at least one.
+    codes: uint8 [entries, patch, patch, 3]; first: token id of entry 0; things: words of which a prompt must contain at
+    least one.
     """
 
     capabilities = frozenset({"output:patches", "codebook", "grid", "sequence"})
     media_type = "image/png"
+    picture_size: tuple[int, int] | None = None
+    picture_samples: tuple[dict[str, str], ...] = ()
 
     def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, rows: int, columns: int, things: Sequence[str]):
         self.tokenizer, self.codes, self.first, self.rows, self.columns = tokenizer, codes, first, rows, columns
@@ -259,6 +289,39 @@ def _scales(found: dict[str, Any], tokenizer: Any) -> ScaleCodec:
     return ScaleCodec(tokenizer, _codes(found, patch), first, grids, _things(found))
 
 
+def _vision(found: dict[str, Any], tokenizer: Any) -> VisionCodec:
+    picture = found["picture"]
+    width, height = _sizes(picture["width"], picture["height"])
+    samples = _samples(found)
+    prompts = found["prompts"]
+    if max(width, height) > KEPT_SIDE or not prompts or not all(isinstance(prompt, str) for prompt in prompts):
+        raise ValueError("sizes")
+    return VisionCodec(tokenizer, (width, height), samples, prompts)
+
+
+def _samples(found: dict[str, Any]) -> list[dict[str, str]]:
+    samples = [{"shows": str(one["shows"]), "image": "data:image/png;base64," + one["png"]} for one in found["picture"]["samples"]]
+    for sample in samples:
+        base64.b64decode(sample["image"].partition(",")[2], validate=True)
+    return samples
+
+
+def picture_samples(folder: Path) -> list[dict[str, str]]:
+    """Return the sample pictures of a folder's codec.json: {shows, image}; empty where it has none that can be read."""
+    try:
+        return _samples(read(folder, FILE))
+    except (ZooError, KeyError, TypeError, ValueError, binascii.Error):
+        return []
+
+
+def sample_picture(folder: Path | None, name: str) -> str:
+    """Return a target's own sample picture, named sample:N from 0 on, as a data URL. Raises ZooError."""
+    samples, number = picture_samples(folder) if folder else [], name.removeprefix(SAMPLE)
+    if not (number.isascii() and number.isdigit()) or int(number[:9]) >= len(samples):
+        raise ZooError(f"There is no such sample picture: this target ships {len(samples)}, {SAMPLE}0 the first.", "picture.sample")
+    return samples[int(number)]["image"]
+
+
 def _sizes(*numbers: Any) -> list[int]:
     if not all(type(n) is int and n > 0 for n in numbers):
         raise ValueError("sizes")
@@ -279,8 +342,8 @@ def _things(found: dict[str, Any]) -> list[str]:
     return things
 
 
-OPENED: dict[str, tuple[type[PatchCodec], Callable[[dict[str, Any], Any], PatchCodec]]] = {
-    "patches": (PatchCodec, _patches), "scales": (ScaleCodec, _scales)}
+OPENED: dict[str, tuple[type[TextCodec | PatchCodec], Callable[[dict[str, Any], Any], TextCodec | PatchCodec]]] = {
+    "patches": (PatchCodec, _patches), "scales": (ScaleCodec, _scales), "text": (VisionCodec, _vision)}
 
 
 def codec_capabilities(folder: Path) -> frozenset[str]:

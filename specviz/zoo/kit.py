@@ -28,9 +28,9 @@ from .weight_cache import load_once
 class Kit:
     """The argument of Method.build for one run: the target, and other models by role, each with its own KV cache.
 
-    ``opened``: every model of the run, the target first. ``context``: tokens for which all models that the text depends on have room.
-    ``memory``: earlier answers of the same visitor. ``predicted``: tokens of a
-    text that the caller expects the answer to resemble.
+    ``opened``: every model of the run, the target first. ``context``: number of tokens that fit into the context of all
+    models that determine the text. ``memory``: earlier answers of the same visitor. ``predicted``: tokens of a text
+    that the caller expects the answer to resemble.
     """
 
     loaded: Any  # the Loaded of pair.py
@@ -44,12 +44,15 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str, required: bool = False) -> Target:
-        """Open another model by role. Raises ZooError when there is none.
+        """Open another model by role. Raises ZooError if there is none.
 
-        "draft"; "draft:<kind>", trained in the way of a paper; "middle", between target and draft, else the draft; "small", which drafts
-        for the one in the middle; "wide" and "deep", other sizes of the draft; "deepest", "deep" where there is one, else the draft;
-        "target", the target's weights with another cache; "other_draft", of another vocabulary, with logits of its own width.
-        required: the text depends on the model, so that one that fails ends the run; any other only stops drafting (draft_model.py).
+        Roles: "draft"; "draft:<kind>": a draft trained by a paper's method; "middle": a model between target and draft,
+        else the draft; "small": drafts for the middle model; "wide", "deep": other sizes of the draft; "deepest":
+        "deep" if it exists, else the draft; "target": the target's weights with another cache; "other_draft": a draft
+        of another vocabulary, with logits of its own width.
+
+        required: the text depends on the model, so that the run ends if it fails; any other model only stops drafting
+        (draft_model.py).
         """
         if role in ("target", others.ROLE):
             model = self.loaded.open_target() if role == "target" else self.loaded.other_model.open()
@@ -69,12 +72,17 @@ class Kit:
         self.opened.append(model)
         return model
 
+    @property
+    def caption(self) -> tuple[int, ...]:
+        """Tokens that name what the picture before the prompt shows; empty without a picture."""
+        return self.target.caption
+
     def draft_ready(self) -> bool:
         """Return whether every draft model of the run can draft in the next round."""
         return all([model.ready() for model in self.opened if isinstance(model, DraftModel)])  # noqa: C419 (each is asked)
 
     def draft_problems(self) -> list[dict[str, Any]]:
-        """Return why draft models stopped: {model, reason ("context" or "overflow"), tokens of the text}."""
+        """Return why draft models stopped drafting: {model, reason ("context" or "overflow"), tokens of the text}."""
         return [model.problem for model in self.opened if isinstance(model, DraftModel) and model.problem]
 
     def bridge(self, role: str) -> Bridge:
@@ -106,7 +114,7 @@ class Kit:
             model.close()
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text that stands inside an answer; the text of a special token in it stays plain text."""
+        """Encode a text that is part of an answer. The text of a special token in it stays plain text."""
         return self.loaded.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
 
     def piece(self, token: int) -> bytes:

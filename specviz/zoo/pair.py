@@ -1,9 +1,11 @@
-"""Load a target and its draft by name. Weights are read once per folder and device and shared by every run; KV caches belong to a run.
+"""Load a target and its draft by name. Weights are read once per folder and device and shared by all runs; each run has
+its own KV caches.
 
-A model that cannot be loaded raises ZooError. ``why_not`` explains in one sentence why a method cannot run.
+A model that cannot be loaded raises ZooError. ``why_not`` returns why a method cannot run on the loaded models.
 """
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from .device import environment, read_device, use_cores
 from .free_memory import require_memory
 from .kit import Kit
 from .model_notes import model_notes
+from .picture_input import pixels
 from .registry import Entry, Register, ZooError, register
 from .requirements import halves, knob_limits, roles, stored, why_not
 from .requirements import sizes as sizes_of_draft
@@ -37,8 +40,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Loaded:
-    """A target with its tokenizer, and a draft model if it has one. ``folder``: its files; ``deterministic``: the layout of the
-    weights is fixed instead of measured."""
+    """A loaded target with its tokenizer, and its draft model if it has one. ``folder``: the target's files;
+    ``deterministic``: the weight layout is fixed instead of measured."""
 
     name: str
     folder: Path
@@ -56,6 +59,7 @@ class Loaded:
     pass_seconds: float | None = None  # the smallest measured time of a forward pass of one token (run.machine)
     deterministic: bool = False
     nature: str = ""  # what a reader must know about its answers, from models.yaml
+    picture: Any = None  # uint8 [height, width, 3], read before every prompt
     rows: int = 0  # a target of fixed shapes pads every pass to at least so many rows; certificates compare runs of one shape
 
     @property
@@ -64,7 +68,7 @@ class Loaded:
 
     @property
     def context(self) -> int:
-        """The target's maximum context in tokens. A draft model with a shorter context drafts while the text fits."""
+        """The target's maximum context in tokens. A draft model with a shorter context drafts until the text exceeds it."""
         return self.model.context
 
     @property
@@ -75,13 +79,13 @@ class Loaded:
         return self.weights(self.other, choose(register().backends, self.other))
 
     def model_for(self, role: str) -> LoadedModel | None:
-        """Return the weights of the model of a role, in the same vocabulary; None when there is none. Raises ZooError."""
+        """Return the weights of the model with a role, in the target's vocabulary; None if there is none. Raises ZooError."""
         if role == "draft" or role == "middle" and role not in self.more:
             return self.draft
         return self._open(self.more[role].name, self.more[role]) if role in self.more else None
 
     def name_for(self, role: str) -> str:
-        """Return the name of the model of a role, for messages and the trace."""
+        """Return the name of the model with a role, for messages and the trace."""
         if role in ("wide", "deep"):
             return self.size_named(role)
         return self.more[role].name if role in self.more else self.draft_name or role
@@ -103,7 +107,7 @@ class Loaded:
         return model
 
     def weights(self, folder: Path, backend: Forward) -> LoadedModel:
-        """Read a folder's weights for a forward, with the same choice of layout as this pair. Raises ZooError."""
+        """Load a folder's weights for a forward pass, with a measured or fixed layout as for this pair. Raises ZooError."""
         return load_once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
 
     @cached_property
@@ -112,7 +116,7 @@ class Loaded:
 
     @cached_property
     def codec(self) -> Codec:
-        """How a prompt becomes tokens, and what tokens are to a person. Raises ZooError."""
+        """The target's codec: how a prompt becomes tokens, and what tokens mean to a person. Raises ZooError."""
         return cast(Codec, open_codec(self.folder, lambda: self.tokenizer))  # pyright takes no cached property for a member
 
     @property
@@ -130,12 +134,12 @@ class Loaded:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Return the notes that a reader must see next to the target's name (zoo.model_notes)."""
+        """The notes to display next to the target's name (zoo.model_notes)."""
         return model_notes(self.folder)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Return the header of the trace: target, draft, tokenizer, env."""
+        """The header fields of a trace: target, draft, tokenizer, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
                   "parameters": model.parameters, "nature": "; ".join(filter(None, (self.nature, *self.notes))),
@@ -145,7 +149,7 @@ class Loaded:
         return {"target": target, "draft": draft, "tokenizer": self.name, "output": self.codec.output, "env": env}
 
     def trace_facts(self, method: Method) -> dict[str, Any]:
-        """Return the trace header of a run of a method; for a method with a middle model that model is the draft."""
+        """Return the trace header fields for a run of a method. For a method with a middle model, that model is the draft."""
         if "middle" not in method.needs or "middle" not in self.more:
             return self.facts
         try:
@@ -159,7 +163,18 @@ class Loaded:
         """Open the target with a KV cache of its own."""
         target = self.model.open()
         target.expect(self.rows)
+        if self.picture is not None:
+            target.see(self.picture)
         return target
+
+    def seeing(self, image: str | None) -> Loaded:
+        """Return these models with a picture (picture_input.read_data_url) before every prompt; None: without one. Raises ZooError where
+        the target reads no pictures."""
+        if image is not None and self.codec.picture_size is None:
+            raise ZooError(f"{self.name} reads no pictures; choose a target that does, such as specviz-vision.", "picture.target")
+        other = copy.copy(self)
+        other.picture = None if image is None or self.codec.picture_size is None else pixels(image, *self.codec.picture_size)
+        return other
 
     @property
     def loop(self) -> Any:
@@ -182,7 +197,7 @@ class Loaded:
                 | halves(self.folder, self.more.get("middle", self.draft_folder)))
 
     def knob_limits(self, method: Method) -> dict[str, float]:
-        """Return the highest value of each knob that these models limit (a second draft model that is not there)."""
+        """Return {knob: highest value} for the knobs that these models limit, for example if there is no second draft model."""
         return knob_limits(method, self.capabilities)
 
     def _mark(self) -> str:
@@ -193,7 +208,7 @@ class Loaded:
             return ""
 
     def why_not(self, method: Method) -> str | None:
-        """Return one sentence that names what the method lacks here, or None if it can run."""
+        """Return why the method cannot run on these models; None if it can."""
         return why_not(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
@@ -282,7 +297,8 @@ def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class Survey:
-    """A pair that is not loaded: the target's name and notes, and ``why_not`` (method -> sentence or None)."""
+    """A target and draft that are not loaded: the target's name and notes, and ``why_not``: method -> why it cannot
+    run, or None."""
 
     name: str
     notes: list[str]
@@ -294,7 +310,7 @@ class Survey:
 
 
 def survey(target: str | None = None, draft: str | None = None) -> Survey:
-    """Describe a pair that is not loaded, from configurations alone. Raises ZooError."""
+    """Describe a target and draft without loading them, from their configurations. Raises ZooError."""
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read(folder, "config.json")
     place = entry.path or folder

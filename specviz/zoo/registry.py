@@ -1,7 +1,7 @@
 """Read models.yaml, and resolve a model's name: an entry, a folder in Hugging Face format, a GGUF file, or org/name@commit.
 
-Only safetensors, GGUF, tokenizer and JSON files are read or fetched, and a hub model is pinned to a commit: measurements can be
-repeated, and no code of a repository runs.
+Only safetensors, GGUF, tokenizer and JSON files are read or fetched, and a hub model is pinned to a commit, so that
+measurements can be repeated and no code of a repository runs.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INSTALLED = Path(__file__).resolve().parent.parent / "data"  # assets of an inst
 GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
 MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
 ANY = "any"  # of a store: the targets that it does not name
-FORWARDS = ("fast", "static", "int8", "tree_scan", "hf")  # names of zoo/backends.py, which needs torch
+FORWARDS = ("fast", "static", "int8", "tree_scan", "scales", "vision", "experts", "hf")  # names of zoo/backends.py, which needs torch
 QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of models/quantised.py
 LONGEST = 1000  # characters of a field of models.yaml
 SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
@@ -43,13 +43,13 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
 
 def pinned(name: str) -> bool:
-    """Return whether a name is a hub model at a commit, org/name@commit; anything else might be a folder."""
+    """Return whether a name has the form org/name@commit, a hub model at a commit. Any other name might be a folder."""
     hub, _, revision = name.partition("@")
     return bool(HUB_ID.fullmatch(hub) and COMMIT.fullmatch(revision))
 
 
 class ZooError(CodedError, ValueError):
-    """A model is not available; the message is one sentence."""
+    """A model is not available."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
         super().__init__(one_line(sentence), code)
@@ -82,8 +82,8 @@ class Entry:
     quantise: str = ""  # weights in fewer bits, through transformers: a key of models/quantised.py
 
     def folder(self) -> Path:
-        """Return the folder of its files, fetched from the hub when they are not here yet, with shards that lie in parts joined. A GGUF
-        file gets a folder in the cache. Raises ZooError."""
+        """Return the folder of the entry's files. Missing ones are fetched from the hub, split shards are joined, and a
+        GGUF file gets a folder in the cache. Raises ZooError."""
         from ..models.split import whole  # torch: only to load a model
         from ..models.weights import ModelError
 
@@ -121,15 +121,16 @@ class Entry:
         return self.folder()
 
     def config_folder(self) -> Path:
-        """Return a folder with its config.json. Of a hub model that is not here only its configuration is fetched. Raises ZooError."""
+        """Return a folder with the entry's config.json. For a hub model that is not on this machine only the
+        configuration is fetched. Raises ZooError."""
         found = None if self.path is not None else here(self)
         return self.folder() if self.path is not None or found and self.gguf else found or _configuration(self)
 
 
 @dataclass(frozen=True)
 class Server:
-    """A remote engine: its protocol (``engine``), its address, the model to request (empty: the first it lists), and the environment
-    variable that holds its key."""
+    """A remote engine: its protocol (``engine``), its address, the model to request (empty: the first that the server
+    lists), and the environment variable that holds its key."""
 
     name: str
     engine: str
@@ -163,14 +164,16 @@ class Register:
         return {name: place for name, place in found.items() if place is not None}
 
     def made_for(self, name: str, folder: Path) -> list[Entry]:
-        """Return the heads and drafts that were made for a target, by its name or its folder, which need not be in the file."""
+        """Return the heads and drafts that were made for a target, given by its name or folder; the target itself need
+        not be in models.yaml."""
         folder = folder.resolve()
         whose = {entry.name for entry in self.entries.values() if entry.path and entry.path.resolve() == folder} | {name}
         found = [entry for entry in self.entries.values() if entry.target in whose]
         return found if whose & self.entries.keys() else [*found, *entries_found_for(name, folder).values()]
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
-        """Return the entry of a name, or a new one for a folder, a GGUF file or a hub id. Raises ZooError that lists the names."""
+        """Return the entry with this name, or a new entry for a folder, a GGUF file or a hub id. Raises ZooError that
+        lists the names."""
         if asked is None and self.named_default not in ("", self.default):
             _warn_of_default(self.named_default, self.default)
         asked = self.default if asked is None else str(asked).strip()
@@ -263,7 +266,8 @@ def entries_found_for(target: str, folder: Path) -> dict[str, Entry]:
 
 
 def with_found_weights(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """Return the entries and what was found for their targets; a folder that the file names itself is not added again."""
+    """Return the entries, and entries for weights that recipes made for their targets; folders that models.yaml lists
+    are not added again."""
     named = {entry.path.resolve() for entry in entries.values() if entry.path}
     found: dict[str, Entry] = {}
     for target, folder in [(entry, entry.path) for entry in entries.values() if entry.role == "target" and entry.path]:
@@ -399,7 +403,8 @@ class _Reader:
 
 
 def here(entry: Entry) -> Path | None:
-    """Return where the files of a hub model lie on this machine, without network: a folder, or its GGUF file. None: not fetched yet."""
+    """Return the path of a hub model's files on this machine, a folder or a GGUF file, without network access. None:
+    not fetched yet."""
     try:
         return _download(entry, local_only=True)
     except Exception:  # the client has dozens of kinds

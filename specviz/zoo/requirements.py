@@ -1,4 +1,4 @@
-"""Check that a method can run on the loaded models; one sentence names what is missing."""
+"""Check whether a method can run on the loaded models, and say what is missing."""
 from __future__ import annotations
 
 import logging
@@ -25,25 +25,25 @@ SIZES = ("wide", "deep")  # of draft models, by the end of their names
 def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
             head_problems: dict[str, str] | None = None) -> str | None:
     have = capabilities | {"draft", "middle"} if has_draft else capabilities
-    lacking = sorted(need for need in method.needs if need not in have)
+    lacking = sorted((need for need in method.requires if need not in have), key=lambda need: (need != "sequence", need))
     return f"{method.title} {sentence(lacking[0], name, draft_problem, head_problems or {})}." if lacking else None
 
 
 def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
-    """Return the capabilities that further models add."""
+    """Return the capabilities that models other than target and draft add."""
     return frozenset(more) | ({others.ROLE} if other else set())
 
 
 def sizes(book: Register, name: str, same: Callable[[Path], bool]) -> frozenset[str]:
-    """Return the capabilities that other sizes of a draft add, of those present that have the target's vocabulary, as a run would
-    open them. same: whether the draft in a folder has it."""
+    """Return the capabilities that other sizes of a draft add. Only sizes on this machine that have the target's
+    vocabulary count, as in a run. same: returns whether the draft in a folder has that vocabulary."""
     found = {size: book.entries.get(f"{name}-{size}") for size in SIZES}
     there = {size: entry.path for size, entry in found.items() if entry and entry.path and (entry.path / "config.json").is_file()}
     return frozenset(f"size:{size}" for size, folder in there.items() if same(folder))
 
 
 def halves(target: Path, middle: Path | None) -> frozenset[str]:
-    """Return the capability of a middle model that can be cut in half: layers that are left out, of the target's vocabulary."""
+    """Return the capability that a middle model adds if half of its layers can be skipped and it has the target's vocabulary."""
     if middle is None:
         return frozenset()
     config = read(middle, "config.json")
@@ -52,15 +52,17 @@ def halves(target: Path, middle: Path | None) -> frozenset[str]:
 
 
 def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float]:
-    """Return the highest value of each knob that these models limit."""
+    """Return {knob: highest value} for the knobs that these models limit."""
     limits = {knob.name: (knob.highest(capabilities), knob.high) for knob in method.knobs if knob.needs}
     return {name: most for name, (most, high) in limits.items() if most is not None and high is not None and most < high}
 
 
 def stored(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset[str]:
-    """Return the capabilities that datastores add: of those that open for the target's vocabulary, as a run would open them.
+    """Return the capabilities that datastores add. Only those that can be opened with the target's vocabulary count, as
+    in a run.
 
-    mark: returns the fingerprint of that vocabulary; None: unknown before the model is fetched, and nothing is opened.
+    mark: returns the fingerprint of the target's vocabulary. None: unknown, because the model is not fetched yet; then
+    no datastore is opened.
     """
     there = {name: folder for name, folder in stores.items() if (folder / "store.json").is_file()}
     wanted = mark() if there else None
@@ -82,7 +84,7 @@ def _changed(folder: Path) -> int:
 
 
 def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
-    """Describe what a missing need asks for: the end of a sentence."""
+    """Describe a missing requirement, as the end of a message."""
     if need.startswith("head:"):
         return needed(need[5:], name, head_problems or {})
     if need.startswith(trained_drafts.ROLE):

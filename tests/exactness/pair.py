@@ -14,7 +14,7 @@ class Pair:
 
     def __init__(self, model, draft, vocab, texts):
         self.model, self.draft, self.vocab, self.texts, self.target = model, draft, vocab, texts, model.open()
-        self.predicted, self.codec = tuple(texts[-1]), ToyCodec(vocab)
+        self.predicted, self.codec, self.caption = tuple(texts[-1]), ToyCodec(vocab), (1, 0)
 
     def open(self, role, required=False):
         if role == "other_draft":

@@ -13,6 +13,7 @@ from specviz.core import DraftTree, Knob, Method, Parts, Sampling, State, open_r
 from specviz.indexes.store import Store
 from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.methods import catalogue, draft_kinds
+from specviz.targets.experts import ExpertsRead
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training.dense_store import with_states
 
@@ -21,7 +22,7 @@ from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
 DRAFTS = {"target", "draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
-CAPABILITIES = {"other_draft", "store:text", "store:dense", "codebook", "output:text", "middle:half"} | DRAFTS | tiny.PROVIDED
+CAPABILITIES = {"input:picture", "other_draft", "store:text", "store:dense", "codebook", "output:text", "middle:half"} | DRAFTS | tiny.PROVIDED
 # by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
 DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
@@ -45,6 +46,7 @@ class Kit:
     small: TinyNet
     context: int = 96
     predicted: tuple[int, ...] = ()
+    caption: tuple[int, ...] = (1, 0)
     opened: list[TinyTarget] = field(default_factory=list)
 
     def __post_init__(self):
@@ -52,7 +54,7 @@ class Kit:
         self.predicted = tuple(greedy(self.net.logits, [token % self.vocab for token in PROMPT], 8)[len(PROMPT):])
 
     def open_net(self, net: TinyNet) -> TinyTarget:
-        self.opened.append(TinyTarget(net, self.context))
+        self.opened.append((TinyExperts if isinstance(net, ExpertNet) else TinyTarget)(net, self.context))
         return self.opened[-1]
 
     def open(self, role: str, required: bool = False) -> TinyTarget:
@@ -76,19 +78,60 @@ class Kit:
         return with_states(plain, TinyTarget(self.net, self.context), 4) if role == "dense" else plain
 
 
+class ExpertNet(TinyNet):
+    """A net of four experts a layer, one of them with a negative routing scale; its reference computes all of them."""
+
+    def __init__(self, *sizes, **how):
+        super().__init__(*sizes, **how)
+        source = torch.Generator().manual_seed(99)
+        for layer in self.layers:
+            layer["router"] = torch.randn(4, self.width, generator=source, dtype=torch.float64)
+            layer["scale"] = torch.tensor([1.0, -0.8, 0.9, 1.1], dtype=torch.float64)
+
+    def routed(self, layer, x):
+        active = torch.relu(self.norm(x) @ layer["router"].T)
+        return active * torch.rsqrt(active.square().mean(-1, keepdim=True) + 1e-6) * layer["scale"]
+
+    def transform(self, layer, x, experts=range(4)):
+        r, inner = self.routed(layer, x), torch.nn.functional.silu(self.norm(x) @ layer["up"].T).unflatten(-1, (4, -1))
+        out = layer["down"].repeat(1, 2).unflatten(-1, (4, -1))
+        return sum((r[:, e:e + 1] * inner[:, e] @ out[:, e].T for e in experts), x)
+
+
+class TinyExperts(TinyTarget):
+    """Reads the experts that a row uses, and no others."""
+
+    capabilities = TinyTarget.capabilities | {"experts"}
+
+    def uses(self, r):
+        return r != 0
+
+    def run_layers(self, rows, layers):
+        self.used = []
+        return super().run_layers(rows, layers)
+
+    def transformed(self, layer, x):
+        self.used.append(self.uses(self.net.routed(layer, x)))
+        return self.net.transform(layer, x, self.used[-1].any(0).nonzero().flatten().tolist())
+
+    def experts_read(self):
+        return ExpertsRead(torch.stack(self.used), 1000, 5000)
+
+
 def store(role: str, texts: list[list[int]]) -> Store:
     return Store(role, SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8), {"bytes": 0, "build_seconds": 0.0})
 
 
-def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96, layers: int = 2) -> Kit:
+def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96, layers: int = 2, kind=TinyNet) -> Kit:
     """A target and a draft that is ``share`` of the way from another net to it."""
-    net = TinyNet(vocab, seed, sharp=sharp, layers=layers)
-    return Kit(net, TinyNet(vocab, seed + 7, sharp=sharp, layers=layers).interpolate(net, share), context)
+    net, other = (kind(vocab, one, sharp=sharp, layers=layers) for one in (seed, seed + 7))
+    return Kit(net, other.interpolate(net, share), context)
 
 
 def toy_of(method: Method, vocab: int, **how) -> Kit:
     """The toy for a method: deep enough that layers between the first and the last can be left out or run side by side. With two
     layers nothing is left out, such a draft is the target itself, nothing is ever refused and no test of it could fail."""
+    how = {"kind": ExpertNet} | how if "experts" in method.needs else how
     return toy(vocab, layers=4 if method.needs & {"skip", "layer_parallel"} else 2, **how)
 
 

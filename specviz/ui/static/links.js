@@ -85,7 +85,8 @@
       if (Object.keys(set.knobs || {}).length) q.set("k", JSON.stringify(set.knobs));
       for (const [key, [name]] of Object.entries(NUMBERS))
         if (set[name] !== undefined && set[name] !== page.defaults?.[name]) q.set(key, set[name]);
-      if (Object.keys(set.generation || {}).length) q.set("g", JSON.stringify(set.generation));
+      const { image: _, ...fields } = set.generation || {}; /* too long for a link */
+      if (Object.keys(fields).length) q.set("g", JSON.stringify(fields));
       if (set.system) q.set("sys", set.system);
       if (set.predicted) q.set("like", set.predicted);
       if (set.target) q.set("model", set.target);
@@ -142,6 +143,12 @@
     if (typeof set.target === "string") {
       set.target = page.modelOf(set.target);
       if (set.target === undefined) delete set.draft; /* it belongs to that model */
+    }
+    const sample = typeof set.target === "string" ? page.sampleOf?.(set.target) : "";
+    if (sample && !set.generation?.image) set.generation = { ...(set.generation ?? page.generated), image: sample };
+    if (typeof set.target === "string" && !sample && !set.generation && page.generated?.image) {
+      const { image: _, hide_image: __, ...fields } = page.generated; /* that model reads no picture */
+      set.generation = fields;
     }
     page.defaults = page.defaults || named(values);
     document.dispatchEvent(new CustomEvent("specviz:taken"));

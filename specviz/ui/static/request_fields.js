@@ -24,6 +24,8 @@
       "tool_choice",
       "enable_thinking",
       "generation_config",
+      "image",
+      "hide_image",
     ],
   ]; /* what a run takes beside the dock's fields */
   const DRAWN = [
@@ -31,6 +33,8 @@
     "stop",
     "generation_config",
     "response_format",
+    "image",
+    "hide_image",
   ]; /* by a widget each */
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
@@ -59,6 +63,15 @@
       return { [typed]: true };
     }
   }
+  /* The fields of the picture before the prompt (picture.js), from its JSON text. */
+  function pictureOf(text) {
+    try {
+      const { image, hide_image } = JSON.parse(text);
+      return typeof image === "string" ? { image, ...(hide_image === true ? { hide_image } : {}) } : {};
+    } catch {
+      return {};
+    }
+  }
   const textOf = (format) =>
     typeof format === "string"
       ? format
@@ -67,8 +80,8 @@
         : "";
 
   page.generation = (...values) => {
-    const [stop, modelsOwn, format, more] = values.slice(NUMBERS.length),
-      now = othersOf(more);
+    const [stop, modelsOwn, format, more, picture] = values.slice(NUMBERS.length),
+      now = { ...othersOf(more), ...pictureOf(picture) };
     NUMBERS.forEach(([name, usual], i) => {
       if (values[i] !== usual && values[i] !== null && values[i] !== undefined) now[name] = values[i];
     });
@@ -90,6 +103,7 @@
       now.generation_config === true,
       textOf(now.response_format),
       Object.keys(others).length ? JSON.stringify(others) : "",
+      typeof now.image === "string" ? JSON.stringify({ image: now.image, hide_image: now.hide_image === true }) : "",
     ];
   };
   /* Those fields of a recorded request that the dock does not hold. */

@@ -1,0 +1,35 @@
+"""A draft model that reads a few tokens of its own before the text, such as a caption of the picture that the target reads."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core import Budget, CapableTarget, DraftSteps, Scores, State
+from .chain import DraftChain
+
+
+class PrefixedModel:
+    """A draft model with ``prefix`` before every text. Its cache is compared with its own tokens, and its positions are its own."""
+
+    def __init__(self, model: CapableTarget, prefix: Sequence[int]):
+        self._model, self._prefix = model, list(prefix)
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        return self._model.sync([*self._prefix, *tokens])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy that has no model yet
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+
+class CaptionedChain(DraftChain):
+    """Draft a chain behind a caption, or from the text alone where it is empty. picture: whether the target reads a picture."""
+
+    def __init__(self, model: CapableTarget, caption: Sequence[int], picture: bool):
+        super().__init__(PrefixedModel(model, caption))
+        self.caption, self.picture = [int(token) for token in caption], picture
+
+    def steps(self, state: State, budget: Budget) -> DraftSteps:
+        state.note("reads", picture=self.picture, caption=self.caption)
+        return (yield from super().steps(state, budget))
