@@ -1,1 +1,1 @@
-"""Evidence: is the output the target's, and how fast is it? Certificates, statistics, benchmarks, baselines."""
+"""Evidence that the output is the target's, and how fast it is: certificates, statistics, benchmarks, baselines."""

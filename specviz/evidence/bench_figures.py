@@ -1,4 +1,4 @@
-"""The figures of the benchmark that the page shows (assets/bench.json), from the same ledger as docs/bench.md."""
+"""The benchmark figures that the page shows (assets/bench.json), from the same ledger file as docs/bench.md."""
 from __future__ import annotations
 
 import json
@@ -15,9 +15,9 @@ SCHEMA = "specviz-bench/1"
 
 
 def figures(ledger: Ledger, target: str | None = None, draft: str | None = None) -> dict[str, Any]:
-    """Return {schema, where, target, draft, noise, speedups}. ``where``: the sentence on machine, versions and models; ``noise``: by
-    how much two runs of plain decoding differ (median); ``speedups``: method key -> temperature -> median of plain decoding's seconds
-    a token over the method's. Raises SessionError for an empty ledger."""
+    """Return {schema, where, target, draft, noise, speedups}. ``where``: a sentence on machine, versions and models;
+    ``noise``: median difference of two runs of plain decoding; ``speedups``: {method key: {temperature: median speed-up
+    over plain decoding}}. Raises SessionError for an empty ledger."""
     sessions, _ = bench_page.chosen(ledger, target, draft)
     speedups: dict[str, dict[str, float]] = {}
     for temperature in sorted({float(one.settings["temperature"]) for one in sessions}):
@@ -31,7 +31,7 @@ def figures(ledger: Ledger, target: str | None = None, draft: str | None = None)
 
 
 def lines(found: dict[str, Any]) -> str:
-    """Return the JSON text, one method per line."""
+    """Return the figures as JSON text with one method per line."""
     head = {name: value for name, value in found.items() if name != "speedups"}
     rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in found["speedups"].items())
     return json.dumps(head, ensure_ascii=False)[:-1] + ', "speedups": {\n' + rows + "\n}}\n"

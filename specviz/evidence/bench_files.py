@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def flat(row: Row) -> Row:
-    """Return the row with each interval [low, high] split into NAME_low and NAME_high."""
+    """Return a row in which each interval [low, high] is replaced by NAME_low and NAME_high."""
     out: Row = {}
     for name, value in row.items():
         if isinstance(value, (list, tuple)) and len(value) == 2:

@@ -1,8 +1,8 @@
-"""Ledger file of a resumable benchmark: JSON Lines, each line complete or absent.
+"""The ledger: a file with the runs of a resumable benchmark, as JSON Lines. Each line is complete or absent.
 
-A session line holds request, settings and machine. A group line holds a run of plain decoding and the runs measured with it, so that
-pairs stay together. Sessions with other settings or machines may share the file and are never mixed: see ``comparable``. Weights that
-changed under the same name are not detected.
+A session line holds request, settings and machine. A group line holds a run of plain decoding and the runs measured
+with it, so that pairs stay together. Sessions with other settings or on other machines may share the file and are never
+mixed: see ``comparable``. A change of weights under the same name is not detected.
 """
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run t
 
 @dataclass(frozen=True)
 class Run:
-    """One run. seconds: after the prefill; same: whether the tokens equal plain decoding's, None when sampling; failed: error message, in
-    which case nothing else counts; loops: whether the answer goes in circles, None in files written before this was recorded."""
+    """One run. seconds: after the prefill; same: whether the tokens equal plain decoding's, None when sampling; failed:
+    error message, then all other fields are meaningless; loops: whether the answer repeats itself endlessly, None in
+    old files."""
 
     method: str
     tokens: int = 0
@@ -53,7 +54,8 @@ class Run:
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs measured with one run of plain decoding: prompt number and task, repeat from 1. wall: total seconds, warm-up included."""
+    """The runs measured together with one run of plain decoding. prompt: its number; repeat: from 1; wall: total
+    seconds, warm-up included."""
 
     prompt: int
     task: str
@@ -70,10 +72,9 @@ class RunGroup:
 
 @dataclass(frozen=True)
 class Requested:
-    """The runs that were requested in total.
+    """The runs that were requested over all sessions.
 
-    prompts: (number, task) of each; tasks: those named, empty for all; skipped: unavailable methods with
-    reasons."""
+    prompts: (number, task) of each; tasks: those named, empty for all; skipped: unavailable methods with reasons."""
 
     methods: tuple[str, ...]
     prompts: tuple[tuple[int, str], ...]
@@ -111,9 +112,10 @@ class BenchSession:
 
 
 class Ledger:
-    """The file at ``path``, maybe gzipped; ``ready`` creates it; there: it must exist. An incomplete last line of a killed session is
-    ignored and truncated by ``ready``. Raises SessionError for a file that bench did not
-    write."""
+    """The ledger file at ``path``, optionally gzipped. ``ready`` creates it; there: it must exist. Raises SessionError
+    for a file that is not a ledger.
+
+    If a session was killed, its incomplete last line is ignored, and removed by ``ready``."""
 
     def __init__(self, path: str | Path, there: bool = False):
         self.path = Path(path)
@@ -191,7 +193,7 @@ def done(sessions: Iterable[BenchSession]) -> set[tuple[int, int, str]]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Measured share of the request, in runs and complete turns (a prompt and a repeat with all methods)."""
+    """How much of the request is measured: runs, and complete turns (one prompt and one repeat with all methods)."""
 
     runs: int
     of: int

@@ -1,9 +1,9 @@
-"""The table of all methods (docs/bench.md) from a ledger: median speed-ups with quartiles, and the winner of each task where it
-is clear.
+"""The benchmark tables (docs/bench.md) from a ledger file: median speed-ups with quartiles, and the fastest method of
+each family on each task.
 
-A pair is a method's run and the plain-decoding run of the same group; its ratio is ``trace.metrics.walltime_speedup``. A method's
-figure is the median over all its pairs, over every prompt and repeat. A family's winner on a task is named only where the
-intervals separate it.
+A pair is a method's run and the run of plain decoding in the same group; its ratio is
+``trace.metrics.walltime_speedup``. A method's figure is the median over all its pairs, over every prompt and repeat. A
+family's winner on a task is marked as clear only if the intervals separate it from the others.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ clear winner if its lower quartile is above the runner-up's median and both have
 
 @dataclass
 class MethodRow:
-    """The figures of one method at one temperature. ratios: task -> speed-ups."""
+    """The figures of one method at one temperature. ratios: {task: speed-ups}."""
 
     ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     pairs: int = 0
@@ -87,8 +87,9 @@ MethodFigures = dict[str, MethodRow]  # by method, plain decoding first
 
 
 def page(ledger: Ledger, target: str | None = None, draft: str | None = None) -> str:
-    """Return the page as Markdown: the settings and machine with the most runs (of this target and draft, if named), and a
-    sentence on what else the ledger holds. Raises SessionError if nothing matches."""
+    """Return docs/bench.md as Markdown from a ledger (bench_ledger.py). It shows the settings and the machine with the
+    most runs, of this target and draft if they are given, and mentions what else the ledger holds. Raises SessionError
+    if nothing matches."""
     sessions, others = chosen(ledger, target, draft)
     by_temperature: dict[float, list[BenchSession]] = defaultdict(list, {0.0: []})
     for one in sessions:
@@ -116,8 +117,8 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
 
 
 def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[BenchSession], str]:
-    """Return the sessions of one table and a sentence on those left out. Sessions of a table differ only in temperature and,
-    between temperatures, in the number of threads."""
+    """Return the sessions of one table, and a sentence on the sessions that are left out. Sessions of a table may
+    differ in temperature, and between temperatures in the number of threads."""
     groups: dict[str, list[BenchSession]] = defaultdict(list)
     for one in ledger.sessions:
         groups[repr([sorted((name, value) for name, value in of.items() if name not in ("temperature", "threads"))
@@ -153,7 +154,7 @@ def group_sessions(sessions: list[BenchSession]) -> list[list[BenchSession]]:
 
 
 def by_method(sessions: list[BenchSession]) -> MethodFigures:
-    """Return one row per method; of repeated runs the first counts."""
+    """Return the figures of each method; if a run was repeated, the first counts."""
     found: MethodFigures = {}
     seen = set()
     for leg in (leg for one in sessions for leg in one.run_groups):
@@ -166,7 +167,7 @@ def by_method(sessions: list[BenchSession]) -> MethodFigures:
 
 
 def lines(by_temperature_figures: dict[float, MethodFigures], methods: dict[str, Method]) -> Iterable[str]:
-    """Return the table's lines, fastest method first."""
+    """Return the lines of the main table, fastest method first."""
     def speed(key: str) -> list[float]:
         return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in by_temperature_figures.values()]
 
@@ -190,7 +191,8 @@ def cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Itera
 
 
 def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> list[str]:
-    """Return a section per temperature: share of answers that loop, and the figures without them; empty where it was not recorded."""
+    """Return a section per temperature with the share of answers that loop, and the figures without them; empty if this
+    was not recorded."""
     out = []
     for temperature, of in figures.items():
         checked = {key: row for key, row in of.items() if row.checked}
@@ -207,7 +209,7 @@ def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> 
 
 
 def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
-    """Return the medians of each task and their mean, fastest first; no mean where a task is missing."""
+    """Return the median speed-up on each task, and their mean, fastest method first; no mean if a task is missing."""
     found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
     known = {key: [value for value in mine if value is not None] for key, mine in found.items()}
     means = {key: fmean(known[key]) if len(known[key]) == len(tasks) else None for key in found}
@@ -219,7 +221,7 @@ def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> 
 
 
 def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> list[str]:
-    """Return the table of winners: a row per family, a column per task."""
+    """Return the table of winners: a row per family of methods, a column per task."""
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
     for key in of:
@@ -231,7 +233,7 @@ def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> 
 
 
 def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
-    """Return the cell that names the family's winner of a task."""
+    """Return the table cell that names a family's fastest method on a task."""
     there = [key for key in keys if of[key].speeds(task)]
     there = [key for key in there if methods[key].exactness in EXACT] or there
     if not there:
@@ -250,7 +252,7 @@ def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task:
 
 
 def where(sessions: list[BenchSession]) -> str:
-    """Return the sentence on machine, versions, models and dates; the page reads the target from it."""
+    """Return a sentence on machine, versions, models and dates. The web page reads the target from it."""
     of, days = sessions[0].machine, sorted({one.began[:10] for one in sessions if one.run_groups})
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sessions[0], 'target')} with {name_of(sessions[0], 'draft')}"
@@ -263,7 +265,7 @@ def where(sessions: list[BenchSession]) -> str:
 
 
 def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
-    """Return the command that was run, as code."""
+    """Return the benchmark command that was run, as Markdown code."""
     asked, of = whole(sessions), sessions[-1].settings
     every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
     words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
@@ -280,7 +282,7 @@ def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
 
 
 def progress(temperature: float, sessions: list[BenchSession]) -> str:
-    """Return the sentence on how much of the request is measured."""
+    """Return a sentence on how much of the requested runs is measured."""
     if not any(one.run_groups for one in sessions):
         return f"{named(temperature).capitalize()}: {ABSENT}."
     asked = whole(sessions)
@@ -291,7 +293,7 @@ def progress(temperature: float, sessions: list[BenchSession]) -> str:
 
 
 def plain_differences(sessions: list[BenchSession]) -> list[float]:
-    """Return by how much two runs of plain decoding in one turn differ, as shares of the faster."""
+    """Return the relative differences between runs of plain decoding in one turn, each as a share of the faster run."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sessions):
         for leg in one.run_groups:
@@ -301,13 +303,13 @@ def plain_differences(sessions: list[BenchSession]) -> list[float]:
 
 
 def noise(sessions: list[BenchSession]) -> str:
-    """Return the sentence on the difference between two runs of plain decoding in one turn."""
+    """Return a sentence on the difference between two runs of plain decoding in one turn."""
     apart = plain_differences(sessions)
     return TEXTS["noise"].format(apart=median(apart), count=len(apart)) if apart else ""
 
 
 def equality_sentence(greedy: MethodFigures, methods: dict[str, Method]) -> str:
-    """Return the sentence on how many greedy runs of exact methods equal plain decoding's tokens."""
+    """Return a sentence on how many greedy runs of exact methods have the same tokens as plain decoding."""
     base = next(iter(methods))
     mine = [line for key, line in greedy.items() if key in methods and key != base and methods[key].exactness in EXACT]
     runs, same = sum(line.pairs for line in mine), sum(line.same for line in mine)
@@ -315,7 +317,7 @@ def equality_sentence(greedy: MethodFigures, methods: dict[str, Method]) -> str:
 
 
 def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions: list[BenchSession], methods: dict[str, Method]) -> str:
-    """Return the methods that have no row in the tables as one sentence, with the reason where one is known."""
+    """Return a sentence that lists the methods without a row in the tables, with the reasons if they are known."""
     why = whole(sessions).skipped
     none = [f"{method.title} ({short_reason(why[key], method.title)})" if key in why else method.title for key, method in methods.items()
             if not any(key in of for of in by_temperature_figures.values())]
@@ -323,7 +325,8 @@ def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions:
 
 
 def short_reason(why: str, title: str) -> str:
-    """Return what a method lacks without its title and without the command that would help: "needs eagle heads"."""
+    """Shorten the reason why a method cannot run: without its title and without the command that would help, as in
+    "needs eagle heads"."""
     return re.split("[,;:]", why.removeprefix(title))[0].strip(" .")
 
 
@@ -332,7 +335,7 @@ def whole(sessions: list[BenchSession]) -> Requested:
 
 
 def name_of(bench_session: BenchSession, role: str) -> str:
-    """Return the model's name; "none" without one, as on the command line."""
+    """Return the name of a session's target or draft; "none" if it has none, as on the command line."""
     return str((bench_session.settings.get(role) or {}).get("name", "none"))
 
 
@@ -345,11 +348,11 @@ def number(value: float) -> str:
 
 
 def quartile_text(values: list[float]) -> str:
-    """Return median and quartiles as text."""
+    """Return the median and the quartiles of some values as text."""
     low, middle, high = nonempty_quartiles(values)
     return f"{number(middle)} ({number(low)} to {number(high)})"
 
 
 def plain(text: str) -> str:
-    """Escape a text for Markdown: no table cells, line breaks, paragraphs or markup."""
+    """Escape text for Markdown, so that it cannot contain table cells, line breaks, paragraphs or markup."""
     return re.sub(r"[^\w ,.:;()/+%'@=&-]", " ", text)

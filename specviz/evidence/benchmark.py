@@ -78,12 +78,13 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
           sampling: Sampling = Sampling(), reference: bool = False,
           quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
-    """Return {environment, rows}: a row for each method and task, and for each method its mean over the tasks (task "mean").
+    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method its mean over
+    the tasks (task "mean").
 
-    suite: a file, or several ("ours" for the shipped one), as in ``read_suite``. tasks: only these; prompts: number per task.
-    reference: add rows of transformers' decoding on the same weights, and of llama.cpp if installed. quiet: no progress bar
-    (None: none if stderr is not a terminal). deterministic: as in Session. Ctrl-C ends the measurement and returns what was
-    measured. Raises SessionError before anything is measured.
+    suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only these; prompts:
+    number per task; reference: add rows for transformers' decoding with the same weights, and for llama.cpp if
+    installed; quiet: no progress bar (None: none if stderr is not a terminal); deterministic: as in Session. Ctrl-C
+    ends the measurement and returns what was measured. Raises SessionError before anything is measured.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
@@ -100,8 +101,9 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure: runners (plain decoding first) and items; suite, mark: names and content hash of the files; skipped: unavailable
-    methods with reasons; too_long: number of prompts that do not fit into the context."""
+    """What to measure. runners: plain decoding first; items: the prompts; suite, mark: names and content hash of the
+    prompt files; skipped: unavailable methods with reasons; too_long: number of prompts that do not fit into the
+    context."""
 
     runners: dict[str, Runner]
     items: list[Item]
@@ -133,7 +135,8 @@ def prepare(loaded: Loaded, methods: Sequence[str], suite: Any, tasks: Sequence[
 
 
 def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
-    """Yield the items with their earlier messages answered greedily; conversations that do not fit are dropped."""
+    """Yield the items of conversations with greedy answers to their earlier messages. Conversations that do not fit
+    into the context are dropped."""
     session = next(iter(runners.values())).session
     for item in items:
         messages: list[dict[str, str]] = []
@@ -158,7 +161,7 @@ def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
 
 @dataclass(frozen=True)
 class CatalogueRunner:
-    """A method of the catalogue as a runner."""
+    """Runs a method of the catalogue for the benchmark."""
 
     session: Session
 
@@ -186,7 +189,7 @@ def _runners(loaded: Loaded, keys: Sequence[str], sampling: Sampling,
 
 def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length: int, sampling: Sampling,
             quiet: bool | None = None) -> tuple[dict[tuple[str, str], Cell], bool]:
-    """Return cells by (method, task) and whether Ctrl-C interrupted. The first runner is the baseline."""
+    """Run everything. Return ({(method, task): Cell}, whether Ctrl-C interrupted). The first runner is the baseline."""
     from tqdm import tqdm
 
     cells: dict[tuple[str, str], Cell] = {}
@@ -213,7 +216,7 @@ def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length:
 
 
 def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any]]:
-    """Return the table: each method's tasks, then the mean of every figure."""
+    """Return the rows of the result table: for each method its tasks, then the mean of every figure over the tasks."""
     out = []
     for name in dict.fromkeys(name for name, _ in cells):
         mine = [{"method": name, "task": task, **cell.row(greedy)} for (who, task), cell in cells.items() if who == name]

@@ -17,8 +17,8 @@ DRAWS = 400  # resamples of the power
 
 @dataclass
 class TestMartingale:
-    """Bets against one null hypothesis. wealth: log wealth per alternative; gains: log gain of every observation if the main alternative
-    were true, from which the power is estimated."""
+    """A sequential test of one null hypothesis. wealth: log wealth per alternative hypothesis; gains: log gain that
+    each observation would bring if the main alternative were true, from which the power is estimated."""
 
     __test__ = False  # not a test case of pytest
 
@@ -27,7 +27,8 @@ class TestMartingale:
     gains: list[float] = field(default_factory=list)
 
     def bet(self, ratios: dict[str, float], if_true: float) -> None:
-        """Add an observation: likelihood ratio per alternative, and the ratio that the main alternative itself would have produced."""
+        """Add an observation: the likelihood ratio for each alternative, and the ratio that an observation from the
+        main alternative would have."""
         for name, ratio in ratios.items():
             self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio)
         self.gains.append(log_gain(if_true))
@@ -42,7 +43,8 @@ class TestMartingale:
         return min(1.0, math.exp(-mean)) if mean > -700 else 1.0
 
     def power(self, level: float, seed: int = 0) -> float | None:
-        """Return the probability that the main alternative would have been found at this level, by resampling the observations."""
+        """Return the probability that the test would have rejected at this level if the main alternative were true, by
+        resampling the observations."""
         if not self.gains:
             return None
         rng, needed = random.Random(seed), math.log(max(1, len(self.wealth)) / level)

@@ -1,5 +1,5 @@
-"""Describe this machine: processor, memory, GPU, libraries, which forward and kernel run, the cost of a forward pass, and what is
-missing with the command that gets it. The data behind ``specviz doctor``."""
+"""Report on this machine: processor, memory, GPU, libraries, the forward pass and kernel in use, the duration of a
+forward pass, and missing packages with the commands that install them. The data of ``specviz doctor``."""
 from __future__ import annotations
 
 import importlib.util
@@ -35,8 +35,8 @@ OPTIONAL = {  # import name: (what needs it, how to get it)
 
 
 def report(target: str | None = None, draft: str | None = None, device: str = "auto", seconds: float = SECONDS) -> dict[str, Any]:
-    """Return the report as plain data for JSON. A target that cannot be loaded is named under ``target.problem``; everything else
-    is reported.
+    """Return the report as plain data for JSON. If the target cannot be loaded, ``target.problem`` says why, and
+    everything else is reported.
 
     seconds: time budget of the measurement, 0 for none.
     """
@@ -44,7 +44,7 @@ def report(target: str | None = None, draft: str | None = None, device: str = "a
 
 
 def report_loaded(loaded: Loaded, seconds: float = SECONDS) -> dict[str, Any]:
-    """Return the same report about models that are loaded already."""
+    """Return the same report for models that are already loaded."""
     return _with_machine(target_facts(loaded, seconds))
 
 
@@ -111,7 +111,8 @@ def _requirements() -> list[Requirement]:
 
 
 def to_fetch() -> list[str]:
-    """Return the targets of models.yaml whose weights are not on this machine: ``specviz models --fetch NAME`` gets one."""
+    """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz models --fetch
+    NAME`` fetches one)."""
     from ..zoo.registry import ZooError, here, register
 
     try:
@@ -133,7 +134,7 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
 
 
 def target_facts(loaded: Loaded, seconds: float) -> dict[str, Any]:
-    """Return the target's forward, kernel and settings, and the measured passes unless ``seconds`` is 0."""
+    """Return the target's forward pass, kernel and settings, and, unless ``seconds`` is 0, measured durations of passes."""
     env = loaded.facts["env"]
     facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
              "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name, "notes": loaded.notes}

@@ -1,6 +1,6 @@
-"""Write docs/reference/errors.md, all errors of the engine by identifier: ``python -m specviz.evidence.error_list``.
+"""Write docs/reference/errors.md, the list of all engine errors by identifier: ``python -m specviz.evidence.error_list``.
 
-Reads the source: an error class derives from CodedError, and each place that raises one gives a sentence and an identifier.
+It reads the source: error classes derive from CodedError, and each ``raise`` has a message and an identifier.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_VALUE = 24  # characters of an expression that is shown in a sentence; a
 
 
 class RaiseSite(NamedTuple):
-    """A place that raises an error. code: None for an identifier that is computed there, "" for none."""
+    """A place in the source that raises an error. code: its identifier; None if it is computed there, "" if it has none."""
 
     place: str
     error: str
@@ -34,7 +34,7 @@ class RaiseSite(NamedTuple):
 
 
 def sites() -> list[RaiseSite]:
-    """Return all places in specviz/ that create an engine error with a sentence."""
+    """Return all places in specviz/ that raise an engine error."""
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "specviz").rglob("*.py"))}
     errors = {BASE} | {node.name for tree in trees.values() for node in ast.walk(tree)
                        if isinstance(node, ast.ClassDef) and BASE in {ast.unparse(base) for base in node.bases}}

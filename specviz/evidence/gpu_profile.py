@@ -1,10 +1,11 @@
-"""What a forward costs on a device, at the shapes of real models: the table of docs/gpu.md.
+"""Measure the forward pass on a device with the sizes of real models: the table of docs/gpu.md.
 
     python -m specviz.evidence.gpu_profile --device cuda --shapes 1B,8B
 
-Weights are random, which is fine for cost and worthless for acceptance: what a method accepts is measured with real ones. Five
-questions: plain decoding against the memory's roofline, a pass of k rows against one of a single row, recorded against eager, the
-share of a round outside the forwards, and transformers' own generate and assisted generation on the same weights.
+Weights are random: that does not matter for the duration of a pass, but acceptance has to be measured with real
+weights. Five measurements: plain decoding against the bound by memory bandwidth; a pass of k rows against a pass of
+one; captured CUDA graphs against eager passes; the share of a round outside forward passes; transformers' generate and
+assisted generation with the same weights.
 """
 from __future__ import annotations
 
@@ -79,8 +80,8 @@ def write(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.de
 
 
 def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """Return the seconds of a forward pass of k tokens, alternately eager and with static shapes, and their ratio to a single
-    token."""
+    """Yield the seconds of a forward pass of k tokens, alternately eager and with static shapes, and their ratio to a
+    pass of one token."""
     first: dict[str, float] = {}
     for rows in ROWS:
         seconds = {}
@@ -96,8 +97,8 @@ def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) ->
 
 
 def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, bytes_a_second: float) -> Iterator[dict[str, Any]]:
-    """Return plain decoding's tokens per second, and the share of the memory-bandwidth bound (each weight read once per token).
-    """
+    """Yield plain decoding's tokens per second, and their share of the memory-bandwidth bound (each weight read once
+    per token)."""
     read = eager.parameters - eager.embedding.numel() + static.hidden  # of the embedding one row
     allowed = bytes_a_second / (read * eager.dtype.itemsize)
     for name, model in (("eager", eager), (static.forward, static)):
@@ -107,8 +108,8 @@ def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, b
 
 
 def rounds(model: StaticModel, context: int, tokens: int) -> Iterator[dict[str, Any]]:
-    """Return the share of a run spent outside forward passes, with the model as its own draft, so that every draft is accepted.
-    """
+    """Yield the share of a run's time that is spent outside forward passes. The model drafts for itself, so every draft
+    is accepted."""
     for key in ("autoregressive", KEY):
         _, seconds, inside = greedy_run(model, key, context, tokens)
         yield {"what": "round", "method": key, "seconds": seconds, "outside": 1 - inside / seconds}
@@ -134,8 +135,8 @@ def transformers_on(place: Path, model: FastModel, context: int, tokens: int, de
 
 
 def greedy_run(model: Any, key: str, context: int, tokens: int) -> tuple[list[int], float, float]:
-    """Return a greedy run's tokens, its seconds after the prefill, and the part of them inside forward passes, after one warm-up
-    run."""
+    """Run a method greedily, after one warm-up run. Return (tokens, seconds after the prefill, seconds of them inside
+    forward passes)."""
     for length in (4, tokens):
         kit = _Kit(model)
         method = catalogue()[key]

@@ -1,8 +1,9 @@
-"""llama.cpp's own decoding as a row of the benchmark: the same weights in 16 bits and the same number of threads, through
-llama-cpp-python's low-level calls, if that package and ``gguf``, which writes the file, are installed.
+"""llama.cpp's own decoding as a row of the benchmark: the same weights in 16 bits and the same number of threads,
+through llama-cpp-python's low-level calls. Available if that package and ``gguf``, which writes the file, are
+installed.
 
-Greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt yields the first token, which is
-not counted.
+Greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt yields the first token,
+which is not counted.
 """
 from __future__ import annotations
 

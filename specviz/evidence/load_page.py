@@ -1,7 +1,7 @@
-"""The table of docs/load.md from a report of ``specviz load --out``, with the acceptance criteria for SmartSpec and TETRIS
-checked at each load.
+"""The tables of docs/load.md from a report of ``specviz load --out``, with the acceptance criteria for SmartSpec and
+TETRIS checked at each load.
 
-A criterion is checked on the whole run; the same ratios per quarter of the answers show how much such a run varies.
+A criterion is checked on the whole run; the same ratios for each quarter of the answers show how much they vary.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def figures(report: dict[str, Any] | None) -> str:
-    """Return the text between the marks of docs/load.md; without a report, that nothing was measured."""
+    """Return the generated text of docs/load.md; without a report it says that nothing was measured."""
     if report is None:
         return NONE
     env, rows = report["environment"], report["rows"]
@@ -70,7 +70,7 @@ def figures(report: dict[str, Any] | None) -> str:
 
 
 def written(page: str, text: str) -> str:
-    """Return the page with the figures between its marks. Raises SessionError for a page without them."""
+    """Return docs/load.md with the generated text between its marks replaced. Raises SessionError for a page without marks."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise SessionError(f"The page has no place for figures: it lies between {BEGIN} and {END}.", "load_page.no_place")
     return f"{page.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{page.partition(END)[2]}"
@@ -87,7 +87,7 @@ def where(env: Row) -> str:
 
 
 def command(env: Row) -> str:
-    """Return the command that was run, as code."""
+    """Return the load-test command that was run, as Markdown code."""
     loads = ["--rate", joined(env["rates"])] if env.get("rates") else ["--users", joined(env.get("users") or [])]
     words = ["python", "-m", "specviz", "load", *loads, "--methods", joined(env.get("methods") or []),
              *(["--suite", Path(env["suite"]).name] if env.get("suite") else []),
@@ -116,7 +116,7 @@ def table(loads: Loads) -> str:
 
 
 def criteria(loads: Loads) -> list[str]:
-    """Return the criteria with their results; one whose methods were not measured is left out."""
+    """Return the acceptance criteria with their results; those whose methods were not measured are left out."""
     pairs, out = {}, []
     for load, of in loads.items():
         if {PLAIN, FIXED, SMART} <= set(of):
@@ -149,7 +149,7 @@ def criterion_result(criterion: str, method: str, pairs: dict[str, tuple[Row, Ro
 
 
 def reason(mine: Row, other: Row) -> str:
-    """Return a sentence on why the first method fell short: tokens, times and scored rows of both."""
+    """Return a sentence on why the first method is slower: tokens, times and scored rows of both."""
     def summary(row: Row) -> str:
         each, count = row["tokens"] / (row["rounds"] * row["batch"]), row["rounds"]
         return TEXTS["why.run"].format(tokens=each, ms=1000 * row["seconds"] / count, rows=row["rows"] / count,

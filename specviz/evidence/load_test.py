@@ -41,10 +41,11 @@ Progress = Callable[[dict[str, Any]], None]
 
 def load_test(loaded: Loaded, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
               cancel: threading.Event | None = None, **asked: Any) -> dict[str, Any]:
-    """Return {environment, rows, said}: a row for each load and method, and conclusions as sentences. asked: as in ``measuring``.
+    """Run a load test. Return {environment, rows, said}: a row for each load and method, and conclusions as sentences.
+    asked: arguments of ``measuring``.
 
-    progress: called after each turn with method, load, done, of, tokens. cancel: set it to stop and report what was measured.
-    Raises SessionError.
+    progress: called after each turn with method, load, done, of, tokens; cancel: set it to stop and get a report of
+    what was measured. Raises SessionError.
     """
     stop = cancel.is_set if cancel else bool
     for report in measuring(loaded, methods, stop=stop, **asked):
@@ -57,12 +58,13 @@ def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequen
               requests: Any = 16, suite: Any = None, tasks: Sequence[str] = (), max_new_tokens: Any = 64,
               sampling: Sampling = Sampling(), slots: Any = 16, deterministic: bool = False,
               stop: Callable[[], bool] = bool) -> Iterator[dict[str, Any]]:
-    """Yield the report after each turn; ``at`` is the progress, absent in the last report, which is complete.
+    """Run a load test, yielding a report after each turn. ``at`` in a report is the progress; the last report is
+    complete and has none.
 
-    users: closed loads, number of users each; rates: open loads in requests per second instead; requests: number per load. stop:
-    asked after each turn; True ends the measurement. Warm-up: as many short requests as the largest load has at once, discarded;
-    what a method's policy learns there and at one load is kept for the next, as in a server that keeps running. Raises
-    SessionError before anything is measured.
+    users: closed loads, each with a number of users; rates: open loads instead, in requests per second; requests:
+    number per load; stop: called after each turn, True ends the measurement. Before measuring, as many short requests
+    as the largest load has at once are run and discarded. A method's policy keeps what it has learned from one load to
+    the next, as in a server that keeps running. Raises SessionError before anything is measured.
     """
     loads = _loads(users, rates)
     count, slots = read_whole("requests", requests, 1, MOST_REQUESTS), read_whole("slots", slots, 1, MOST_USERS)
@@ -140,8 +142,8 @@ def _named(kind: str, load: float) -> str:
 
 
 def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
-    """Return one sentence per drafting method: the largest load at which it is faster than plain decoding and the smallest at
-    which it is not, among loads at which both answered all ``count`` requests."""
+    """Return one sentence per drafting method: the largest load at which it is faster than plain decoding, and the
+    smallest at which it is not. Only loads at which both answered all ``count`` requests count."""
     plain, sentences = next(iter(catalogue())), []
     whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
     for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
@@ -202,8 +204,8 @@ def _sessions(loaded: Loaded, keys: Sequence[str], sampling: Sampling, determini
 
 
 def requests_of(session: Session, items: list[Item], count: int, length: int) -> list[TimedRequest]:
-    """Return ``count`` requests from the items, shuffled, cycling through them; answer lengths from length / 2 to length. Raises
-    SessionError if no prompt fits."""
+    """Return ``count`` requests from the prompts, shuffled and repeated as needed, with answer lengths from length / 2
+    to length. Raises SessionError if no prompt fits into the context."""
     rng, fitting = random.Random(session.sampling.seed), []
     for item in items:
         try:
@@ -221,7 +223,7 @@ def requests_of(session: Session, items: list[Item], count: int, length: int) ->
 
 
 def arriving(asks: Sequence[TimedRequest], rate: float, seed: int) -> list[TimedRequest]:
-    """Return the requests with Poisson arrival times at this rate per second."""
+    """Return the requests with random arrival times: a Poisson process with ``rate`` requests per second."""
     rng, at, out = random.Random(f"{seed}/{rate}"), 0.0, []
     for ask in asks:
         out.append(replace(ask, at=at))

@@ -1,10 +1,10 @@
-"""Measure the cost of a lookup per round by length of the text or datastore: a table and a figure for docs/.
+"""Measure the duration of a lookup per round by the length of the text or datastore: a table and a figure for docs/.
 
     python -m specviz.evidence.lookup_cost [--most TOKENS] [--rounds N] [--out FOLDER]
 
-A round takes in four new tokens, looks the end of the text up and builds a draft of at most ten. The text is made up: words with
-the frequencies of language, and a third of it copied from earlier places, so that there is always something to find. Medians on
-one thread; nothing here depends on a model.
+A round appends four new tokens, looks up the end of the text and builds a draft of at most ten tokens. The text is
+synthetic: words with the frequencies of natural language, a third of them copied from earlier positions, so that there
+are always matches. Medians on one thread; no model is used.
 """
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class ScanLookup(Drafter):
 
 
 def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterator[Round]:
-    """Yield functions that each run one round of a drafter that indexes the text. Each round appends STEP of the last
-    rounds * STEP tokens."""
+    """Yield functions that each run one round of a drafter on a text. Each round appends STEP tokens; together they are
+    the last rounds * STEP tokens of the text."""
     drafter, split = make(), len(text) - rounds * STEP
     state = State(text[:split])
     unused: Any = None  # drafters that copy from the text read neither target nor outcome
@@ -93,7 +93,7 @@ def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterat
 
 
 def of_store(text: list[int], rounds: int) -> Iterator[Round]:
-    """Yield functions that each look up the end of a prefix of the text in a datastore."""
+    """Yield functions that each look up the end of a prefix of the text in a datastore of the text."""
     store = Store("text", SuffixArray.build(np.array(text, np.uint32)))
     drafter = StoreTree(store)
     for end in np.linspace(32, len(text) - 1, rounds).astype(int).tolist():
@@ -102,8 +102,8 @@ def of_store(text: list[int], rounds: int) -> Iterator[Round]:
 
 
 def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
-    """Yield functions that each search the hidden state nearest to a random one. how: over all positions, over those of one
-    token, or in the approximate index."""
+    """Yield functions that each search for the hidden state nearest to a random one. how: over all positions, over
+    those of one token, or in the approximate index."""
     source = torch.Generator().manual_seed(0)
     array = SuffixArray.build(np.array(text, np.uint32), 2)
     keys = torch.nn.functional.normalize(torch.randn(len(text), DIM, generator=source), dim=-1)

@@ -1,4 +1,5 @@
-"""Detect looping answers (endless repetition). They favour methods that copy, so figures are given with and without them."""
+"""Detect looping answers (endless repetition). They favour methods that copy, so benchmark figures are given with and
+without them."""
 from __future__ import annotations
 
 from collections import Counter
@@ -9,6 +10,6 @@ TIMES = 3  # occurs this often
 
 
 def loops(tokens: Sequence[int], gram: int = GRAM, times: int = TIMES) -> bool:
-    """Return whether some ``gram`` consecutive tokens occur at least ``times`` times; occurrences may overlap."""
+    """Return whether some sequence of ``gram`` tokens occurs at least ``times`` times; occurrences may overlap."""
     counts = Counter(tuple(tokens[at:at + gram]) for at in range(len(tokens) - gram + 1))
     return max(counts.values(), default=0) >= times

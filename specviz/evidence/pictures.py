@@ -1,7 +1,7 @@
-"""How many target passes a picture takes, by method: `python -m specviz.evidence.pictures` prints a table.
+"""Count the target passes per picture by method: `python -m specviz.evidence.pictures` prints a table.
 
-Temperature 1, one picture per prompt and method, the same seeds. tv: mean total variation, over the tested patches, between the
-distribution followed and the target's.
+Temperature 1, one picture per prompt and method, the same seeds. tv: mean total variation distance between the
+distribution followed and the target's, over the tested patches.
 """
 from __future__ import annotations
 

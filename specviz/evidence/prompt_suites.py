@@ -36,7 +36,7 @@ def read_suites(files: Sequence[str | Path | None]) -> tuple[list[Item], str]:
 
 
 def choose(items: list[Item], tasks: Sequence[str] = (), most: int | None = None) -> list[Item]:
-    """Return the items of these tasks (all if none is named), the first ``most`` of each. Raises SessionError."""
+    """Return the items of these tasks (all if none is given), at most the first ``most`` of each. Raises SessionError."""
     known = list(dict.fromkeys(item.task for item in items))
     for task in tasks:
         if task not in known:

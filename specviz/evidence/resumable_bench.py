@@ -1,9 +1,10 @@
-"""Resumable benchmark: measure what the ledger file does not hold yet; every finished group of runs is one line of it.
+"""Resumable benchmark: measure the runs that are not in the ledger file yet. Every finished group of runs is one line
+of the file.
 
-A turn is one prompt and one repeat for all methods, which takes minutes for a hundred methods, and the machine may drift meanwhile. So a
-turn is split into random groups of methods with a run of plain decoding in the middle; each method is paired with its group's plain
-run. Turns are ordered breadth first (first prompt of each task, second prompt, ..., then the next repeat), so that a short session
-covers every method.
+A turn is one prompt and one repeat with all methods, which takes minutes for a hundred methods, and the machine's speed
+may drift meanwhile. So a turn is split into random groups of methods with a run of plain decoding in the middle, and
+each method is paired with the plain run of its group. Turns are ordered breadth first (first prompt of each task,
+second prompt, ..., then the next repeat), so that a short session covers every method.
 """
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ TEXTS = {
 def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: Any = None, *, tasks: Sequence[str] = (),
                 prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(),
                 reference: bool = False, deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
-    """Measure and return the progress of the whole measurement: {runs, of, turns, of_turns, hours, failed, skipped, too_long,
-    interrupted, said}.
+    """Measure what is missing. Return the progress of the whole measurement: {runs, of, turns, of_turns, hours, failed,
+    skipped, too_long, interrupted, said}.
 
-    Arguments as in ``benchmark.bench``; runs are combined if target, draft, suite, sampling and length are equal, while methods,
-    prompts and repeats may grow between sessions. minutes: no group starts later. Ctrl-C drops the current group. A failed run is
-    recorded and repeated in the next session. Raises SessionError before anything is measured, and RunFailed if plain decoding
-    fails.
+    Arguments as in ``benchmark.bench``. Runs of several sessions are combined if target, draft, suite, sampling and
+    length are equal; methods, prompts and repeats may be added between sessions. minutes: no group starts after that.
+    Ctrl-C drops the current group. A failed run is recorded and repeated in the next session. Raises SessionError
+    before anything is measured, and RunFailed if plain decoding fails.
     """
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     seconds = math.inf if minutes is None else 60 * read_number("minutes", minutes)
@@ -69,7 +70,7 @@ def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: A
 
 def measure_missing(ledger: Ledger, bench_session: BenchSession, plan: Plan, repeats: int, length: int, sampling: Sampling,
                     seconds: float = math.inf, quiet: bool | None = None, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Measure the missing runs; return whether Ctrl-C interrupted. seconds: no group starts later."""
+    """Measure the missing runs; return whether Ctrl-C interrupted. seconds: no group starts after that."""
     from tqdm import tqdm
 
     there = done(comparable(ledger.sessions, bench_session.settings, bench_session.machine))
@@ -126,7 +127,7 @@ def run_groups(missing: list[str], plain: str, rng: random.Random) -> list[list[
 
 
 def timed(name: str, result: Result | str, plain: Result, sampling: Sampling) -> Run:
-    """Return the ledger entry of a run."""
+    """Return a finished run as an entry of the ledger."""
     if isinstance(result, str):
         return Run(name, failed=result)
     of = result.totals

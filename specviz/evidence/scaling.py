@@ -1,7 +1,9 @@
-"""Scaling of a draft's acceptance rate with training tokens and model size: logarithmic fits to checkpoints (Scylla, 2505.07858).
+"""Scaling of a draft's acceptance rate with training tokens and model size: logarithmic fits to checkpoints (Scylla,
+2505.07858).
 
-acceptance = a + b ln(training tokens), and = a + b ln(parameters). Training writes ``training.json`` next to a draft's weights, with
-acceptance rates on held-out answers at several token counts. Values beyond the points are predictions. This module does not import torch.
+The fits are acceptance = a + b ln(training tokens), and acceptance = a + b ln(parameters). Training writes
+``training.json`` next to a draft's weights, with acceptance rates on held-out answers at several token counts. Values
+beyond the measured points are predictions. This module does not import torch.
 """
 from __future__ import annotations
 
@@ -21,13 +23,12 @@ AHEAD = 4  # prediction at this multiple of the largest size
 
 
 class ScalingError(CodedError, ValueError):
-    """A draft's training.json cannot be used; the message is one sentence."""
+    """A draft's training.json cannot be used."""
 
 
 @dataclass(frozen=True)
 class LogFit:
-    """A least-squares fit over the logarithm of a size:
-    y = a + b ln(x), least squares. r2: explained variance, None without variance; most: the largest x."""
+    """A least-squares fit y = a + b ln(x). r2: explained variance, None if y does not vary; most: the largest x."""
 
     a: float
     b: float
@@ -75,8 +76,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def log_fits(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
-    """Return {each: {name: fit over its tokens}, tokens: fit over all points, parameters: fit over final points}. A draft initialised from
-    another one is excluded from the fit over all tokens, because its earlier tokens are not counted."""
+    """Return {each: {name: fit over its tokens}, tokens: fit over all points, parameters: fit over final points}. A
+    draft that was initialised from another is excluded from the fit over all tokens, because the other one's training
+    tokens are not counted."""
     drafts = list(drafts)
     each = {one["name"]: [(p["tokens"], p[figure]) for p in one["points"] if figure in p] for one in drafts}
     from_scratch = [point for one in drafts if not one["from"] for point in each[one["name"]]]

@@ -1,7 +1,8 @@
-"""A simulated server: one method answers many requests by continuous batching, on its own clock. Requests join the batch between
-rounds and leave when finished.
+"""A simulated server: one method answers many requests by continuous batching, with its own clock. Requests join the
+batch between rounds and leave when they are finished.
 
-A prompt is prefilled when its request joins, while the others wait. When idle, the clock jumps to the next arrival.
+A prompt is prefilled when its request joins, while the others wait. If no request is active, the clock jumps to the
+next arrival.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class TimedRequest:
 
 @dataclass
 class Answer:
-    """Timestamps of a request: arrival, first token, end; in seconds on the measurement's clock."""
+    """The times of one request, in seconds on the measurement's clock: arrival, first token, end; and its number of tokens."""
 
     task: str
     came: float
@@ -51,13 +52,13 @@ class Answer:
 
     @property
     def ended(self) -> float:
-        """The end of an answer that is done."""
+        """The end time; only for a finished answer."""
         assert self.done is not None
         return self.done
 
     @property
     def first_seconds(self) -> float:
-        """Seconds until the first token of an answer that has one."""
+        """Seconds from arrival until the first token; only for an answer that has one."""
         assert self.first is not None
         return self.first - self.came
 
@@ -75,7 +76,7 @@ class LoadResult:
     drafting: float = 0.0
 
     def row(self) -> dict[str, Any]:
-        """Return the figures; times in seconds, each as [median, 95th percentile]."""
+        """Return the figures as a row of the report; times in seconds, each as [median, 95th percentile]."""
         done = [answer for answer in self.answers if answer.done is not None]
         if not done:
             return {"requests": 0, "tokens": 0}
@@ -90,7 +91,8 @@ class LoadResult:
 
 
 def parts(done: list[Answer]) -> list[float]:
-    """Return the goodput of each part of the answers, in order of completion; empty if there are too few."""
+    """Divide the finished answers, in order of completion, into equal parts, and return the goodput of each; empty if
+    there are too few answers."""
     ordered, out = sorted(done, key=lambda answer: answer.ended), []
     began = min(answer.came for answer in done)
     for i in range(PARTS if len(done) >= 2 * PARTS else 0):
@@ -109,8 +111,8 @@ def middle(values: list[float]) -> list[float] | None:
 
 
 class Server:
-    """One method that answers requests. ``slots``: largest batch; ``clock``: its own, paused while others are measured. The state
-    of its batch policy lasts as long as the server."""
+    """Answers requests with one method. ``slots``: largest batch; ``clock``: its own, paused while other methods are
+    measured. The state of its batch policy is kept as long as the server exists."""
 
     def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
         self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
@@ -119,9 +121,10 @@ class Server:
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
     def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[LoadResult]:
-        """Answer all requests; without arrival times, ``users`` of them at once. Yields the result so far, the same object, after
-        each round, while the clock is paused. Close the generator to stop early: KV caches are freed, and only finished requests
-        have an end time."""
+        """Answer all requests: at their arrival times, or without arrival times ``users`` of them at once. Yields the
+        result so far (always the same object) after each round, while the clock is paused.
+
+        Close the generator to stop early: KV caches are freed, and only finished requests have an end time."""
         out, waiting, later = LoadResult(), deque(), deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
         self.batch = Batch(self.clock, self._joint)

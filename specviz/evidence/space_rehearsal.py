@@ -1,8 +1,8 @@
-"""Check that this checkout would run as a Hugging Face Space: what its builder installs and what its visitors get, in a folder
-with only the shipped files.
+"""Check that this checkout would run as a Hugging Face Space: what the Space's builder installs and what visitors get,
+in a folder with only the shipped files.
 
-Requirements are parsed, not installed, and the hub's hardware is not simulated. A ZeroGPU Space gets its GPU per call, in a
-short-lived process, so CUDA graphs cannot be kept; it runs eagerly.
+Requirements are parsed, not installed, and the hub's hardware is not simulated. A ZeroGPU Space gets its GPU per call,
+in a short-lived process, so CUDA graphs cannot be kept, and passes run eagerly.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rehearse(root: Path, app: bool = True) -> list[dict[str, Any]]:
 
 
 class Problem(CodedError, ValueError):
-    """A reason why the Space would not work; one sentence."""
+    """A reason why the Space would not work."""
 
 
 def front_matter(root: Path) -> str:

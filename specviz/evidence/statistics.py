@@ -1,4 +1,5 @@
-"""Goodness-of-fit tests: chi-square over continuations of a prompt, acceptance rate of the first draft token, and uniformity."""
+"""Goodness-of-fit tests: chi-square over continuations of a prompt, the acceptance rate of the first draft token, and
+uniformity."""
 from __future__ import annotations
 
 import math
@@ -42,8 +43,8 @@ def p_value(statistic: float, freedom: int) -> float:
 
 
 def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
-    """Return p-values for uniformity on [0, 1]: Kolmogorov-Smirnov, chi-square over equal cells, and with ``serial`` (values in order,
-    independent) a chi-square over the table of neighbours; empty for too few values."""
+    """Return p-values for uniformity on [0, 1]: Kolmogorov-Smirnov, and chi-square over equal cells. serial: the values
+    are in order and independent; then also a chi-square over pairs of neighbours. Empty for too few values."""
     if len(values) < FEW:
         return []
     x = torch.tensor(values, dtype=torch.float64)
@@ -70,8 +71,9 @@ def kolmogorov(x: Tensor) -> float:
 
 @dataclass
 class Cells:
-    """Cells of continuations with their ``expected`` probabilities. A prefix followed by None pools its rare continuations; POOL holds what
-    is still too rare. ``inner``: prefixes that were split; ``pooled``: a cell merged into the pool."""
+    """Cells of a chi-square test: continuations of a prompt with their ``expected`` probabilities. A prefix followed by
+    None pools its rare continuations; POOL holds what is still too rare. ``inner``: prefixes that were split;
+    ``pooled``: a cell that was merged into the pool."""
 
     expected: dict[Any, float] = field(default_factory=dict)
     inner: set[Tokens] = field(default_factory=set)
@@ -81,7 +83,7 @@ class Cells:
 
     @classmethod
     def of(cls, probs: Callable[[Tokens], Tensor], samples: int, depth: int, stop=frozenset()) -> Cells:
-        """Build cells for ``samples`` runs of ``depth`` tokens; probs(tokens so far) -> [vocab]."""
+        """Build cells for ``samples`` runs of ``depth`` tokens. probs(tokens so far) -> [vocab]."""
         cells = cls()
         pool = cells._split(probs, samples, stop, depth, (), 1.0)
         if pool * samples >= LEAST:
@@ -121,7 +123,8 @@ class Cells:
 
 @dataclass
 class Acceptance:
-    """Acceptance rate of the first draft token against sum(min(p, q)); valid only if it was sampled from the draft distribution q."""
+    """Acceptance rate of the first draft token, compared with sum(min(p, q)). Valid only if the token was sampled from
+    the draft distribution q."""
 
     target: Tensor
     draft: Tensor | None
@@ -129,7 +132,7 @@ class Acceptance:
     accepted: int = 0
 
     def add(self, trial: dict[str, Any] | None) -> None:
-        """Count a trial of the first node; a node that was not sampled from q disables the test."""
+        """Count the decision about the first node. A node that was not sampled from q disables the test."""
         if self.draft is None or trial is None:
             return
         if trial["rule"] != "ratio" or not math.isclose(trial["q"], float(self.draft[trial["tok"]]), rel_tol=1e-2, abs_tol=1e-4):

@@ -49,7 +49,7 @@ class Generator:
 
 @dataclass
 class PassTimes:
-    """Seconds inside forward passes of target and assistant, and the number of the target's, since loading."""
+    """Seconds inside forward passes of target and assistant, and the number of target passes, since the models were loaded."""
 
     seconds: float = 0.0
     passes: int = 0

@@ -23,11 +23,11 @@ WHOLE = {"chip_model"}  # light questions that read and check their whole payloa
 
 
 class LabError(CodedError, ValueError):
-    """The question cannot be answered; the message is one sentence."""
+    """The question cannot be answered."""
 
 
 def answer(name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool) -> Iterator[Any]:
-    """Answer one question. Raises SessionError or LabError with a one-sentence message."""
+    """Answer one question of the Lab. Raises SessionError or LabError."""
     if name in LIGHT:
         fields = payload if name in WHOLE else _only(payload, FIELDS.get(name, ("name",)))
         yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**fields)

@@ -1,6 +1,6 @@
 """Speculative decoding with one classic mistake, tested live with the same two certificates as every method.
 
-Each mistake is the correct part with one line changed. The broken methods exist to be caught; the catalogue does not list them.
+Each mistake is the correct part with one line changed. The broken methods are not in the catalogue.
 """
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ BUILT: dict[str, Callable[[Target], Built]] = {
 
 
 def broken(key: str) -> Method:
-    """Return speculative decoding with this mistake."""
+    """Return speculative decoding with the mistake that has this key."""
     def build(kit: Any) -> Parts:
         drafter, verifier, loop = BUILT[key](kit.open("draft"))
         return Parts(drafter, Fixed(GAMMA.get(key, USUAL)), verifier, loop=loop or speculate)

@@ -1,8 +1,10 @@
-"""Cost of a long context and gain of drafting with a reduced KV cache: measured up to the target's context, extrapolated beyond.
+"""The cost of a long context and the gain from drafting with a reduced KV cache, measured up to the target's context
+and extrapolated beyond.
 
-A forward pass costs reading its weights plus, per cached token, reading keys and values: a linear fit through measured passes.
-MagicDec (2408.11049), TriForce (2404.11912) and QuantSpec (2502.10424) draft with passes over fewer cached tokens, whose cost follows
-the same line. Tokens per round are those of a run at the longest context.
+A forward pass takes the time to read the weights, plus the time to read keys and values for each cached token: a linear
+fit to measured passes. MagicDec (2408.11049), TriForce (2404.11912) and QuantSpec (2502.10424) draft with passes over
+fewer cached tokens, whose cost follows the same line. Tokens per round are those of a run at the longest measured
+context.
 """
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run at the longest context: totals and the rounds of its inner speculative run."""
+    """A run at the longest context: its totals, and the rounds of its nested speculative run."""
 
     totals: Totals
     inner: int
@@ -71,9 +73,11 @@ class MeasuredRun:
 
 
 def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the growing report {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured
-    length, extrapolated: extrapolated lengths, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the longest
-    length, extrapolated: predicted speed-ups}], machine}. Methods that cannot run here are left out."""
+    """Yield the growing report.
+
+    {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured length,
+    extrapolated: lengths beyond it, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the
+    longest length, extrapolated: predicted speed-ups}], machine}. Methods that cannot run on these models are left out."""
     methods = {key: method for key in LEAN if loaded.why_not(method := catalogue()[key]) is None}
     knobs = {key: method.read_knobs(LEAN[key][0]) for key, method in methods.items()}
     counts = sorted({1, *(1 + k[name] for k in knobs.values() for name in ("gamma", "inner") if name in k)})
@@ -114,7 +118,8 @@ def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: MeasuredR
 
 
 def predicted_speedup(n: int, key: str, knobs: dict[str, Any], found: MeasuredRun, lines: dict[int, Line], step: float, full: int) -> float:
-    """Return the predicted speed-up at a context of n tokens: tokens per round times a plain pass over drafting and verification."""
+    """Return the predicted speed-up at a context of n tokens: tokens per round, times the duration of a plain pass,
+    over the duration of drafting and verification."""
     read, rounds = LEAN[key][1](n, knobs, full), max(1, found.totals.rounds)
     drafted = found.totals.drafted / rounds * lines[1](read)
     if "inner" in knobs:

@@ -1,4 +1,5 @@
-"""Export the viewer as one page without a trace: the browser inserts its own records, so they are not sent to the server."""
+"""Export the viewer as one HTML page. The page has no trace: the browser inserts its own records, so that they are not
+sent to the server."""
 from __future__ import annotations
 
 from typing import Any

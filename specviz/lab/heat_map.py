@@ -76,7 +76,7 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
 
 
 def length_knob(method: Method) -> Knob:
-    """Return the knob that sets the draft length. Raises SessionError if there is none."""
+    """Return the knob that sets a method's draft length. Raises SessionError if it has none."""
     known = {knob.name: knob for knob in method.knobs if isinstance(knob.default, int) and not isinstance(knob.default, bool)}
     for name in LENGTH_KNOBS:
         if name in known:

@@ -1,4 +1,4 @@
-"""Load test: plain decoding and batched methods on the same arrivals, load by load."""
+"""Load test: plain decoding and batched methods with the same arrivals, one load after the other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

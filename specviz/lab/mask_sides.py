@@ -36,8 +36,9 @@ SIDES = ("both", "target", "draft")
 
 
 class MeasuredRejection(TokenRejection):
-    """Rejection sampling that also accumulates the total variation distance between the distribution it verifies against and the
-    target's with the mask, at each accepted or written token. masked: verify against the masked distributions."""
+    """Rejection sampling that also measures, at each accepted or final token, the total variation distance between the
+    distribution that it verifies against and the target's with the mask. masked: verify against the masked
+    distributions."""
 
     def __init__(self, masked: bool):
         self.masked, self.distance, self.places = masked, 0.0, 0
@@ -64,7 +65,7 @@ class UnmaskedDraft(DraftChain):
 
 
 def variant(side: str, verifier: MeasuredRejection) -> Method:
-    """Return speculative decoding with the mask on ``side``."""
+    """Return speculative decoding with the mask on one side ("both", "target", "draft")."""
     def build(kit: Any) -> Parts:
         draft = kit.open("draft")
         return Parts((UnmaskedDraft if side == "target" else DraftChain)(draft), Fixed(GAMMA), verifier)

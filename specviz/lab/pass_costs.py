@@ -1,6 +1,5 @@
-"""Measure T(k), the time of a forward pass over k tokens. Speculation pays while passes are memory-bound: verifying eight tokens then
-costs little more than generating one.
-"""
+"""Measure T(k), the duration of a forward pass over k tokens. Speculation is faster while passes are bound by memory:
+verifying eight tokens then costs little more than generating one."""
 from __future__ import annotations
 
 import random
@@ -23,8 +22,9 @@ SECONDS = 12.0  # no new turn starts after this
 
 
 def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}; the rows are shuffled in each turn.
-    draft_seconds: one-token pass of the draft model, null without one; one: one-token pass of the target."""
+    """Yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}. draft_seconds: a one-token
+    pass of the draft model, null without one; one: a one-token pass of the target. The order of the rows is shuffled in
+    each turn."""
     target = loaded.open_target()
     draft = loaded.kit().open("draft") if loaded.draft is not None else None
     past = min(PAST, loaded.context // 2)
@@ -80,7 +80,7 @@ def _report(loaded: Loaded, rows: list[int], took: dict[Any, list[float]], turns
 
 
 def machine(loaded: Loaded) -> str:
-    """Describe machine and models."""
+    """Describe machine and models in one line."""
     facts = loaded.facts
     env, draft = facts["env"], facts["draft"]
     pair = facts["target"]["name"] + (f" with {draft['name']}" if draft else "")

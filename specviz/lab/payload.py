@@ -1,4 +1,4 @@
-"""Parse and validate the payload of a question. Raises SessionError with a one-sentence message."""
+"""Parse and validate the payload of a question. Raises SessionError."""
 from __future__ import annotations
 
 from typing import Any

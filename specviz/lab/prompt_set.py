@@ -1,7 +1,8 @@
-"""Race several methods over the user's prompts: medians over prompts with confidence intervals, and every run.
+"""Race several methods over the user's prompts: medians over prompts with confidence intervals, and all runs.
 
-For each prompt, plain decoding and the methods run once in shuffled order, so that machine noise affects all of them. A speed-up
-compares runs of the same prompt. The interval of a median is distribution-free: order statistics by the binomial distribution.
+For each prompt, plain decoding and the methods run once in shuffled order, so that noise of the machine affects all of
+them. A speed-up compares runs of the same prompt. The interval of a median is distribution-free: order statistics by
+the binomial distribution.
 """
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
 
 
 def median_interval(values: list[float]) -> tuple[float, float, float]:
-    """Return (low, high, confidence) of the median: the narrowest order statistics with at least CONFIDENCE, else the extremes."""
+    """Return (low, high, confidence) of the median: the narrowest pair of order statistics with at least CONFIDENCE,
+    else the extremes."""
     ordered, count = sorted(values), len(values)
     best = 0
     for k in range(1, (count + 1) // 2):

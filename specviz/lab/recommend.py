@@ -1,8 +1,9 @@
-"""Recommend a method for a server: four questions, answered from published and measured speed-ups (assets/recommend.yaml,
-assets/bench.json).
+"""Recommend a method for a server: four questions, answered with published and measured speed-ups
+(assets/recommend.yaml, assets/bench.json).
 
-Each method is represented by the figure whose setting is nearest to the request; differences are listed with the answer. Methods
-with a figure for this load and temperature come first, by speed-up; plain decoding is among them with 1. Nothing is interpolated.
+Each method is represented by the published or measured figure whose setting is nearest to the request; the differences
+are listed with the answer. Methods with a figure for this load and temperature come first, by speed-up; plain decoding
+is listed with 1. Nothing is interpolated.
 """
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def _table() -> dict[str, Any]:
 
 
 def questions(name: Any = None) -> dict[str, Any]:
-    """Return {question: {title, answers: {key: words}}} in the order in which they are asked."""
+    """Return {question: {title, answers: {key: words}}}, in the order in which they are asked."""
     return _table()["questions"]
 
 

@@ -11,7 +11,7 @@ FILE = ASSETS / "prompts" / "bench.yaml"
 
 
 def tasks(name: Any = None) -> list[dict[str, Any]]:
-    """Return [{task, prompts: their number}]."""
+    """Return [{task, prompts: number of prompts}]."""
     return [{"task": task, "prompts": len(prompts)} for task, prompts in _read().items()]
 
 
