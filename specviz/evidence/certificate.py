@@ -21,7 +21,7 @@ from ..core import DraftTree, Method, Sampling, State, Target
 from ..loops import speculate
 from ..methods import catalogue
 from ..models.cuda_graph_capture import BUCKETS
-from ..trace.events import Committed, Drafted, Judged
+from ..trace.events import Committed, Decided, Drafted
 from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ TEXTS = {  # details of a certificate, by identifier
 
 
 def fix_bucket(loaded: Loaded) -> str:
-    """Run every pass in the largest bucket of a static-shape forward, so that plain decoding and verification compute the same sums;
-    return a description of forward and data type."""
+    """Run every pass of a target with static shapes in the largest bucket, so that plain decoding and verification
+    compute the same sums. Return a description of forward pass and data type."""
     numbers = loaded.facts["env"]["dtype"]
     if getattr(loaded, "forward", "eager") == "eager":
         return f"eager, {numbers}"
@@ -60,12 +60,12 @@ def fix_bucket(loaded: Loaded) -> str:
 
 def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,
            knobs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Compare a method (its key, or a Method that no catalogue lists) with plain decoding of the same target at temperature 0;
-    prompts are texts or token ids.
+    """Compare a method with plain decoding of the same target at temperature 0. key: a method's key, or a Method;
+    prompts: texts or token ids. Raises ValueError for invalid knobs.
 
-    status: "identical"; "near_tie" (it diverged where the two best logits are closer than rounding); "diverged" (a defect, unless
-    the method is lossy); "unavailable". tokens: number of equal tokens; position: index of the first divergence; margin: gap
-    between plain decoding's top two logits there. Raises ValueError for knobs that do not fit.
+    status: "identical"; "near_tie" (it diverged where the top two logits are closer than rounding errors); "diverged"
+    (a defect, unless the method is lossy); "unavailable". tokens: number of equal tokens; position: index of the first
+    divergence; margin: difference of plain decoding's top two logits there.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
@@ -91,10 +91,11 @@ def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]]
 
 def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | None = None, samples: int = 300,
                  sampling: Sampling = Sampling(1.0), knobs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Compare the distribution of a method's first tokens with the target's at a temperature above 0; seeded by ``sampling``.
+    """Compare the distribution of a method's first tokens with the target's at a temperature above 0. The seeds come
+    from ``sampling``. Raises ValueError for invalid knobs.
 
-    status: "pass"; "fail"; "not applicable" (the method is not exact, or the target leaves no choice); "unavailable". z: deviation of
-    the counts in standard deviations; samples: number of runs. Raises ValueError for invalid knobs.
+    status: "pass"; "fail"; "not applicable" (the method is not exact, or the target has only one possible token);
+    "unavailable". z: deviation of the counts in standard deviations; samples: number of runs.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
@@ -122,7 +123,7 @@ def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | No
 
 
 def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset()) -> tuple[list[int], list[float]]:
-    """Return the target's greedy tokens, one pass each, and the gap between the top two logits at each."""
+    """Return the target's greedy tokens, computed with one pass per token, and the difference of the top two logits at each."""
     tokens, gaps = list(prompt), []
     target.capture(frozenset())
     while len(gaps) < limit and not (gaps and tokens[-1] in stop):
@@ -134,7 +135,7 @@ def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset
 
 
 class NextTokenDistribution:
-    """The target's distribution of the next token after the prompt and a few more tokens."""
+    """The target's distribution of the next token, after the prompt and a few further tokens."""
 
     def __init__(self, target: Target, prompt: list[int], sampling: Sampling):
         self._target, self._prompt, self._sampling = target, prompt, sampling
@@ -159,7 +160,8 @@ def _write(loaded, method: Method, knobs, ids: list[int], limit: int) -> list[in
 
 
 def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Generator[tuple[Tokens, dict | None]]:
-    """Yield the first tokens of many runs and the decision on the first draft node of each."""
+    """Run a method many times. Yield for each run its first tokens, and the decision about the first draft node (None
+    without a draft)."""
     kit = loaded.kit()
     parts = method.build(kit, **method.read_knobs(knobs or {}))
     for run in range(samples):
@@ -171,7 +173,7 @@ def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Generator[tup
             for event in events:
                 if isinstance(event, Drafted):
                     nodes = event.nodes
-                elif isinstance(event, Judged) and event.round == 0:
+                elif isinstance(event, Decided) and event.round == 0:
                     trial = next(({**t, "tok": next(iter(nodes))["tok"]} for t in event.decisions if t["node"] == 0), None)
                 elif isinstance(event, Committed) and len(state.tokens) - len(ids) >= DEPTH:
                     break

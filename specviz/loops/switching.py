@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from typing import Protocol, cast
 
 from ..core import Outcome, Parts, State, Target, play
-from ..trace.events import Committed, Drafted, Event, Judged, ModelProbs, Noted, Verified, best
+from ..trace.events import Committed, Decided, Drafted, Event, ModelProbs, Noted, Verified, best
 from .speculate import emit_rounds, start_run
 
 
@@ -54,7 +54,7 @@ def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float
     yield Drafted(r, t0, t0 if large else t1, ())
     if large:
         yield Verified(r, t0, t1, kv["after"] - kv["before"])
-        yield Judged(r, ())
+        yield Decided(r, ())
     yield Committed(r, t1 + seconds["judge"] + seconds["commit"], (), outcome.committed, "plain" if large else "small",
                     float(verdict.probs[verdict.token]), best(verdict.probs, state.top_k_saved), kv, seconds,
                     *ModelProbs(outcome, state).of_committed())

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..trace.events import Committed, Drafted, Event, Judged
+from ..trace.events import Committed, Drafted, Event, Decided
 
 
 def cut_round(events: list[Event], count: int) -> list[Event]:
@@ -22,7 +22,7 @@ def cut_round(events: list[Event], count: int) -> list[Event]:
     kv = {**committed.kv, "after": committed.kv["after"] - removed, "dropped": committed.kv["dropped"] + removed}
     out: list[Event] = []
     for event in events[:-1]:
-        if isinstance(event, Judged):
+        if isinstance(event, Decided):
             event = replace(event, decisions=tuple({"node": t["node"], **skip} if t["node"] in below else t for t in event.decisions))
         out.append(event)
     logprobs, tops = (None if values is None else values[:count] for values in (committed.logprobs, committed.top_logprobs))

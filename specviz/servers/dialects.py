@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .messages import Doubt
+from .messages import ImpossibleFigure
 
 FAMILY = "Servers"
 KEY = "server:"  # before a server's name, where methods are named
@@ -48,11 +48,11 @@ class Message:
 
 
 def count(value: Any, what: str) -> int | None:
-    """Return a reported count, None if it is missing. Raises Doubt."""
+    """Return a reported count, None if it is missing. Raises ImpossibleFigure."""
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= MOST:
-        raise Doubt("count", what=what)
+        raise ImpossibleFigure("count", what=what)
     return value
 
 
@@ -81,7 +81,7 @@ class OpenAI:
         for part in (self.tokens, self.usage, self.speculation):
             try:
                 found |= part(message, choice)
-            except Doubt as error:
+            except ImpossibleFigure as error:
                 doubt = doubt or str(error)
         finish = choice.get("finish_reason")
         model = message.get("model")
@@ -94,7 +94,7 @@ class OpenAI:
         if ids is None:
             return {}
         if not isinstance(ids, list) or len(ids) > MOST_IDS or not all(type(i) is int and 0 <= i <= HIGHEST_ID for i in ids):
-            raise Doubt("ids")
+            raise ImpossibleFigure("ids")
         return {"ids": tuple(ids)}
 
     def usage(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
@@ -179,18 +179,18 @@ ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": Ll
 
 
 def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
-    """Return the same counts if they are consistent. Raises Doubt."""
+    """Return the same counts if they are consistent. Raises ImpossibleFigure."""
     if drafts.accepted > drafts.drafted:
-        raise Doubt("accepted")
+        raise ImpossibleFigure("accepted")
     lines = list(drafts.histogram.values()) or ([_counts(histogram)] if histogram is not None else [])
     if lines and drafts.steps != sum(map(sum, lines)):
-        raise Doubt("histogram_steps")
+        raise ImpossibleFigure("histogram_steps")
     if lines and drafts.accepted != sum(i * n for line in lines for i, n in enumerate(line)):
-        raise Doubt("histogram_accepted")
+        raise ImpossibleFigure("histogram_accepted")
     if drafts.per_step:
         drafted, accepted = (sum(step[i] for step in drafts.per_step) for i in (0, 1))
         if (drafted, accepted, len(drafts.per_step)) != (drafts.drafted, drafts.accepted, drafts.steps):
-            raise Doubt("totals")
+            raise ImpossibleFigure("totals")
     if histogram is not None and not drafts.histogram:  # the length of each draft is not reported
         return Drafts(drafts.drafted, drafts.accepted, drafts.steps, {0: _counts(histogram)}, drafts.per_step)
     return drafts
@@ -199,13 +199,13 @@ def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
 def _needed(found: dict[str, Any], name: str) -> int:
     value = count(found.get(name), name)
     if value is None:
-        raise Doubt("missing", what=name)
+        raise ImpossibleFigure("missing", what=name)
     return value
 
 
 def _counts(line: Any) -> list[int]:
     if not isinstance(line, list) or len(line) > MOST_IDS:
-        raise Doubt("histogram")
+        raise ImpossibleFigure("histogram")
     return [count(one, "histogram") or 0 for one in line]
 
 
@@ -214,10 +214,10 @@ def _histogram(found: Any) -> dict[int, list[int]]:
     if found is None:
         return {}
     if not isinstance(found, dict) or len(found) > 256 or not all(str(k).isdecimal() and len(k) < 5 for k in found):
-        raise Doubt("histogram")
+        raise ImpossibleFigure("histogram")
     out = {int(length): _counts(line) for length, line in found.items()}
     if any(len(line) > length + 1 for length, line in out.items()):
-        raise Doubt("histogram_drafted")
+        raise ImpossibleFigure("histogram_drafted")
     return out
 
 
@@ -227,8 +227,8 @@ def _steps(found: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     if drafted is None or accepted is None:
         return ()
     if not all(isinstance(one, list) and len(one) <= 100_000 for one in (drafted, accepted)) or len(drafted) != len(accepted):
-        raise Doubt("steps")
+        raise ImpossibleFigure("steps")
     pairs = tuple((count(d, "step") or 0, count(a, "step") or 0) for d, a in zip(drafted, accepted))
     if any(a > d for d, a in pairs):
-        raise Doubt("accepted")
+        raise ImpossibleFigure("accepted")
     return pairs

@@ -76,8 +76,8 @@ class ServerError(ValueError):
         self.code, self.values = f"server.{code}", values
 
 
-class Doubt(ValueError):
-    """A reported figure is impossible: the end of a sentence; ``code`` is its identifier in DOUBTS."""
+class ImpossibleFigure(ValueError):
+    """A reported figure is impossible. The message is the end of a sentence; ``code``: its identifier in DOUBTS."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(DOUBTS[code].format(**values))

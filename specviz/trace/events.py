@@ -32,6 +32,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
+    """A run started. header: models, settings and machine."""
+
     header: dict[str, Any]
 
     def records(self):
@@ -40,6 +42,8 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class Prefilled(Event):
+    """The prompt was prefilled: ``n`` tokens, from t0 to t1 in seconds."""
+
     t0: float
     t1: float
     n: int
@@ -50,6 +54,8 @@ class Prefilled(Event):
 
 @dataclass(frozen=True)
 class Drafted(Event):
+    """A draft was proposed, from t0 to t1 in seconds. nodes: id, parent, token and draft probability of each."""
+
     round: int
     t0: float
     t1: float
@@ -63,6 +69,8 @@ class Drafted(Event):
 
 @dataclass(frozen=True)
 class Verified(Event):
+    """The target scored the draft: a forward pass of ``rows`` tokens, from t0 to t1 in seconds."""
+
     round: int
     t0: float
     t1: float
@@ -73,7 +81,9 @@ class Verified(Event):
 
 
 @dataclass(frozen=True)
-class Judged(Event):
+class Decided(Event):
+    """The accept/reject decisions of a round, one per tested node."""
+
     round: int
     decisions: tuple[dict[str, Any], ...]
 
@@ -137,6 +147,8 @@ class Received(Event):
 
 @dataclass(frozen=True)
 class Noted(Event):
+    """A note that a method attached to a round (core/note_kinds.py)."""
+
     round: int
     kind: str
     data: dict[str, Any]
@@ -172,6 +184,8 @@ class TextEmitted(Event):
 
 @dataclass(frozen=True)
 class Finished(Event):
+    """The run ended normally."""
+
     finish: str  # "stop" | "length" | "stop_string" | "stopped" | "deadline" | "context"
     totals: dict[str, Any]
     peak_mem: int | None = None
@@ -184,6 +198,8 @@ class Finished(Event):
 
 @dataclass(frozen=True)
 class Failed(Event):
+    """The run ended with an error. why: its message."""
+
     why: str
     totals: dict[str, Any] = field(default_factory=dict)
 
@@ -208,7 +224,7 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
     yield Verified(r, *verify, rows)
     verdict, model = outcome.verdict, ModelProbs(outcome, state)
-    yield Judged(r, tuple(_decisions(outcome, state.top_k_saved, model)))
+    yield Decided(r, tuple(_decisions(outcome, state.top_k_saved, model)))
     before = len(state.tokens) - len(outcome.committed) - 1
     kv = {"before": before, "after": before + len(outcome.kept), "dropped": rows - len(outcome.kept)}
     prob = None if verdict.probs is None else float(verdict.probs[verdict.token])

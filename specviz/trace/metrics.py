@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .events import Committed, Drafted, Event, Judged, Prefilled, Verified
+from .events import Committed, Decided, Drafted, Event, Prefilled, Verified
 
 PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
 
@@ -47,7 +47,7 @@ class Totals:
             self.drafted += len(self._depths)
         elif isinstance(event, Verified):
             self.rounds += 1
-        elif isinstance(event, Judged):
+        elif isinstance(event, Decided):
             self._decisions = event.decisions
         elif isinstance(event, Committed):
             self._fold_trials(event)

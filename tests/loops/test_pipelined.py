@@ -14,7 +14,7 @@ from specviz.loops.pipelined import joined
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
-from specviz.trace.events import Committed, Drafted, Judged, Verified
+from specviz.trace.events import Committed, Decided, Drafted, Verified
 from specviz.trace.metrics import Totals
 from specviz.verifiers.pearl import PearlVerification
 
@@ -304,7 +304,7 @@ def test_what_breaks_in_either_thread_is_reported_and_leaves_no_thread():
         kit = toy(12)
         parts, state = pearl(kit), State(list(PROMPT), limit=30)
         events = parts.loop(parts, kit.target, state)
-        assert next(e for e in events if isinstance(e, Judged)).decisions
+        assert next(e for e in events if isinstance(e, Decided)).decisions
         events.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("draft")]
 

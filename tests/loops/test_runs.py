@@ -11,7 +11,7 @@ from specviz.evidence.statistics import ACCEPTANCE
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
 from specviz.run.session import Session
-from specviz.trace.events import Committed, Finished, Judged, Started, TextEmitted
+from specviz.trace.events import Committed, Decided, Finished, Started, TextEmitted
 from specviz.trace.files import Trace, check
 from specviz.trace.recorder import Recorder
 
@@ -45,7 +45,7 @@ def test_the_records_are_a_trace_and_every_verdict_can_be_recomputed(key):
         with cores(1 + seed):
             for event in stream(key, 24, loaded, knobs, Sampling(float(seed)), top_k_saved=3):
                 lane += recorder.take(event)
-                if isinstance(event, Judged):
+                if isinstance(event, Decided):
                     assert all(t["u"] is None or (t["u"] < t["a"]) == (t["verdict"] == "accepted") for t in event.decisions)
         check(lane)
         trace = Trace(lane)

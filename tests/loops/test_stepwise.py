@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, Sampling, Scores, State
-from specviz.trace.events import Judged
+from specviz.trace.events import Decided
 from specviz.verifiers.step_grade import StepGrade
 
 from ..exactness.toys import PROMPT, greedy, toy
@@ -38,7 +38,7 @@ def test_a_step_that_is_refused_is_written_anew_up_to_its_end_whatever_its_first
     assert state.tokens == [5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0]
     assert [c.kind for c in commits(events)] == ["accepted", "correction", *["plain"] * 5, "correction", *["plain"] * 5]
     assert [note["step"] for note in notes(events, "step")] == [0, *[1] * 6, *[2] * 6]
-    first = next(e for e in events if isinstance(e, Judged) and e.round == 1).decisions
+    first = next(e for e in events if isinstance(e, Decided) and e.round == 1).decisions
     assert [t["verdict"] for t in first] == ["rejected", "skipped", "skipped"] and first[0]["a"] == 0.0
 
 

@@ -7,7 +7,7 @@ import torch
 from specviz.core import Budget, DraftTree, Outcome, RandomStreams, Sampling, Scores, State, Verdict, open_run, play
 from specviz.methods import catalogue
 from specviz.policies.model_switch import EntropySwitch
-from specviz.trace.events import Committed, Judged, Verified
+from specviz.trace.events import Committed, Decided, Verified
 from specviz.trace.metrics import Totals
 
 from ..exactness.toys import PROMPT, TinyTarget, cache_error, greedy, toy
@@ -47,7 +47,7 @@ def test_what_the_large_model_finds_too_unlikely_is_rolled_back_with_all_behind_
     assert reported(events)[:2] == [("plain", (0,)), ("correction", (1, 2, 6))]
     note = notes(events, "rollback")[0]
     assert (note["at"], note["back"], note["gone"]) == (2, True, 2) and note["nats"][2] == pytest.approx(6.9078, abs=1e-3)
-    assert [t["verdict"] for e in events if isinstance(e, Judged) and e.round == 1 for t in e.decisions] == ["accepted", "accepted", "rejected", "skipped"]
+    assert [t["verdict"] for e in events if isinstance(e, Decided) and e.round == 1 for t in e.decisions] == ["accepted", "accepted", "rejected", "skipped"]
     assert notes(events, "fallback")[0]["why"] == "full"
     loose, _ = decode("bild", Tables(large, small, 8), [7], 9, knobs={"most": 4, "rollback": 7.0})
     assert loose.tokens[1:6] == [0, 1, 2, 3, 4], "a higher bound keeps it"

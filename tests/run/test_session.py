@@ -16,7 +16,7 @@ from specviz.run.errors import sentence
 from specviz.run.racing import _take_turns, race
 from specviz.run.request import read_sampling
 from specviz.run.session import Session, SessionError
-from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Prefilled, Started, TextEmitted, Verified
+from specviz.trace.events import Committed, Decided, Drafted, Failed, Finished, Prefilled, Started, TextEmitted, Verified
 from specviz.trace.metrics import Totals
 
 from ..message_codes import refuses
@@ -48,7 +48,7 @@ def plain():
 
 def test_the_order_of_what_is_told(plain):
     assert kinds(plain)[:2] == ["Started", "Prefilled"] and kinds(plain)[-1] == "Finished"
-    assert kinds(plain)[2:-1] == ["Drafted", "Verified", "Judged", "Committed", "TextEmitted"] * 40
+    assert kinds(plain)[2:-1] == ["Drafted", "Verified", "Decided", "Committed", "TextEmitted"] * 40
     assert plain[-1].finish == "length" and plain[-1].totals["tokens"] == 40 == len(tokens(plain))
     assert plain[-1].totals["text_bytes"] == len(said(plain))
     assert 0 < plain[-1].totals["forward_seconds"] <= plain[-1].totals["seconds"]
@@ -105,7 +105,7 @@ def test_a_cut_round_is_what_the_engine_would_have_cut():
     nodes = tuple({"id": i, "parent": p, "depth": d} for i, p, d in shape)
     trial = {"rule": "match", "p": 1.0, "q": None, "a": 1.0, "u": 0.5}
     verdicts = {0: "accepted", 1: "rejected", 2: "accepted", 3: "accepted", 4: "skipped", 5: "rejected"}
-    events = [Drafted(0, 0, 1, nodes), Judged(0, tuple({"node": i, **trial, "verdict": v} for i, v in verdicts.items())),
+    events = [Drafted(0, 0, 1, nodes), Decided(0, tuple({"node": i, **trial, "verdict": v} for i, v in verdicts.items())),
               Committed(0, 2, (0, 2, 3), (7, 8, 9, 10), "correction", 0.5, None, {"before": 5, "after": 9, "dropped": 3}, {})]
     _, judged, committed = cut_round(events, 2)
     assert committed.path == (0,) and committed.tokens == (7, 8) and committed.kind == "accepted" and committed.accepted == 2
@@ -303,7 +303,7 @@ def test_a_race_takes_turns_by_the_engines_clock():
     turns, inside = [], None
     for lane, event in events[3:]:  # nobody is interrupted in a round
         assert inside in (None, lane)
-        inside = lane if isinstance(event, (Drafted, Verified, Judged, Committed)) else None
+        inside = lane if isinstance(event, (Drafted, Verified, Decided, Committed)) else None
         turns += [lane] if isinstance(event, Committed) else []
     assert len(set(turns[:8])) > 1
     ids = [e.header for _, e in events[:3]]
@@ -363,7 +363,7 @@ def test_notes_belong_to_their_round():
     lanes = [Session(FakeLoaded(), noting), Session(FakeLoaded(), "autoregressive")]
     events = [event for lane, event in race(lanes, PROMPT, 4) if lane == 0]
     rounds = [[type(e).__name__ for e in events if getattr(e, "round", None) == r] for r in range(4)]
-    assert rounds == [["Drafted", "Verified", "Judged", "Committed", "TextEmitted"] + ["Noted"] * (r + 1) for r in range(4)]
+    assert rounds == [["Drafted", "Verified", "Decided", "Committed", "TextEmitted"] + ["Noted"] * (r + 1) for r in range(4)]
     order = [e.round for e in events if hasattr(e, "round")]
     assert order == sorted(order)  # emitted with their round, before another lane's turn
 

@@ -2,7 +2,7 @@
 of its own."""
 from __future__ import annotations
 
-from specviz.trace.events import Committed, Drafted, Judged
+from specviz.trace.events import Committed, Decided, Drafted
 from specviz.trace.metrics import Totals
 
 
@@ -12,7 +12,7 @@ def folded(path, verdicts, parents=(-1, 0, 1, 2)):
         depths[i] = depths[parent] + 1
     nodes = tuple({"id": i, "parent": parent, "depth": depths[i], "tok": i} for i, parent in enumerate(parents))
     totals.fold(Drafted(0, 0.0, 0.0, nodes))
-    totals.fold(Judged(0, tuple({"node": i, "verdict": verdict} for i, verdict in enumerate(verdicts))))
+    totals.fold(Decided(0, tuple({"node": i, "verdict": verdict} for i, verdict in enumerate(verdicts))))
     totals.fold(Committed(0, 0.0, path, (1,) * (len(path) + 1), "correction", None, None, {}, {}))
     return totals
 

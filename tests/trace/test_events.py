@@ -7,7 +7,7 @@ import torch
 from specviz.core import IID, WITHOUT_REPLACEMENT, Drafter, Parts, Policy, Sampling, State, TreeBuilder
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.trace.events import Committed, Drafted, Failed, Finished, Judged, Noted, Prefilled, Started, Verified, best
+from specviz.trace.events import Committed, Decided, Drafted, Failed, Finished, Noted, Prefilled, Started, Verified, best
 from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.verifiers import TokenRejection
 
@@ -60,7 +60,7 @@ def test_the_target_law_in_the_records_is_the_targets_law():
     _, events, _ = run(1)
     tokens, drafted = list(PROMPT), None
     for event in events:
-        if isinstance(event, Judged):
+        if isinstance(event, Decided):
             first = event.decisions[0]
             probs = NET.logits(tokens)[-1].softmax(-1)
             assert first["p"] == pytest.approx(float(probs[drafted.nodes[first["node"]]["tok"]]), abs=1e-12)
@@ -80,7 +80,7 @@ def test_totals_are_counts(seed):
     committed = [e for e in events if isinstance(e, Committed)]
     assert totals.tokens == sum(len(e.tokens) for e in committed) == len(state.tokens) - len(PROMPT)
     assert totals.rounds == len(committed) == sum(isinstance(e, Verified) for e in events) == state.round
-    verdicts = [t["verdict"] for e in events if isinstance(e, Judged) for t in e.decisions]
+    verdicts = [t["verdict"] for e in events if isinstance(e, Decided) for t in e.decisions]
     assert totals.drafted == len(verdicts) and totals.examined == len(verdicts) - verdicts.count("skipped")
     assert totals.accepted == verdicts.count("accepted") == sum(e.accepted for e in committed)
     assert totals.accepted <= totals.tried <= totals.drafted and totals.tokens <= totals.accepted + totals.rounds

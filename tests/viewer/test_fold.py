@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specviz.trace.events import Committed, Drafted, Judged, Verified
+from specviz.trace.events import Committed, Decided, Drafted, Verified
 from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.trace.page import VIEWER, scripts
 
@@ -27,7 +27,7 @@ def totals(records: list[dict]) -> Totals:
             out.fold(Drafted(r["round"], r["t0"], r["t1"], tuple(r["nodes"])))
         elif r["type"] == "verify":
             out.fold(Verified(r["round"], r["t0"], r["t1"], r["n_in"]))
-            out.fold(Judged(r["round"], tuple(j for j in records if j["type"] == "judge" and j["round"] == r["round"])))
+            out.fold(Decided(r["round"], tuple(j for j in records if j["type"] == "judge" and j["round"] == r["round"])))
         elif r["type"] == "commit":
             seconds = {k: timing[r["round"]][f"{k}_ns"] / 1e9 for k in ("draft", "verify", "judge", "cache", "other")}
             out.fold(Committed(r["round"], r["t"], tuple(r["path"]), (0,) * r["n_new"], r["tail"]["why"], None, None, r["kv"], seconds))
