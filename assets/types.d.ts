@@ -55,6 +55,7 @@ interface Header {
   draft: { name: string } | null;
   max_new_tokens: number;
   output: { kind: "text" } | { kind: "patches"; columns: number; rows: number; side: number };
+  picture: { src: string; hidden: boolean } | null; // before the prompt
   sampling: Record<string, unknown>;
   answer?: { index: number; of: number }; // one of several answers to one prompt (n)
   [field: string]: unknown;

@@ -104,18 +104,5 @@
     return out;
   }
 
-  /* The picture that was before the prompt, {src, hidden: whether the target read it}; null without one. Only the data URL of a small
-     PNG is taken: its size stands in the first bytes, before a browser decodes anything. */
-  const PNG = /^data:image\/png;base64,iVBORw0KGgo[A-Za-z0-9+/]{20,59980}={0,2}$/,
-    SIDE = 512;
-  function before(lane) {
-    const asked = lane.header && lane.header.request,
-      src = asked && asked.image;
-    if (typeof src !== "string" || !PNG.test(src)) return null;
-    const bytes = T.bytesOf(src.slice(src.indexOf(",") + 1, src.indexOf(",") + 45)),
-      side = (at) => ((bytes[at] * 256 + bytes[at + 1]) * 256 + bytes[at + 2]) * 256 + bytes[at + 3];
-    return [16, 20].every((at) => side(at) > 0 && side(at) <= SIDE) ? { src, hidden: asked.hide_image === true } : null;
-  }
-
-  SV.output = { of, alone, painted, growing, scaleOf, before, PATCH };
+  SV.output = { of, alone, painted, growing, scaleOf, PATCH };
 })();

@@ -60,14 +60,30 @@
     return out;
   }
 
-  /* What the tokens are: text, or patches of a picture in raster order. */
+  /* What the tokens are: text, patches of a picture in raster order, or patches of its scales, coarse to fine. */
   function outputOf(x) {
     const small = (n) => (Number.isInteger(n) && n > 0 && n <= 64 ? n : 0),
       o = obj(x),
-      [columns, rows, side] = [o.columns, o.rows, o.patch].map(small);
+      [columns, rows, side] = [o.columns, o.rows, o.patch].map(small),
+      grids = arr(o.grids, 16).map(small);
+    if (o.kind === "scales" && side && grids.length && grids.every((g, i) => g > (grids[i - 1] || 0)))
+      return { kind: "scales", grids, side };
     return o.kind === "patches" && columns && rows && side
       ? { kind: "patches", columns, rows, side }
       : { kind: "text" };
+  }
+
+  /* The picture before the prompt, {src, hidden: whether it was hidden from the target}; null without one. Only the data URL of a small
+     PNG is taken: its size is in its first bytes and is checked before a browser decodes anything. */
+  const PNG = /^data:image\/png;base64,(iVBORw0KGgo[A-Za-z0-9+/]{33})[A-Za-z0-9+/]{0,60000}={0,2}$/,
+    SIDE = 512;
+  function pictureOf(x) {
+    const { image, hide_image } = obj(x),
+      head = typeof image === "string" ? PNG.exec(image) : null;
+    if (!head) return null;
+    const bytes = Array.from(atob(head[1]), (c) => c.charCodeAt(0)),
+      side = (at) => bytes.slice(at, at + 4).reduce((n, b) => n * 256 + b, 0);
+    return [16, 20].every((at) => side(at) > 0 && side(at) <= SIDE) ? { src: image, hidden: hide_image === true } : null;
   }
 
   const SHAPE = {
@@ -109,6 +125,7 @@
         pass_seconds: num(obj(r.env).pass_seconds),
       },
       output: outputOf(r.output),
+      picture: pictureOf(r.request),
       sampling: obj(r.sampling),
       answer: r.answer
         ? { index: Math.max(0, int(obj(r.answer).index, 0)), of: Math.max(1, int(obj(r.answer).of, 1)) }

@@ -119,7 +119,7 @@
     }
     /* The picture that the target read before the prompt, or that was hidden from it. */
     before(lane) {
-      const seen = SV.output.before(lane);
+      const seen = lane.header && lane.header.picture;
       this.seen.hidden = !seen;
       if (!seen) return;
       const words = SV.messages.say(seen.hidden ? "picture.hidden" : "picture.seen");

@@ -120,6 +120,7 @@ def parser() -> Parser:
     sub = command("verify", verify_methods, "Certificates on the real engine: greedy, first tokens, whole sampled answers.")
     sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the one method; may be repeated")
+    request_options.add_image(sub)
     _models(sub)
 
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
@@ -280,7 +281,9 @@ def verify_methods(args: argparse.Namespace) -> int:
     from ..evidence import certificate as certify
     from ..evidence.whole_answers import answers
 
+    image = request_options.given_image(args) if args.image else None
     loaded, rows = _loaded(args), []
+    loaded = loaded.seeing(image) if image else loaded
     through = certify.fix_bucket(loaded)
     for key in tqdm(chosen, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),

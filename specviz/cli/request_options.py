@@ -19,13 +19,17 @@ OPTIONS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "se
 def add(sub: Any) -> None:
     """Add the options that all commands with a request have."""
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
-    sub.add_argument("--image", metavar="FILE", help="a picture, PNG, JPEG or WebP, that the target reads before the prompt, or sample:N for one of "
-                     "the target's own")
+    add_image(sub)
     sub.add_argument("--hide-image", action="store_true", help="keep the picture with the run, and hide it from the target")
     sub.add_argument("--request", metavar="JSON", help="further fields of the request, or @FILE (docs/requests.md)")
     sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
                      help="fields that are left out take the values of the model's generation_config.json (SPECVIZ_GENERATION_CONFIG=1: "
                      "always)")
+
+
+def add_image(sub: Any) -> None:
+    sub.add_argument("--image", metavar="FILE", help="a picture (PNG, JPEG, WebP) that the target reads before the prompt, or sample:N for "
+                     "one of the target's own")
 
 
 def given_fields(args: argparse.Namespace) -> dict[str, Any]:
@@ -44,14 +48,14 @@ def given_fields(args: argparse.Namespace) -> dict[str, Any]:
     own = {name: getattr(args, option) for name, option in OPTIONS.items()}
     given |= {name: value for name, value in own.items() if isinstance(value, str)}  # a default is no text
     given |= {"stop": tuple(args.stop)} if args.stop else {}
-    given |= {"image": _image(args)} if args.image else {}
+    given |= {"image": given_image(args)} if args.image else {}
     given |= {"hide_image": True} if args.hide_image else {}
     given |= {} if args.generation_config is None else {SWITCH: args.generation_config}
     GenerationRequest.from_dict({name: value for name, value in given.items() if name != SWITCH})  # a mistake is reported before loading
     return given
 
 
-def _image(args: argparse.Namespace) -> str:
+def given_image(args: argparse.Namespace) -> str:
     """Return the picture of --image as a data URL. Raises ZooError."""
     from ..zoo.codec import SAMPLE, sample_picture
     from ..zoo.picture_input import read_file

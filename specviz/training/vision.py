@@ -37,9 +37,9 @@ language: [en]
 # {name}
 
 """
-CARD = FRONT + """A toy that sees a picture of {side} x {side} pixels and says what it shows. Each of its {cells} patches becomes one row before
-the text: {layers} layers of {hidden}, {parameters:,} parameters. Made to be watched while it decodes, with a draft model that reads the
-text alone.
+CARD = FRONT + """A toy that sees a picture of {side} x {side} pixels and says what it shows. Each of its {cells} patches becomes one row
+before the text: {layers} layers of {hidden}, {parameters:,} parameters. Made to be watched while it decodes, with a draft model that reads
+the text alone.
 
 | figure | value |
 |---|---|

@@ -18,7 +18,8 @@ from .pair import Pair
 from .toys import begin, cache_error
 
 VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
-KNOBS = {"speculative": {"gamma": 2}, "multimodal": {"gamma": 2}, "specinfer": {"width": 2, "split": 1, "depth": 2}, "jacobi": {}, "lookahead": {}, "prompt_lookup": {}}
+KNOBS = {"speculative": {"gamma": 2}, "multimodal": {"gamma": 2}, "specinfer": {"width": 2, "split": 1, "depth": 2},
+         "jacobi": {}, "lookahead": {}, "prompt_lookup": {}}
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,8 @@ def test_a_conversation_continues_on_the_same_tokens(trained):
     first = [{"role": "user", "content": "What is in the middle?"}]
     answer = "There is a red heart in the middle."
     ids = loaded.codec.encode(first, False)
-    longer = loaded.codec.encode([*first, {"role": "assistant", "content": answer}, {"role": "user", "content": "Where is the heart?"}], False)
+    then = {"role": "user", "content": "Where is the heart?"}
+    longer = loaded.codec.encode([*first, {"role": "assistant", "content": answer}, then], False)
     table, written = loaded.token_bytes, longer[len(ids):]
     end = written.index(min(loaded.end_tokens))
     assert longer[:len(ids)] == ids

@@ -20,6 +20,38 @@
         same(hashOf(SV, st), want, "chunks " + seed);
       }
     },
+    "the picture before a prompt is the data URL of a small PNG, or none"(SV) {
+      const png = (w, h) =>
+          "data:image/png;base64," +
+          btoa(
+            String.fromCharCode(
+              ...[137, 80, 78, 71, 13, 10, 26, 10, 0, 0, 0, 13, 73, 72, 68, 82],
+              ...[w, h].flatMap((n) => [n >>> 24, (n >> 16) & 255, (n >> 8) & 255, n & 255]),
+              ...[8, 2, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0],
+            ),
+          ),
+        header = (request) => SV.shape.shape({ type: "header", seq: 0, lane: 0, request }).picture,
+        of = (image, hide_image) => header({ image, hide_image });
+      same(of(png(96, 72)).src, png(96, 72), "its source");
+      same([of(png(9, 9), true).hidden, of(png(9, 9), "yes").hidden], [true, false], "hidden");
+      for (const bad of [
+        png(513, 9),
+        png(9, 60000),
+        png(0, 9),
+        png(9, 9) + "\u0022 onerror=",
+        png(9, 9).replace("png", "svg+xml"),
+        "data:image/png;base64," + btoa("<svg onload=alert(1)>".repeat(4)),
+        "https://example.org/a.png",
+        "javascript:alert(1)",
+        png(9, 9).slice(0, 40),
+        png(9, 9) + "A".repeat(70000),
+        7,
+        null,
+        ["a"],
+      ])
+        same(of(bad), null, String(bad).slice(0, 40));
+      same([header(undefined), header(3)], [null, null], "no request");
+    },
     "lanes may come woven or one after another"(SV, fx) {
       same(hashOf(SV, SV.fold.fold(fx.woven)), hashOf(SV, SV.fold.fold(fx.race)), "woven");
     },
