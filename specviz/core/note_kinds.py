@@ -113,8 +113,8 @@ NOTES: dict[str, Note] = {
     "confidence": _note(
         "confidence", "The tree grown by the draft's probabilities.",
         expected=("expected accepted tokens", 1.4), grown=("nodes grown", 9), kept=("nodes kept", 4)),
-    "experts": _note(
-        "experts", "Which experts each token of the pass used, and the bytes that were read for them (BlockFFN).",
+    "expert_union": _note(
+        "expert_union", "Which experts each token of the pass used, and the bytes that were read for them (BlockFFN).",
         experts=("in each layer", 4),
         used=("by layer and token, the root first: the experts that the token used", [[[0, 2], [0], [0, 3]], [[1], [1, 2], [1]]]),
         bytes=("of the experts that the pass read: the union over its tokens", 6000), whole=("bytes of all experts", 8000),

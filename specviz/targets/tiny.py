@@ -38,7 +38,7 @@ class TinyNet:
 
     def interpolate(self, other: TinyNet, share: float) -> TinyNet:
         """Return a net whose weights are interpolated: ``share`` of the way from these weights to the other's (1 = the other)."""
-        out = object.__new__(TinyNet)
+        out = object.__new__(type(self))
         out.vocab, out.width, out.heads = self.vocab, self.width, self.heads
         out.embedding = torch.lerp(self.embedding, other.embedding, share)
         out.output = torch.lerp(self.output, other.output, share)
@@ -93,7 +93,9 @@ class TinyTarget(CachedTarget):
     """A TinyNet with the Target interface and the shared cache bookkeeping."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-                          "partial_cache"})
+                          "partial_cache", "state:decay", "state:groups"})
+    state_bytes = 0
+    group = 4  # positions; keys and values neither decay nor know groups, so both are what a toy says
     name = "the tiny model"
     skip: frozenset[int] = frozenset()  # sublayers that are left out
     offset = 0  # position of a row minus its slot
@@ -112,6 +114,12 @@ class TinyTarget(CachedTarget):
 
     def norm(self, states: Tensor) -> Tensor:
         return self.net.norm(states)
+
+    def survival(self) -> list[float]:
+        return [1.0] * self._rows
+
+    def groups(self) -> list[int]:
+        return [(len(self.cached_tokens) + depth) // self.group for depth in (0, *self._tree.depths)]
 
     def early(self, exit: int) -> TinyEarly:
         return TinyEarly(self, exit)
@@ -157,12 +165,16 @@ class TinyTarget(CachedTarget):
             if 2 * depth not in self.skip:
                 x = self.attended(depth, layer, x, self._slots[depth, :, :, :end], at, rotation, mask)
             if 2 * depth + 1 not in self.skip:
-                x = self.net.transform(layer, x)
+                x = self.transformed(layer, x)
         return x, hidden_states
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
         """Return x plus the attention of the layer that is the ``depth``-th to run."""
         return self.net.attend(layer, x, *where)
+
+    def transformed(self, layer: Layer, x: Tensor) -> Tensor:
+        """Return x plus the feed-forward of a layer."""
+        return self.net.transform(layer, x)
 
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():

@@ -9,7 +9,7 @@ import torch
 from specviz.core import FixedCosts, Sampling, State, open_run
 from specviz.loops.batched import Batch, why_not_batched
 from specviz.methods import catalogue
-from specviz.targets.fast import FastModel
+from specviz.targets.fast import FastModel, FastTarget
 from specviz.targets.static_shapes import StaticModel
 
 from ..targets.tiny import CONFIGS, VOCAB, network
@@ -17,7 +17,7 @@ from .pair import Pair
 from .test_architectures import LENGTH, PROMPT, write
 from .toys import CAPABILITIES, greedy, later, methods, player, sample
 
-METHODS = methods("exact", "greedy only")
+METHODS = [method for method in methods("exact", "greedy only") if method.needs <= FastTarget.capabilities | CAPABILITIES]
 
 
 @pytest.fixture(scope="module")

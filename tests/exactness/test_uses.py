@@ -18,7 +18,7 @@ from specviz.training.dense_store import with_states
 from specviz.verifiers import TokenRejection
 
 from ..models import tiny as heads
-from .toys import TinyNet, TinyTarget, begin, player, provided, store, toy
+from .toys import TinyNet, TinyTarget, begin, player, provided, store, toy_of
 
 VOCAB = 12
 WRITTEN = [6, 8, 5, 3, 7, 4, 2]  # of the answer so far, as long as the longest keys
@@ -33,7 +33,7 @@ def of(folder: str):
 
 
 def kit_of(method, **how):
-    kit = toy(VOCAB, layers=4 if method.needs & {"skip", "layer_parallel"} else 2, **{"share": 0.7, "sharp": 1.5, **how})
+    kit = toy_of(method, VOCAB, **{"share": 0.7, "sharp": 1.5, **how})
     provided(method, kit)
     return kit
 

@@ -1,0 +1,65 @@
+/* Sparse experts: which of them each token of the pass used, and the bytes that the pass read for it. */
+(() => {
+  "use strict";
+  const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
+  const { count } = SV.dom;
+  const { int, ints, nums, num, list, say, bars, heatmap, strip } = SV.pictures;
+  const kB = (bytes) => Math.round(bytes / 1000) + " kB";
+
+  function draw(host, notes, c) {
+    const d = notes[notes.length - 1] || {},
+      experts = Math.max(1, Math.min(64, int(d.experts, 1))),
+      used = list(d.used, 12).map((layer) => list(layer, 48).map((row) => ints(row, 64))),
+      rows = used.length ? used[0].length : 0,
+      bytes = num(d.bytes) ?? 0,
+      whole = num(d.whole) ?? 0,
+      nodes = c.round.nodes;
+    host.append(
+      say(
+        "The pass over " + count(rows, "token") + " read " + kB(bytes) + " of experts instead of all " + kB(whole) + ". ",
+        "Token by token it would have been " + kB(num(d.separately) ?? 0) + ". ",
+        "All other weights are " + kB(num(d.other) ?? 0) + ".",
+      ),
+    );
+    const cell = (layer, row, e) => ((layer[row] || []).includes(e) ? 1 : 0),
+      line = (row) =>
+        used.flatMap((layer, i) => [
+          ...(i ? [null] : []),
+          ...Array.from({ length: experts }, (_, e) =>
+            row < rows ? cell(layer, row, e) : layer.some((one) => one.includes(e)) ? 1 : 0,
+          ),
+        ]);
+    heatmap(host, {
+      name: "Experts used, by token and layer",
+      rows: [...Array.from({ length: rows }, (_, row) => line(row)), ...(rows > 1 ? [line(rows)] : [])],
+      rowName: "token",
+      colName: "experts of layer 1, 2, \u2026, side by side",
+      width: c.width,
+    });
+    host.append(say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."));
+    strip(
+      host,
+      Array.from({ length: rows }, (_, row) => ({
+        text: row && nodes[row - 1] ? c.label(nodes[row - 1].tok, 10) : "last token",
+        cls: row && nodes[row - 1] ? c.verdict(nodes[row - 1].id) : "",
+        node: row && nodes[row - 1] ? nodes[row - 1].id : undefined,
+        note: String(used.reduce((sum, layer) => sum + (layer[row] || []).length, 0)),
+      })),
+      "Experts used by each token, over all layers",
+    );
+    const mean = nums(d.mean, 64).map((x) => x / 1000);
+    if (!mean.length) return;
+    host.append(say("kB of experts that a pass over 1, 2, \u2026 tokens of the draft read, on average in this run:"));
+    bars(host, {
+      name: "Bytes of experts read, by tokens in the pass",
+      width: c.width,
+      values: mean,
+      labels: mean.map((_, i) => String(i + 1)),
+      mark: (i) => i === rows - 1,
+      limit: whole / 1000,
+      limitName: "all experts",
+    });
+  }
+
+  SV.lens.expert_union = { title: "Experts", draw };
+})();
