@@ -9,7 +9,8 @@ from typing import Any
 
 from .errors import UsageError
 
-LOCAL_ONLY = ("raw", "knob", "predicted", "stop", "request", "image", "hide_image", "generation_config", "deterministic")  # options that do not go to a server
+LOCAL_ONLY = ("raw", "knob", "predicted", "stop", "request", "image", "hide_image", "generation_config",
+              "deterministic")  # options that do not go to a server
 DEADLINE = 600.0  # seconds for a server's answer where none is given: a server may send a little for ever
 
 

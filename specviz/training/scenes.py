@@ -183,7 +183,7 @@ def blind_probs(written: Sequence[str]) -> dict[str, float]:
 def _follow(weight: float, pattern: Sequence[str], written: list[str], total: dict[str, float]) -> None:
     """Add the probabilities of the words after ``written`` under one pattern."""
     at, used = 0, []
-    for place, symbol in enumerate(pattern):
+    for symbol in pattern:
         here = written[at] if at < len(written) else None
         if symbol == SLOTS[SIZE]:
             if here is None:

@@ -73,7 +73,8 @@ def picture(targets: list[dict[str, Any]]) -> gr.HTML:
     """
     samples = {target["title"]: target["pictures"] for target in targets if target.get("pictures")}
     titles = {target["name"]: target["title"] for target in targets if target.get("pictures")}
-    return gr.HTML("", samples=samples, titles=titles, html_template='<section class="pg-picture" aria-label="The picture" hidden></section>',
+    template = '<section class="pg-picture" aria-label="The picture" hidden></section>'
+    return gr.HTML("", samples=samples, titles=titles, html_template=template,
                    js_on_load=script("picture.js"), apply_default_css=False, elem_id="picture")
 
 

@@ -308,8 +308,8 @@ class ChatShape(Shape):
     @staticmethod
     def picture(body: dict[str, Any]) -> dict[str, str]:
         given = body.get("messages")
-        parts = [part for one in (given if isinstance(given, list) else ()) if isinstance(one, dict) and isinstance(one.get("content"), list)
-                 for part in one["content"] if is_picture(part)]
+        contents = [one.get("content") for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
+        parts = [part for content in contents if isinstance(content, list) for part in content if is_picture(part)]
         if not parts:
             return {}
         address = parts[0].get("image_url")

@@ -2,6 +2,8 @@
 target's own; a target that forgets the picture is caught; greedy text equals plain decoding's."""
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -68,8 +70,7 @@ def enumerated(models, key, knobs, kind=VisionTarget):
     def after_round(target, state, outcome, prob):
         worst[0] = max(worst[0], cache_error(target, fresh, state.tokens))
 
-    want, blind = (joint(lambda tokens: logits(target, tokens), state.tokens, COUNT, sampling, VOCAB)
-                   for target in (fresh, VisionTarget(models[0])))
+    want, blind = (joint(partial(logits, target), state.tokens, COUNT, sampling, VOCAB) for target in (fresh, VisionTarget(models[0])))
     probs, endings = probs_of_engine(parts, kit.target, state, COUNT, after_round, [*models, models[0].vision])
     return distance(probs, want), distance(probs, blind), endings, worst[0]
 

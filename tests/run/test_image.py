@@ -4,12 +4,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specviz.run.prefix_cache import PrefixCache
 from specviz.run.request import GenerationRequest, SessionError
 from specviz.run.session import Session
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.run.prefix_cache import PrefixCache
 from specviz.zoo.codec import png
-from specviz.zoo.picture_input import decode, data_url
+from specviz.zoo.picture_input import data_url, decode
 from specviz.zoo.registry import ZooError
 
 from .fakes import FakeLoaded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
@@ -164,6 +163,4 @@ def test_a_caption_names_what_the_output_layer_reads_from_a_patch(net, model):
         want = net.vision(torch.from_numpy(PICTURES[:1].copy()))[0]
         thing = net.lm_head(net.model.norm(want))[:, [1, 2, 0]].argmax(-1)
     assert gap(rows, want) < 1e-5 and rows.shape == (6, 16)
-    named = [token for token in caption[1:]]
-    assert (caption == () or caption[0] == 0) and (len(named) >= 2 * int((thing < 2).sum()))
-    assert np.array_equal(PICTURES[0], PICTURES[0])
+    assert (caption == () or caption[0] == 0) and len(caption[1:]) >= 2 * int((thing < 2).sum())

@@ -9,7 +9,7 @@ from specviz.ui.cards import cards
 from specviz.ui.messages import Refused
 from specviz.ui.openai_api import ChatShape, CompletionShape
 from specviz.zoo.codec import png, sample_picture
-from specviz.zoo.picture_input import KEPT_SIDE, decode, data_url
+from specviz.zoo.picture_input import KEPT_SIDE, data_url, decode
 from specviz.zoo.registry import ZooError, register
 
 IMAGE = data_url(decode(png(np.full((4, 4, 3), 90, np.uint8))))
