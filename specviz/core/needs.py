@@ -36,6 +36,7 @@ NEEDS = {  # by the part of a need before its colon
     "early": Need("an early exit", _LAYERS.replace("{what}", "stop after some of its layers")),
     "partial_cache": Need("", _LAYERS.replace("{what}", "draft from a part of its own keys and values")),
     "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
+    "sublayers": Need("", _LAYERS.replace("{what}", "run single layers on given states")),
     "layer_parallel": Need("layers side by side"),
     "experts": Need("a target with sparse experts", "needs a target with sparse experts, such as Llama-specviz-blockffn; {name} has none"),
     "tap": Need("the model's hidden states"),

@@ -234,6 +234,11 @@ class CapableTarget(Target, Protocol):
         cache of its own. Capability "skip"."""
         ...
 
+    def sublayers(self, count: int, /) -> Any:
+        """Return the last ``count`` committed tokens, to be run through single sublayers (targets.sublayers.Sublayers). Capability
+        "sublayers"."""
+        ...
+
     def experts_read(self) -> Any:
         """Return which experts the rows of the last forward pass used (targets.experts.ExpertsRead), None where no pass was recorded.
         Capability "experts"."""

@@ -21,6 +21,7 @@ from .llama import LlamaTarget
 from .packed_pass import score_packed
 from .partial_cache import PartialCache
 from .rows import AppendableRows, Rows
+from .sublayers import Sublayers
 
 
 class WrittenTokens(NamedTuple):
@@ -49,7 +50,7 @@ class FastModel(Llama):
 class FastTarget(LlamaTarget):
     """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
-    capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain"}
+    capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain", "sublayers"}
     model: FastModel
     work: ExitStates | None = None  # result of an early exit
 
@@ -61,6 +62,10 @@ class FastTarget(LlamaTarget):
     def skipping(self, sublayers: Sequence[int]) -> SkippedLayers:
         """Return this target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
         return SkippedLayers(self, sublayers)
+
+    def sublayers(self, count: int) -> Sublayers:
+        """Return the last ``count`` committed tokens, to be run through single sublayers."""
+        return Sublayers(self, count)
 
     def layer_parallel(self, size: int) -> LlamaTarget:
         """Return this target with groups of ``size`` layers run in parallel, over the same committed rows."""

@@ -93,7 +93,7 @@ class TinyTarget(CachedTarget):
     """A TinyNet with the Target interface and the shared cache bookkeeping."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-                          "partial_cache", "state:decay", "state:groups"})
+                          "partial_cache", "sublayers", "state:decay", "state:groups"})
     state_bytes = 0
     group = 4  # positions; keys and values neither decay nor know groups, so both are what a toy says
     name = "the tiny model"
@@ -126,6 +126,9 @@ class TinyTarget(CachedTarget):
 
     def skipping(self, sublayers: Sequence[int]) -> TinyView:
         return TinyView(self, sublayers)
+
+    def sublayers(self, count: int) -> TinySublayers:
+        return TinySublayers(self, count)
 
     def layer_parallel(self, size: int) -> TinySideBySide:
         return TinySideBySide(self, size)
@@ -179,6 +182,32 @@ class TinyTarget(CachedTarget):
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
             self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
+
+
+class TinySublayers:
+    """The last tokens of the text, to be run through single sublayers (targets/sublayers.py)."""
+
+    def __init__(self, target: TinyTarget, count: int):
+        target.flush()
+        self.net, self.past, self.slots = target.net, len(target.cached_tokens) - count, target._slots
+        self.ids, d = target.cached_tokens[self.past:], target.net.width
+        self.costs = (4 * d * d + 2 * d * len(target.cached_tokens), 6 * d * d)
+
+    def enter(self) -> Tensor:
+        return self.net.embed(self.ids)
+
+    def run(self, index: int, states: Tensor) -> Tensor:
+        layer, n = self.net.layers[index // 2], len(self.ids)
+        if index % 2:
+            return torch.stack([self.net.transform(layer, x) for x in states])
+        rotation = self.net.rotations(list(range(self.past, self.past + n)))
+        mask = states.new_full((n, n), -torch.inf).triu(1)
+        mask = torch.cat([mask.new_zeros(n, self.past), mask], 1)
+        kv = self.slots[index // 2, :, :, :self.past + n]
+        return torch.stack([self.net.attend(layer, x, kv.clone(), self.past, rotation, mask) for x in states])
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.net.head(self.net.norm(states))
 
 
 class TinyLearner(Learner, TinyTarget):

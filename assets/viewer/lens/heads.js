@@ -1,4 +1,4 @@
-/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, Falcon's passes. */
+/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, SlimSpec's rank, Falcon's passes. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
@@ -94,6 +94,25 @@
     });
   }
 
+  function lowRank(host, notes, c) {
+    const d = notes[0] || {},
+      rank = int(d.rank, 0),
+      hidden = int(d.hidden, 0);
+    host.append(
+      say(
+        "The head\u2019s output matrix passed through " + rank + " of " + count(hidden, "dimension") + ". ",
+        "They hold " + short(d.kept) + " of the matrix\u2019s squared norm; every token of the vocabulary can be drafted.",
+      ),
+    );
+    bars(host, {
+      name: "Dimensions of the output matrix",
+      width: c.width,
+      values: [rank, Math.max(0, hidden - rank)],
+      labels: ["kept", "left out"],
+    });
+  }
+
+  SV.lens.low_rank = { title: "Low-rank output", draw: lowRank };
   SV.lens.experts = { title: "Two experts", draw: experts };
   SV.lens.halves = { title: "Two states of a row", draw: halves };
   SV.lens.frequent = { title: "The frequent tokens", draw: frequent };

@@ -6,6 +6,7 @@ tokens, all other tokens have draft probability 0; only the target can generate 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -27,15 +28,11 @@ _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictiona
 class ReducedHead:
     """The target's output matrix restricted to some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for
     all others. eight: computed in int8.
-
-    A target exposes its output matrix only as a function, so the rows are computed by applying it to unit vectors.
     """
 
     def __init__(self, target: CapableTarget, tokens: Tensor, eight: bool = False):
-        probe = torch.eye(target.embed([0]).shape[-1], dtype=(states := target.embed([0])).dtype, device=states.device)
-        with torch.inference_mode():
-            rows = torch.cat([target.head(part)[:, tokens.to(states.device)] for part in probe.split(64)]).T.contiguous()
-        self.vocab, self.tokens = target.vocab, tokens.to(states.device)
+        rows = output_rows(target, tokens)
+        self.vocab, self.tokens = target.vocab, tokens.to(rows.device)
         with without_timing():  # cut within a run, which must write the same in the next process
             self.linear = Int8Linear(rows) if eight else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
 
@@ -54,10 +51,22 @@ class ReducedHead:
             return bool(torch.allclose(self(state)[0, self.tokens], logits, atol=near * (1 + float(logits.abs().max()))))
 
 
+def output_rows(target: CapableTarget, tokens: Tensor | None = None) -> Tensor:
+    """Return the rows of the target's output matrix for some tokens (all by default), [tokens, hidden].
+
+    A target exposes its output matrix only as a function, so the rows are computed by applying it to unit vectors.
+    """
+    states = target.embed([0])
+    probe = torch.eye(states.shape[-1], dtype=states.dtype, device=states.device)
+    wanted = slice(None) if tokens is None else tokens.to(states.device)
+    with torch.inference_mode():
+        return torch.cat([target.head(part)[:, wanted] for part in probe.split(64)]).T.contiguous()
+
+
 class ReducedTarget:
     """A target with another ``head``; everything else is unchanged."""
 
-    def __init__(self, target: CapableTarget, head: ReducedHead):
+    def __init__(self, target: CapableTarget, head: Callable[[Tensor], Tensor]):
         self._target, self.head = target, head
 
     def __getattr__(self, name: str) -> Any:

@@ -84,7 +84,7 @@ def kind_of(method):
 
 # heads that multiply by the target's output matrix: EAGLE-3's toy has one of its own, and stores add what they hold
 SPEAKERS = [key for key, method in catalogue().items() if kind_of(method) not in (None, "eagle3") and "head" in method.needs
-            and not any(need.startswith("store:") for need in method.needs)
+            and not any(need.startswith("store:") for need in method.needs) and key != "slimspec"  # it keeps the whole vocabulary
             and method.family in (catalogue()["medusa"].family, catalogue()["eagle"].family)]
 
 

@@ -1,0 +1,108 @@
+"""Measure what a target with sparse experts reads: `python -m specviz.evidence.experts` prints two tables.
+
+Bytes: experts read per pass by draft length and tree width, over greedy answers. Time: one feed-forward layer of random weights at the
+paper's sizes, where a share of the experts is active, over the union of its rows, over all experts, and as two dense products.
+"""
+from __future__ import annotations
+
+import argparse
+import time
+from statistics import mean
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..core import Sampling
+from ..models.blockffn import Experts
+from ..run.result import Result
+from ..run.session import Session
+from ..trace.events import Noted
+from ..zoo import load
+
+if TYPE_CHECKING:
+    from ..zoo.pair import Loaded
+
+TARGET = "Llama-specviz-blockffn"
+PROMPTS = ("Write a short story about Ada.", "Tell me a story about Finn and a lantern.", "Tell a story about a compass.", "Who are you?",
+           "Describe the word 'feather'.", "Write three sentences about snow.")
+SHAPES = ((1, 1), (1, 2), (1, 4), (1, 8), (1, 15), (2, 4), (4, 4), (8, 4))  # width, depth
+NODES = 63
+SIZES = {"0.1B": (768, 48, 64), "1.2B": (1792, 56, 128)}  # the paper's hidden size, experts, expert size
+THRESHOLD, SHARED = 0.84, 0.8  # a fifth of the experts is active; correlation of the rows' router outputs
+ROUNDS = 30
+
+
+def bytes_read(loaded: Loaded, width: int, depth: int) -> dict[str, float]:
+    """Return means over passes: rows, kB of experts read, if read row by row, kB of all experts; and tokens per pass."""
+    notes, tokens, passes = [], 0, 0
+    for prompt in PROMPTS:
+        result = Result()
+        for event in Session(loaded, "blockffn", {"width": width, "depth": depth, "nodes": NODES}, sampling=Sampling(0.0)).run(prompt, 96):
+            result.take(event)
+            if isinstance(event, Noted) and event.kind == "expert_union":
+                notes.append(event.data)
+        tokens, passes = tokens + result.totals.tokens, passes + result.totals.rounds
+    found = {name: mean(note[name] for note in notes) / 1000 for name in ("bytes", "separately", "whole", "other")}
+    return found | {"rows": mean(len(note["line"]) for note in notes), "tokens": tokens / passes}
+
+
+def layer_of(hidden: int, experts: int, size: int) -> Experts:
+    """Return a layer of random weights whose first input feature shifts the router's outputs down."""
+    source = torch.Generator().manual_seed(0)
+    router, w_in, w_out = (torch.randn(*shape, generator=source) / hidden**0.5 for shape in (
+        (experts, hidden), (experts * size, hidden), (hidden, experts * size)))
+    router[:, 0] = -THRESHOLD
+    return Experts(router, torch.ones(experts), w_in, w_out, 1e-6)
+
+
+def rows_of(count: int, hidden: int) -> Tensor:
+    """Return rows of which neighbours share most of their direction, [count, hidden]."""
+    source = torch.Generator().manual_seed(1)
+    x = SHARED**0.5 * torch.randn(1, hidden, generator=source) + (1 - SHARED) ** 0.5 * torch.randn(count, hidden, generator=source)
+    x[:, 0] = 1
+    return x
+
+
+def milliseconds(run) -> float:
+    """Return the least time of several calls."""
+    least = float("inf")
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        run()
+        least = min(least, time.perf_counter() - began)
+    return 1000 * least
+
+
+@torch.inference_mode()
+def layer_times(size: str, count: int) -> dict[str, float]:
+    """Return the share of experts that ``count`` rows read, and the milliseconds of a layer in three ways."""
+    hidden, experts, width = SIZES[size]
+    layer, x = layer_of(hidden, experts, width), rows_of(count, hidden)
+    up, down = layer.w_in.permute(0, 2, 1).flatten(0, 1).contiguous(), layer.w_out.flatten(0, 1).T.contiguous()
+    found = {"share": float(layer(x, x)[1].any(0).double().mean()), "union": milliseconds(lambda: layer(x, x))}
+    layer.whole = True
+    return found | {"all": milliseconds(lambda: layer(x, x)), "dense": milliseconds(lambda: F.linear(F.silu(F.linear(x, up)), down))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default=TARGET)
+    args = parser.parse_args()
+    loaded = load(args.target, None, "cpu")
+    print("| width | depth | rows a pass | kB of experts read | row by row | all | tokens per pass | kB of experts per token |")
+    print("|---|---|---|---|---|---|---|---|")
+    for width, depth in SHAPES:
+        one = bytes_read(loaded, width, depth)
+        print(f"| {width} | {depth} | {one['rows']:.1f} | {one['bytes']:.0f} | {one['separately']:.0f} | {one['whole']:.0f} | "
+              f"{one['tokens']:.2f} | {one['bytes'] / one['tokens']:.0f} |")
+    print("\n| layer | rows | experts read | union, ms | all experts, ms | two dense products, ms |\n|---|---|---|---|---|---|")
+    for size in SIZES:
+        for count in (1, 2, 4, 8, 32):
+            one = layer_times(size, count)
+            print(f"| {size} | {count} | {one['share']:.0%} | {one['union']:.2f} | {one['all']:.2f} | {one['dense']:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
