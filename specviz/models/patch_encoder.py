@@ -65,6 +65,5 @@ def sizes_of(config: Any) -> dict[str, int] | None:
     found = config.get("vision_config")
     if not isinstance(found, dict):
         return None
-    sizes = {name: found.get(name) for name in WORDS}
-    good = all(type(size) is int and 0 < size <= MOST for size in sizes.values())
-    return sizes if good else None
+    sizes: dict[str, int] = {name: found[name] for name in WORDS if type(found.get(name)) is int and 0 < found[name] <= MOST}
+    return sizes if len(sizes) == len(WORDS) else None

@@ -31,7 +31,6 @@ SMALL = 1 / 3  # probability that a thing is small
 SIZES = {False: 0.95, True: 0.5}  # share of the cell's side, by whether the thing is small
 OPENINGS = ("The picture shows", "This is a picture of", "I see", "There is")
 DESCRIBE = ("What does the picture show?", "Describe the picture.", "What do you see?", "What is in the picture?")
-VARIANTS = 40  # drawings of each thing in each size
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def draw_scene(rng: random.Random) -> Scene:
 class Painter:
     """Paints scenes from a stock of outlines, so that a picture costs little."""
 
-    def __init__(self, seed: int, variants: int = VARIANTS):
+    def __init__(self, seed: int, variants: int):
         rng = random.Random(f"{seed} outlines")
         self._stock = {(thing, small): [drawings.cover(drawings.Wish(thing, ""), rng, CELL, size) for _ in range(variants)]
                        for thing in THINGS for small, size in SIZES.items()}

@@ -30,6 +30,7 @@ SPECIAL = ("<pad>", "<unknown>", "<user>", "<answer>", "<end>", "<caption>")  # 
 TEMPLATE = ("{% for m in messages %}{% if m['role'] == 'user' %}<user> {{ m['content'] }}<answer>"
             "{% elif m['role'] == 'assistant' %}{{ m['content'] }}<end>"
             "{% else %}{{ raise_exception('it has no place for a message of the role ' + m['role']) }}{% endif %}{% endfor %}")
+UNSEEN = 1000  # added to the seed, for drawings that no step trains on
 FRONT = """---
 license: apache-2.0
 language: [en]
@@ -49,9 +50,10 @@ the text alone.
 | their descriptions that are right, word for word | {right:.1%} |
 | patches whose caption is right | {captions:.1%} |
 
-It knows {things} things ({list}), {colours} colours, "small", nine places on a grid and up to three things, each inside one cell of the
-grid. It cannot see anything else: of a photograph, a thing across two cells, a letter or another background it says something wrong in
-the same grammar. It answers five kinds of questions (describe, what is at a place, what colour, where, how many).
+It knows {things} things ({list}),
+{colours} colours, "small", nine places on a grid and up to three things, each inside one cell of the grid. It cannot see anything else: of a
+photograph, a thing across two cells, a letter or another background it says something wrong in the same grammar. It answers five kinds of
+questions (describe, what is at a place, what colour, where, how many).
 
 Trained by `python -m specviz.training vision`. All pictures were drawn by this project's own program; licences are in
 [LICENSES.md](../LICENSES.md).
@@ -106,7 +108,8 @@ def _target(job: Job, hparams: dict, tokenizer) -> tuple[Path, VisionLlama]:
     runner = Runner(job, "vision", model, hparams, job.folder("vision", job.size))
     runner.half = False  # for matrices this small, casts cost more than bfloat16 products save (measured)
     batches = Batches(tokenizer, hparams, job.seed, runner.device)
-    heldout = batches.make(-1, hparams["heldout"])
+    unseen = unseen_batches(job, hparams, tokenizer, runner.device)
+    heldout = unseen.make(0, hparams["heldout"])
 
     def loss_of(batch: "Batch") -> tuple[Tensor, int]:
         rows = model.vision(batch.pictures)
@@ -120,7 +123,7 @@ def _target(job: Job, hparams: dict, tokenizer) -> tuple[Path, VisionLlama]:
         return words + hparams["caption_loss"] * captions, len(batch.next)
 
     def measure() -> dict:
-        return {"heldout": round(float(loss_of(heldout)[0]), 4), **recognition(model, batches, hparams["heldout"])}
+        return {"heldout": round(float(loss_of(heldout)[0]), 4), **recognition(model, unseen, hparams["heldout"])}
 
     figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"])), measure)
     model.eval()
@@ -146,7 +149,8 @@ def _draft(job: Job, hparams: dict, tokenizer, target: VisionLlama) -> None:
                 for name, share in (("blind", 0.0), ("captioned", 1.0))}
 
     figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"], hparams["captioned"])), measure)
-    accepted = acceptance(target, model.eval(), Batches(tokenizer, hparams, job.seed, runner.device), hparams["heldout"])
+    unseen = unseen_batches(job, hparams, tokenizer, runner.device)
+    accepted = acceptance(target, model.eval(), unseen, hparams["heldout"])
     text = DRAFT_CARD.format(
         accepted="\n".join(f"| {kind} | " + " | ".join(f"{share:.3f}" for share in shares) + " |" for kind, shares in accepted.items()),
         **{name: hparams[name] for name in ("name", "layers", "hidden", "heldout")}, minutes=figures["minutes"],
@@ -157,11 +161,14 @@ def _draft(job: Job, hparams: dict, tokenizer, target: VisionLlama) -> None:
 
 
 def config(hparams: dict, tokenizer, vision: dict[str, Any] | None = None) -> LlamaConfig:
-    return LlamaConfig(
+    made = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=hparams["hidden"], intermediate_size=hparams["intermediate"],
         num_hidden_layers=hparams["layers"], num_attention_heads=hparams["heads"], num_key_value_heads=hparams["kv_heads"],
         head_dim=hparams["head_dim"], max_position_embeddings=hparams["positions"], tie_word_embeddings=True, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, **({"vision_config": vision} if vision else {}))
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    if vision:
+        made.vision_config = vision
+    return made
 
 
 def vision_config(hparams: dict, tokenizer) -> dict[str, Any]:
@@ -221,7 +228,7 @@ class Batches:
 
     def __init__(self, tokenizer, hparams: dict, seed: int, device, see: bool = True):
         self.tokenizer, self.hparams, self.seed, self.device, self.see = tokenizer, hparams, seed, device, see
-        self.painter = scenes.Painter(seed) if see else None
+        self.painter = scenes.Painter(seed, hparams["variants"]) if see else None
         self.answer, self.end = (tokenizer.convert_tokens_to_ids(name) for name in ("<answer>", "<end>"))
 
     def make(self, step: int, count: int, captioned: float = 0.0) -> Batch:
@@ -238,6 +245,11 @@ class Batches:
             batch.absent = torch.tensor([rng.random() < self.hparams["absent"] for _ in drawn], device=self.device)
             batch.labels = torch.tensor([labels_of(scene) for scene in drawn], device=self.device)
         return batch
+
+
+def unseen_batches(job: Job, hparams: dict, tokenizer, device) -> Batches:
+    """Return batches of drawings and scenes that no step trains on."""
+    return Batches(tokenizer, hparams | {"variants": hparams["unseen_variants"]}, job.seed + UNSEEN, device)
 
 
 def text_of(turns: list[tuple[str, str]], rng: random.Random | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core import Budget, CapableTarget, DraftSteps, Scores, State
+from ...core import Budget, CapableTarget, DraftSteps, DraftTree, Scores, State
 from .chain import DraftChain
 
 
@@ -16,6 +16,9 @@ class PrefixedModel:
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         return self._model.sync([*self._prefix, *tokens])
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        return self._model.score(tree, start)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a copy that has no model yet
