@@ -26,12 +26,15 @@ class TestMartingale:
     wealth: dict[str, float] = field(default_factory=dict)
     gains: list[float] = field(default_factory=list)
 
-    def bet(self, ratios: dict[str, float], if_true: float) -> None:
-        """Add an observation: the likelihood ratio for each alternative, and the ratio that an observation from the
-        main alternative would have."""
-        for name, ratio in ratios.items():
-            self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio)
-        self.gains.append(log_gain(if_true))
+    def bet(self, ratios: dict[str, float], if_true: float, whole: dict[str, float] | None = None, whole_if_true: bool = False) -> None:
+        """Add an observation.
+
+        ratios: likelihood ratio for each alternative; whole: ratios that are never 0, on which all of the wealth is bet; if_true: the
+        ratio that an observation from the main alternative would have; whole_if_true: whether that is one of ``whole``."""
+        stakes = [(ratios, STAKE), (whole or {}, 1.0)]
+        for name, ratio, stake in ((name, ratio, stake) for some, stake in stakes for name, ratio in some.items()):
+            self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio, stake)
+        self.gains.append(log_gain(if_true, 1.0 if whole_if_true else STAKE))
 
     @property
     def p(self) -> float | None:
@@ -51,5 +54,5 @@ class TestMartingale:
         return sum(sum(rng.choices(self.gains, k=len(self.gains))) >= needed for _ in range(DRAWS)) / DRAWS
 
 
-def log_gain(ratio: float) -> float:
-    return math.log(1 - STAKE + STAKE * ratio)
+def log_gain(ratio: float, stake: float = STAKE) -> float:
+    return math.log(1 - stake + stake * ratio)

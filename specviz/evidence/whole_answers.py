@@ -1,28 +1,27 @@
-"""The certificate over whole sampled answers: does every token follow the target's distribution at its position?
+"""A certificate over whole sampled answers: it tests whether every token follows the target's distribution at its position.
 
-The randomised probability integral transform (Rosenblatt 1952) of a token, with the tokens ordered by probability, is uniform on [0, 1]
-exactly if the token was sampled from that distribution, whatever precedes it. So the values of all tokens of all answers are independent
-and uniform exactly if the answers follow the target's distribution. Distributions are recomputed by plain scoring, one pass per answer.
+The randomised probability integral transform (PIT, Rosenblatt 1952) of a token, with the tokens ordered by probability,
+is uniform on [0, 1] iff the token was sampled from that distribution, whatever precedes it. So the PIT values of all
+tokens of all answers are independent and uniform iff the answers follow the target's distribution. Distributions are
+recomputed by plain scoring, one pass per answer.
 
-Values are also tested by the origin of the token. Accepted tokens and corrections are uniform only together, because which of the two a
-token is depends on the token. Whether a position has a draft does not, so bonus tokens and tokens without a draft are uniform by
-themselves. Any order that is fixed before the token is drawn is valid; for a sampled chain the order by the ratio of target to draft
-probability finds verification errors sooner ("ratio").
+Values are also tested by the origin of the token. Accepted tokens and corrections are only uniform together, because
+which of the two a token is depends on the token. Whether a position has a draft does not depend on it, so bonus tokens,
+and tokens without a draft, are uniform separately. Any order that is fixed before the token is sampled is valid; for a
+sampled chain, the order by the ratio of target to draft probability finds verification errors sooner ("ratio").
 
-Three kinds of tokens are also tested apart by betting (betting.py), which is powerful where the distribution is flat:
+Tokens of several origins are also tested separately by betting (token_bets.py), which is powerful if the distribution is flat. A token
+that the verification rejected and writes all the same has probability 0: the residual distribution is 0 there.
 
-- bonus: tokens after a fully accepted draft, against "always the top-1 token" and against a sharper or flatter distribution;
-- accepted: whether a tested draft token was accepted, against sum(min(p, q)), for chains verified by the ratio rule;
-- correction: the token after a rejection, against the residual distribution norm((p - q)+), for the same chains.
-
-The answers are written at settings with a high temperature, too, and ``power`` says with which probability each mistake would be found.
+Answers are generated at several settings, also with a high temperature; ``power`` is the probability with which each
+mistake would be found.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,9 +30,10 @@ from ..core import DraftTree, Method, Sampling, Scores, State, Target, Verdict, 
 from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Committed
-from .betting import FLOOR, TestMartingale
+from .betting import TestMartingale
 from .certificate import PROMPTS, encode
 from .statistics import uniformity
+from .token_bets import APART, DRAFTED, NodeTest, Token, bet
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -42,15 +42,14 @@ TOKENS = 2400  # tokens of all answers
 LENGTH = 48  # tokens of an answer at most
 CHANCE = 1e-4  # probability that a correct method fails
 BINS = 20  # bins of the histogram
-DRAFTED = ("accepted", "correction")
 GROUPS = ("all", "drafted", "bonus", "plain", "other")
 RATIO = "ratio"
-APART = {"bonus": "always the top-1 token", "accepted": "every tested draft token accepted",
-         "correction": "sampled from the target's distribution instead of the residual one"}  # main alternative of each kind
 WIDER = 1e-3  # tolerance of top-p: rounding may move a token across the cut
 # draft depth (None: the method's default) and sampling: short drafts, so that a whole draft is often accepted; low temperatures, where
-# few tokens are probable, and high ones, where no token dominates
-SETTINGS = ((1, Sampling(0.7)), (1, Sampling(1.5)), (2, Sampling(1.0)), (None, Sampling(0.9, top_p=0.9)), (2, Sampling(1.5)))
+# few tokens are probable, and high ones, where no token dominates; filters, outside which a token has probability 0
+SETTINGS = ((1, Sampling(0.7)), (1, Sampling(1.5, top_p=0.9)), (2, Sampling(1.0)), (None, Sampling(0.9, top_p=0.9)), (2, Sampling(1.5)),
+            (1, Sampling(1.2, top_k=8)))
+RULES = ("ratio", "match")  # after a rejection by one of these the residual distribution is 0 at the rejected token
 PROMPTS_OPEN = ("Write ten random words.", "Invent a name for a new city, a drink and a song.")  # answers of high entropy
 DEPTHS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft depth
 TEXTS = {  # parts of a report's detail, by identifier
@@ -61,7 +60,7 @@ TEXTS = {  # parts of a report's detail, by identifier
 
 @dataclass
 class TokenPlaces:
-    """PIT values of tokens in the order they were generated, and the origin of each token."""
+    """PIT values of tokens in the order in which they were generated, with the origin of each token."""
 
     values: list[float] = field(default_factory=list)
     how: list[str] = field(default_factory=list)
@@ -75,7 +74,8 @@ class TokenPlaces:
         return self.values if name == "all" else [value for value, how in zip(self.values, self.how) if how == name]
 
     def first(self, count: int) -> TokenPlaces:
-        """Return the first ``count`` values: a fixed number is uniform, one that depends on the lengths of the answers is not quite."""
+        """Return the first ``count`` values. A fixed number of values is uniform; a number that depends on the answers'
+        lengths is not exactly."""
         return replace(self, values=self.values[:count], how=self.how[:count], ratios=self.ratios[:count])
 
     def report(self) -> dict[str, Any]:
@@ -103,10 +103,11 @@ def histogram(values: Sequence[float]) -> list[int]:
 
 def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, tokens: int = TOKENS,
             knobs: dict[str, Any] | None = None, seed: int = 0) -> dict[str, Any]:
-    """Write answers with a method (a key or a Method) at SETTINGS and test their tokens.
+    """Generate answers with a method (a key or a Method) at SETTINGS, and test their tokens. Raises ValueError for
+    invalid knobs.
 
-    status: "pass"; "fail" (a correct method fails with probability CHANCE); "not applicable" (the method is not exact); "unavailable".
-    The rest as in ``TokenPlaces.report``, plus ``detail``, a sentence. Raises ValueError for invalid knobs.
+    status: "pass"; "fail" (a correct method fails with probability CHANCE); "not applicable" (the method is not exact);
+    "unavailable". Other fields as in ``TokenPlaces.report``, and ``detail``, a sentence.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.why_not(method)
@@ -153,10 +154,11 @@ def short(method: Method, depth: int | None) -> dict[str, Any]:
 
 def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
                   length: int = LENGTH) -> Iterator[Any]:
-    """Yield functions without end, cycling through the prompts: each one, called with TokenPlaces, writes an answer and adds its tokens."""
+    """Yield functions without end, one per prompt in turn. Each is called with a TokenPlaces, generates an answer, and
+    adds its tokens."""
     kit = loaded.kit()
     parts, scorer, seed = method.build(kit, **method.read_knobs(knobs)), loaded.open_target(), 0
-    recorder = RecordingVerifier(parts.verifier)
+    recorder, earlier = RecordingVerifier(parts.verifier), dict[int, int]()  # first token of the last answer by prompt
     parts = replace(parts, verifier=recorder)
 
     def write(places: TokenPlaces) -> None:
@@ -173,63 +175,51 @@ def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts
             tokens = state.tokens[len(ids):]
             places.how += [_group(kind) for kind in how[:len(tokens)]]
             rng = torch.Generator().manual_seed(state.sampling.seed ^ 0xBE7)
-            for i, (probs, place, ratio) in enumerate(places_of(scorer, ids, tokens, state.sampling, [probs for probs, _ in drafts])):
-                places.impossible += place is None
-                places.values.append(1.0 if place is None else place)
-                places.ratios.append(ratio)
-                bet(places.apart, how[i], probs, drafts[i][0] if drafts[i][1] else None, tokens[i], rng)
+            for i, place in enumerate(places_of(scorer, ids, tokens, state.sampling, [draft.probs for draft in drafts])):
+                there = place.value is not None and not any(test.token == tokens[i] and not test.accepted for test in drafts[i].tests)
+                places.impossible += not there
+                places.values.append(1.0 if place.value is None else place.value)
+                places.ratios.append(place.ratio)
+                bet(places.apart, Token(tokens[i], how[i], place.probs, place.raw, state.tokens[len(ids) + i - 1], loaded.end_tokens,
+                                        drafts[i].probs if drafts[i].by_ratio else None, drafts[i].tests, i == 0,
+                                        earlier.get(seed % len(prompts))), rng)
+            if tokens:
+                earlier[seed % len(prompts)] = tokens[0]
 
     while True:
         yield write
         seed += 1
 
 
-def bet(apart: dict[str, TestMartingale], kind: str, probs: Tensor, draft: Tensor | None, token: int, rng: torch.Generator) -> None:
-    """Test one token by its origin. probs [vocab]: the target's distribution; draft [vocab]: that of a draft token tested by the ratio
-    rule, else None; rng: for the simulated alternative."""
-    def ratio(other: Tensor, null: Tensor, token: int) -> float:
-        return float(other[token]) / max(float(null[token]), FLOOR)
+class Place(NamedTuple):
+    """A token's position. probs, raw [vocab]: the target's distribution, and without temperature and filters; value: the token's PIT
+    value with the most probable tokens first (None if it has probability 0); ratio: its PIT value with the tokens of the largest ratio of
+    target to draft probability first (None without the draft distribution)."""
 
-    if kind == "bonus":
-        top = int(probs.argmax())
-        sharp, flat = (probs ** power for power in (2.0, 0.5))
-        best = 1 / float(probs[top])
-        apart["bonus"].bet({"top-1": best * (token == top), "sharper": ratio(sharp / sharp.sum(), probs, token),
-                            "flatter": ratio(flat / flat.sum(), probs, token)}, best)
-    elif draft is not None and draft.shape == probs.shape and kind in DRAFTED:
-        draft = draft.double().cpu()
-        rate, accepted = float(torch.minimum(probs, draft).sum()), kind == "accepted"
-        low, high = max(rate, FLOOR), max(1 - rate, FLOOR)
-        apart["accepted"].bet({"always": accepted / low, "more": (1 + rate) / 2 / low if accepted else (1 - rate) / 2 / high,
-                               "less": rate / 2 / low if accepted else (1 - rate / 2) / high}, 1 / low)
-        residual = (probs - draft).clamp(min=0)
-        if not accepted and float(residual.sum()) > FLOOR:
-            residual = residual / residual.sum()
-            other = int(torch.multinomial(probs, 1, generator=rng))
-            top = float(residual.max())
-            apart["correction"].bet({"target": ratio(probs, residual, token), "top-1": (token == int(residual.argmax())) / top},
-                                    ratio(probs, residual, other))
+    probs: Tensor
+    raw: Tensor
+    value: float | None
+    ratio: float | None
 
 
 def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling,
-              drafts: Sequence[Tensor | None] = ()) -> Iterator[tuple[Tensor, float | None, float | None]]:
-    """Yield for each token the target's distribution [vocab] at its position, the PIT value with the most probable tokens first (None if
-    the token has probability 0), and, where ``drafts`` has the draft distribution [vocab], the value with the tokens of the largest
-    ratio of target to draft probability first (else None). The random numbers are seeded by ``sampling`` and separate from the run's."""
+              drafts: Sequence[Tensor | None] = ()) -> Iterator[Place]:
+    """Yield the position of each token; drafts: the draft distribution [vocab] where one is known. The random numbers are seeded by
+    ``sampling`` and separate from the run's."""
     target.capture(frozenset())
     target.sync(prompt)
     logits = target.score(DraftTree.chain(tokens[:-1])).logits[:len(tokens)]
     distributions = sampling.probs(logits).double().cpu()
     distributions /= distributions.sum(-1, keepdim=True)
+    raw = logits.double().softmax(-1).cpu()
     wider = replace(sampling, top_p=min(1.0, sampling.top_p + WIDER), top_k=sampling.top_k and sampling.top_k + 1).probs(logits)
     within = torch.rand(len(tokens), generator=torch.Generator().manual_seed(sampling.seed ^ 0x5EED), dtype=torch.float64).tolist()
     for i, token in enumerate(tokens):
         draft = drafts[i] if i < len(drafts) else None
         known = draft if draft is not None and draft.shape == distributions[i].shape else None
-        yield (distributions[i],
-               _place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None,
-               None if known is None else
-               _place(distributions[i], distributions[i] / known.double().cpu().clamp(min=1e-30), token, within[i]))
+        value = _place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None
+        worth = None if known is None else distributions[i] / known.double().cpu().clamp(min=1e-30)
+        yield Place(distributions[i], raw[i], value, None if worth is None else _place(distributions[i], worth, token, within[i]))
 
 
 def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
@@ -239,27 +229,44 @@ def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
     return min(1.0, float(probs[first].sum()) + within * float(probs[token]))
 
 
+class DraftOf(NamedTuple):
+    """The draft at a token's position. probs [vocab]: of a sampled chain, else None; by_ratio: rejection sampling tested the round's
+    tokens; tests: those at this position by RULES."""
+
+    probs: Tensor | None
+    by_ratio: bool
+    tests: tuple[NodeTest, ...]
+
+
 class RecordingVerifier:
-    """A verifier that records its last draft tree and the rules applied to it."""
+    """A wrapper of a verifier that records its last draft tree and verdict."""
 
     def __init__(self, verifier: Verifier):
-        self._verifier, self._tree, self._by_ratio = verifier, DraftTree(), False
+        self._verifier, self._tree, self._verdict = verifier, DraftTree(), Verdict((), 0, "plain")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._verifier, name)
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
-        verdict = self._verifier.verify(tree, scores, state)
-        self._tree = tree
-        self._by_ratio = bool(verdict.decisions) and all(one.rule == "ratio" for one in verdict.decisions)
-        return verdict
+        self._tree, self._verdict = tree, self._verifier.verify(tree, scores, state)
+        return self._verdict
 
-    def drafted(self, count: int) -> list[tuple[Tensor | None, bool]]:
-        """Return for each of the round's ``count`` tokens the distribution its draft was sampled from and whether the ratio rule tested it.
-        Only for sampled chains: in a tree the sampled tokens may decide whose distribution stands at a position."""
+    def drafted(self, count: int) -> list[DraftOf]:
+        """Return the draft at each of the round's ``count`` tokens. Distributions are those of sampled chains only: in a tree, the
+        sampled tokens may decide which node's distribution applies."""
         tree, self._tree = self._tree, DraftTree()
+        path, decisions = self._verdict.path, self._verdict.decisions
         drawn = len(tree) > 0 and all(tree.parents[i] == i - 1 and tree.draft_probs(i) is not None for i in range(len(tree)))
-        return [(tree.draft_probs(i), self._by_ratio) if drawn and i < len(tree) else (None, False) for i in range(count)]
+        by_ratio = bool(decisions) and all(one.rule == "ratio" for one in decisions)
+        aligned = len(tree) > 0 and count <= len(path) + 1  # the round's tokens are the path's and the one after it
+        found = []
+        for i in range(count):
+            parent = path[i - 1] if 0 < i <= len(path) else -1
+            here = [one for one in decisions if aligned and one.rule in RULES and tree.parents[one.node] == parent]
+            tests = tuple(NodeTest(tree.tokens[one.node], tree.draft_probs(one.node), one.verdict == "accepted") for one in here
+                          if one.verdict in ("accepted", "rejected"))
+            found.append(DraftOf(tree.draft_probs(i) if drawn and i < len(tree) else None, by_ratio, tests))
+        return found
 
 
 def _group(kind: str) -> str:

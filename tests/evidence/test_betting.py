@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 
 from specviz.evidence.betting import TestMartingale
-from specviz.evidence.whole_answers import APART, bet
+from specviz.evidence.token_bets import APART, BIAS, NodeTest, Token, bet
 
 VOCAB = 12
 
@@ -18,15 +18,18 @@ def tokens(kind: str, mistake: bool, seed: int, count: int = 60) -> TestMartinga
         return int(torch.multinomial(probs, 1, generator=rng))
 
     for _ in range(count):
-        p, q = (torch.randn(VOCAB, generator=rng, dtype=torch.float64).softmax(-1) for _ in range(2))
-        if kind == "bonus":
-            bet(apart, "bonus", p, None, int(p.argmax()) if mistake else one(p), rng)
+        p, q, raw = (torch.randn(VOCAB, generator=rng, dtype=torch.float64).softmax(-1) for _ in range(3))
+        if kind in ("bonus", "first"):
+            bet(apart, Token(int(p.argmax()) if mistake else one(p), kind, p, raw, first=kind == "first"), rng)
             continue
         drafted = one(q)
-        if kind == "accepted" and mistake or float(torch.rand(1, generator=rng)) * q[drafted] < p[drafted]:
-            bet(apart, "accepted", p, q, drafted, rng)
+        rate = float(p[drafted] / q[drafted]) * (BIAS if kind == "tested" and mistake else 1)
+        if kind == "accepted" and mistake or float(torch.rand(1, generator=rng)) < rate:
+            bet(apart, Token(drafted, "accepted", p, raw, draft=q, tests=(NodeTest(drafted, q, True),)), rng)
         else:
-            bet(apart, "correction", p, q, one(p) if kind == "correction" and mistake else one((p - q).clamp(min=0)), rng)
+            right = one((p - q).clamp(min=0))
+            token = one(p) if kind == "correction" and mistake else right
+            bet(apart, Token(token, "correction", p, raw, draft=q, tests=(NodeTest(drafted, q, False),)), rng)
     return apart[kind]
 
 
@@ -38,9 +41,10 @@ def test_a_correct_method_is_rarely_suspected():
 
 def test_each_mistake_is_found_as_often_as_the_power_says():
     for kind in APART:
-        right = tokens(kind, False, 0, 200)
+        count = 1500 if kind == "tested" else 200
+        right = tokens(kind, False, 0, count)
         assert right.power(1e-5) > 0.99 and right.p > 1e-3, (kind, right.power(1e-5))
-        assert all(tokens(kind, True, seed, 200).p < 1e-5 for seed in range(5)), kind
+        assert all(tokens(kind, True, seed, count).p < 1e-5 for seed in range(5 if count < 999 else 1)), kind
 
 
 def test_few_observations_have_no_power():

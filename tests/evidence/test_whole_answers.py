@@ -31,6 +31,36 @@ class ArgmaxBonus(TokenRejection):
         return replace(verdict, token=int(verdict.probs.argmax())) if verdict.kind == "bonus" else verdict
 
 
+class WarmBonus(TokenRejection):
+    """After full acceptance a token of the distribution without temperature and filters is written."""
+
+    def verify(self, tree, scores, state):
+        verdict = super().verify(tree, scores, state)
+        if verdict.kind != "bonus":
+            return verdict
+        return replace(verdict, token=state.rng.pick("verify", scores.logits[(verdict.path or (-1,))[-1] + 1].softmax(-1)))
+
+
+class NothingTwice(TokenRejection):
+    """After full acceptance no token is written twice in a row."""
+
+    def verify(self, tree, scores, state):
+        verdict = super().verify(tree, scores, state)
+        if verdict.kind != "bonus" or not verdict.path:
+            return verdict
+        probs = verdict.probs.clone()
+        probs[tree.tokens[verdict.path[-1]]] = 0
+        return replace(verdict, token=state.rng.pick("verify", probs / probs.sum()))
+
+
+class SecondChance(w.Walk):
+    """A chosen token that was refused may be written all the same."""
+
+    def test(self, tree, child, p, state):
+        decision = super().test(tree, child, p, state)
+        return replace(decision, residual=p) if decision.verdict == "rejected" else decision
+
+
 class StaleDistribution(DraftChain):
     """The first node carries the distribution that the first node of the round before was drawn from."""
 
@@ -51,6 +81,9 @@ def wrong(build) -> Method:
 WRONG = {
     "bonus: the best token": wrong(parts(chain, ArgmaxBonus)),
     "bonus from the draft": wrong(parts(chain, w.BonusFromDraft)),
+    "bonus: warm and unfiltered": wrong(parts(chain, WarmBonus)),
+    "bonus: nothing twice": wrong(parts(chain, NothingTwice, 1)),
+    "a lookup's token has a second chance": wrong(parts(lambda kit: w.Told(2), SecondChance)),
     "no residual": wrong(parts(chain, w.NoResidual)),
     "wrong temperature": wrong(parts(chain, w.NoTemperature)),
     "stale draft distribution": wrong(parts(lambda kit: StaleDistribution(kit.open("draft")))),
@@ -126,7 +159,7 @@ def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
     seen = []
     spy = replace(catalogue()["speculative"], build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()))
     whole.answers(Loaded(), spy, PROMPTS, 10)
-    assert seen == [1, 1, 2, 4, 2]
+    assert seen == [1, 1, 2, 4, 2, 1]
     seen.clear()
     whole.answers(Loaded(), spy, PROMPTS, 10, {"gamma": 3})
     assert seen == [3] * len(whole.SETTINGS)
@@ -136,7 +169,7 @@ def test_a_place_lies_in_the_mass_of_its_token():
     loaded = Loaded(vocab=5)
     target, tokens = loaded.open_target(), [2, 0, 4, 1]
     places = whole.places_of(target, [1, 3], tokens, Sampling(1.0))
-    for at, (token, (probs_there, place, ratio)) in enumerate(zip(tokens, places)):
+    for at, (token, (probs_there, _, place, ratio)) in enumerate(zip(tokens, places)):
         fresh = TinyTarget(loaded.toy.net, 96)
         fresh.sync([1, 3, *tokens[:at]])
         probs = fresh.score(whole.DraftTree()).logits[0].softmax(-1)
