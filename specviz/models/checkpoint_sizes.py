@@ -26,7 +26,7 @@ PLAIN = {"F64", "F32", "F16", "BF16"}
 
 
 def check_config(config: dict[str, Any], name: str) -> None:
-    """Raise ModelError for invalid sizes; missing ones are not checked here."""
+    """Raise ModelError for invalid sizes, and for attention that is not causal; missing keys are not checked here."""
     inner = config.get("text_config") or {}
     if not isinstance(inner, dict):
         raise ModelError(f"text_config in config.json of {name} is not a JSON object", "config.text_config")
@@ -39,6 +39,10 @@ def check_config(config: dict[str, Any], name: str) -> None:
         if layers > MOST_LAYERS:
             raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read",
                              "config.layers")
+        two_sided = next((key for key, value in (("is_causal", False), ("use_bidirectional_attention", True)) if part.get(key) is value), None)
+        if two_sided:
+            raise ModelError(f"{two_sided} in config.json of {name} makes its tokens attend to later ones: it is not a causal language model",
+                             "config.not_causal")
         kinds = part.get("layer_types")
         if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
             raise ModelError(f"layer_types in config.json of {name} is not a list of names", "config.layer_types")

@@ -64,6 +64,8 @@ def _check_keys(file: GGUFFile, kind: str) -> None:
         prefix, _, rest = key.partition(".")
         if prefix == kind and rest not in known and value not in (0, None, False):  # expert_count 0: no experts
             raise ModelError(f"{file.name} says {key} is {str(value)[:40]}, which is not read here", "gguf.unsupported")
+        if key in (f"{kind}.attention.causal", f"{kind}.rope.scaling.attn_factor") and value not in (None, 1):  # False is not causal
+            raise ModelError(f"{file.name} says {key} is {str(value)[:40]}, which is not read here", "gguf.unsupported")
         if prefix in LAYOUTS and prefix != kind:
             raise ModelError(f"{file.name} is of the architecture {kind} and holds the key {key[:60]}", "gguf.unknown_key")
     if integer(file, "split.count", 1) > 1:

@@ -97,6 +97,16 @@ def test_defaults_are_those_of_the_installed_transformers(kind):
             assert getattr(found, key) == value, key
 
 
+@pytest.mark.parametrize("key, value", [("is_causal", False), ("use_bidirectional_attention", True)])
+def test_attention_to_later_tokens_is_refused_by_the_key(tmp_path, key, value):
+    folder = folder_of(tmp_path / "m", "llama")
+    change(folder, **{key: value})
+    for load in (FastModel, lambda folder: load_causal("theirs", str(folder), None, dtype=torch.float32)):
+        with pytest.raises(ModelError) as told:
+            load(folder)
+        assert key in str(told.value) and told.value.code in ("config.not_causal", "checkpoint.load")
+
+
 KEYS: list[tuple[str, list[Any]]] = [
     ("rms_norm_eps", [MISSING, 1e-2]), ("hidden_act", [MISSING, "gelu", "nonsense"]), ("num_key_value_heads", [MISSING, None, 4]),
     ("head_dim", [MISSING, None, 16]), ("max_position_embeddings", [MISSING, 32]), ("rope_theta", [MISSING, 500.0]),
