@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -97,8 +97,7 @@ def description(scene: Scene, opening: str) -> str:
 
 def conversation(scene: Scene, turns: int, rng: random.Random) -> list[tuple[str, str]]:
     """Return questions with answers; most ask for a description."""
-    kinds = (_describe, _at_place, _colour, _place, _count)
-    return [rng.choices(kinds, (6, 2, 1.5, 1.5, 1))[0](scene, rng) for _ in range(turns)]
+    return [rng.choices(list(QUESTIONS.values()), SHARES)[0](scene, rng) for _ in range(turns)]
 
 
 def _describe(scene: Scene, rng: random.Random) -> tuple[str, str]:
@@ -130,6 +129,11 @@ def _place(scene: Scene, rng: random.Random) -> tuple[str, str]:
 def _count(scene: Scene, rng: random.Random) -> tuple[str, str]:
     count = NUMBERS[len(scene) - 1]
     return "How many things are there?", f"There {'is' if len(scene) == 1 else 'are'} {count} thing{'s' * (len(scene) > 1)}."
+
+
+QUESTIONS: dict[str, Callable[[Scene, random.Random], tuple[str, str]]] = {
+    "describe": _describe, "what is at a place": _at_place, "what colour": _colour, "where": _place, "how many": _count}
+SHARES = (4, 2, 2, 2, 1)  # of them in training
 
 
 def words() -> list[str]:

@@ -47,11 +47,11 @@ the text alone.
 | steps, conversations seen | {steps}, {seen:,} |
 | minutes of training | {minutes} |
 | loss per token of answers about {heldout} pictures it has not seen, nats | {loss:.3f} |
-| their descriptions that are right, word for word | {right:.1%} |
+{right}
 | patches whose caption is right | {captions:.1%} |
 
 It knows {things} things ({list}),
-{colours} colours, "small", nine places on a grid and up to three things, each inside one cell of the grid. It cannot see anything else: of a
+{colours} colours, "small", nine places on a grid and up to three things, each inside one cell of it. It cannot see anything else: of a
 photograph, a thing across two cells, a letter or another background it says something wrong in the same grammar. It answers five kinds of
 questions (describe, what is at a place, what colour, where, how many).
 
@@ -127,10 +127,11 @@ def _target(job: Job, hparams: dict, tokenizer) -> tuple[Path, VisionLlama]:
 
     figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"])), measure)
     model.eval()
-    text = CARD.format(**{name: hparams[name] for name in ("name", "layers", "hidden", "heldout")}, side=scenes.SIDE,
+    right = "\n".join(f"| answers that are right word for word: {kind} | {figures.get(kind, float('nan')):.1%} |" for kind in scenes.QUESTIONS)
+    text = CARD.format(**{name: hparams[name] for name in ("name", "layers", "hidden", "heldout")}, side=scenes.SIDE, right=right,
                        cells=scenes.CELLS ** 2, parameters=sum(p.numel() for p in model.parameters()), steps=figures["steps"],
                        seen=figures["steps"] * hparams["batch"], minutes=figures["minutes"], loss=figures.get("heldout", float("nan")),
-                       right=figures.get("right", float("nan")), captions=figures.get("captions", float("nan")), things=len(scenes.THINGS),
+                       captions=figures.get("captions", float("nan")), things=len(scenes.THINGS),
                        list=", ".join(scenes.THINGS), colours=len(scenes.COLOURS))
     return export(job, hparams["name"], model, tokenizer, text, {codec.FILE: codec_of(batches)}), model
 
@@ -270,25 +271,24 @@ def labels_of(scene: scenes.Scene) -> list[list[int]]:
 
 
 def recognition(model: VisionLlama, batches: Batches, count: int) -> dict[str, float]:
-    """Return the shares of descriptions that are right word for word, given each one's words so far, and of patches with the right
-    caption."""
+    """Return the shares of right answers to each kind of question (scenes.QUESTIONS), word for word given the words so far, and of patches
+    with the right caption ("captions")."""
     rng = random.Random(f"{batches.seed} recognition")
     assert batches.painter is not None
     drawn = [scenes.draw_scene(rng) for _ in range(count)]
     rows = model.vision(torch.from_numpy(np.stack([batches.painter.paint(scene, rng) for scene in drawn])).to(batches.device))
-    texts = [text_of([(scenes.DESCRIBE[0], scenes.description(scene, scenes.OPENINGS[0]))]) for scene in drawn]
-    batch = Batch(batches.tokenizer(texts, add_special_tokens=False)["input_ids"], batches.answer, batches.end,
-                  batches.tokenizer.pad_token_id, batches.device)
-    states = hidden_after(model, batch.ids, rows)[batch.where + batch.row * rows.shape[1]]
-    good = model.lm_head(states).argmax(-1) == batch.next
-    good[torch.cat([torch.ones(1, dtype=torch.bool), batch.row[1:] != batch.row[:-1]])] = True  # any opening may come first
-    wrong = set(batch.row[~good].tolist())
-    labels = torch.tensor([labels_of(scene) for scene in drawn], device=batches.device)
-    scores = model.captions(rows)
-    same = scores[0].argmax(-1) == labels[..., 0]
-    shown = labels[..., 0] < len(scenes.THINGS)
-    same &= ~shown | (scores[1].argmax(-1) == labels[..., 1]) & (scores[2].argmax(-1) == labels[..., 2])
-    return {"right": round(1 - len(wrong) / count, 4), "captions": round(float(same.float().mean()), 4)}
+    found = {}
+    for kind, ask in scenes.QUESTIONS.items():
+        texts = [text_of([ask(scene, rng)]) for scene in drawn]
+        batch = Batch(batches.tokenizer(texts, add_special_tokens=False)["input_ids"], batches.answer, batches.end,
+                      batches.tokenizer.pad_token_id, batches.device)
+        good = model.lm_head(hidden_after(model, batch.ids, rows)[batch.where + batch.row * rows.shape[1]]).argmax(-1) == batch.next
+        good[torch.cat([torch.ones(1, dtype=torch.bool), (batch.row[1:] != batch.row[:-1]).cpu()])] = True  # any opening may come first
+        found[kind] = round(1 - len(set(batch.row[~good].tolist())) / count, 4)
+    labels, scores = torch.tensor([labels_of(scene) for scene in drawn], device=batches.device), model.captions(rows)
+    thing, colour, size = (group.argmax(-1) == labels[..., i] for i, group in enumerate(scores))
+    right = thing & ((labels[..., 0] == len(scenes.THINGS)) | colour & size)
+    return found | {"captions": round(float(right.float().mean()), 4)}
 
 
 @torch.inference_mode()
