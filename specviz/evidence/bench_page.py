@@ -24,25 +24,24 @@ from ..trace.metrics import walltime_speedup
 from .bench_ledger import BenchSession, Ledger, Requested, Run, progress_of
 from .benchmark import nonempty_quartiles, quartiles
 from .looping import GRAM, TIMES
-from .resumable_bench import GROUP_SIZE
 
 FEWEST = 4  # pairs: quartiles of fewer say nothing
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
 TITLE = "# Every method against plain decoding"
 TEXTS = {  # sentences of the page, by identifier
-    "how": f"""Speed-up: plain decoding's seconds per token divided by the method's, after the prefill (draft models' prefill included),
-for the same prompt and seed, at most {GROUP_SIZE // 2} runs apart: median of these pairs over all prompts and repeats, quartiles in
-brackets. Tokens per pass: generated tokens divided by target passes (block efficiency). [The log](log/2026-11/speed.md) explains the
-results.""",
-    "clear": f"""The fastest exact method of each family (the fastest lossy one if none is exact), by its median on the task. It is a
-clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs.""",
-    "loops": f"An answer loops if some {GRAM} consecutive tokens occur {TIMES} times; copying methods gain most there.",
+    "how": """Speed-up: plain decoding's seconds per token divided by the method's, after the prefill (draft models' prefill included),
+for the same prompt and seed. Both are measured within a few runs of each other. The table has the median over all prompts and
+repeats, with quartiles in brackets. Tokens per pass: generated tokens divided by target passes (block efficiency).
+[The log](log/2026-11/speed.md) explains the results.""",
+    "clear": f"""For each family and task, the exact method with the highest median speed-up (a lossy one if the family has no exact one).
+It is a clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs of runs.""",
+    "loops": f"An answer loops if some {GRAM} consecutive tokens occur {TIMES} times. Methods that copy gain most on such answers.",
     "excluded": "Excluded, because settings, versions or machine differ: {runs}.",
     "excluded.runs": "{count} runs of {target} with {draft} on {machine}, {threads} threads, {tokens} tokens",
     "progress": "{when}: {prompts} prompts of {tasks} tasks, {repeats} repeats and {methods} methods requested. {progress}.",
-    "noise": "Two runs of plain decoding in neighbouring groups on the same prompt differ by {apart:.1%} (median of {count}): smaller "
-             "differences are noise.",
+    "noise": "Two runs of plain decoding on the same prompt, measured shortly after one another, differ by {apart:.1%} (median of "
+             "{count}). Smaller differences between methods are noise.",
     "same": "Of {runs} greedy runs of exact methods, {same} equal plain decoding token for token.",
     "not_measured": "Not measured: {methods}.",
     "winner.alone": "alone: {first}",

@@ -9,7 +9,7 @@ from ..core import AS_PUBLISHED, Method
 WHAT = {"code": "authors' code", "formula": "formula", "notes": "notes only"}
 HEAD = """# Fidelity to the papers
 
-Generated from the cards of the methods by `specviz list --fidelity`; a test compares.
+Generated from the cards of the methods by `specviz list --fidelity`; a test checks that the page is up to date.
 
 | compared with | meaning |
 |---|---|

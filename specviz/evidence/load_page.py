@@ -24,12 +24,13 @@ BEGIN = "<!-- figures -->"  # marks the figures in the page
 END = "<!-- /figures -->"
 TEXTS = {  # sentences of the page, by identifier
     "none": "Not measured yet: these figures need an idle machine.",
-    "smartspec": "{method} goodput divided by the better of plain decoding's and a fixed draft length's",
-    "tetris.tokens": "{method}: generated tokens per scored token, divided by a fixed draft length's",
-    "tetris.goodput": "{method} goodput divided by a fixed draft length's, with equal scored tokens per request and round",
-    "criterion": "**Criterion**: {what}, at least {floor:.2f} at every load. ",
-    "met": "**Met**: {ratio:.2f} or more, lowest with {least}.",
-    "not_met": "**Not met** with {loads}: {ratio:.2f} or more, lowest with {least}.",
+    "smartspec": "{method}: goodput, divided by the higher goodput of plain decoding and speculative decoding with a fixed draft length",
+    "tetris.tokens": "{method}: generated tokens per scored token, divided by those of speculative decoding with a fixed draft length",
+    "tetris.goodput": "{method}: goodput, divided by that of speculative decoding with a fixed draft length, at equal scored "
+                      "tokens per request and round",
+    "criterion": "**Criterion**: {what}. It must be at least {floor:.2f} at every load. ",
+    "met": "**Met**: the lowest value is {ratio:.2f}, with {least}.",
+    "not_met": "**Not met** with {loads}: the lowest value is {ratio:.2f}, with {least}.",
     "load": "- {load}: {ratio:.2f} times {other}",
     "quarters": " ({low:.2f} to {high:.2f} in the quarters of the run)",
     "why": "Why: it generated {mine}; {name} generated {other}.",

@@ -20,12 +20,12 @@ from .job import Job
 
 HEAD = """# The trained drafters side by side
 
-Generated from the model cards by `python -m specviz.training compare --ship`; a test compares.
+Generated from the model cards by `python -m specviz.training compare --ship`. A test checks that the page is up to date.
 
-Tokens per pass: committed tokens per target pass, the target's own token included (block efficiency), on held-out prompts of six
-tasks, each method with its defaults; last column: with {nodes} nodes where a method has a knob for it. Speed-up: plain decoding's
-seconds per token divided by the method's, interleaved in one run. Trained: minutes and answer tokens of the last training run in the
-card. Methods that use the same model share its training.
+- tokens per pass: committed tokens per target pass, including the target's own (block efficiency), on held-out prompts, default knobs.
+- greedy, equal nodes: the same with {nodes} nodes, for methods that have a knob for the number of nodes.
+- speed-up: plain decoding's seconds per token divided by the method's, interleaved in one run.
+- minutes trained, M tokens: of the last training run; methods that use the same model share it.
 """
 COLUMNS = ("method", "model", "M parameters", "minutes trained", "M tokens", "tokens per pass, greedy", "accepted at depth 1, 2, ...",
            "nodes per round", "speed-up", "tokens per pass, temperature 1", "speed-up", "greedy, equal nodes")
