@@ -53,6 +53,15 @@
     return canvas;
   }
 
+  /* A square picture of RGB numbers, at its own size. */
+  function paintSquare({ size, values }, canvas) {
+    if (canvas.width !== size || canvas.height !== size) Object.assign(canvas, { width: size, height: size });
+    const c = canvas.getContext("2d"),
+      data = c.createImageData(size, size); /* numbers are rounded and cut to bytes */
+    for (let i = 0; i < size * size; i++) data.data.set([...values.subarray(3 * i, 3 * i + 3), 255], 4 * i);
+    c.putImageData(data, 0, 0);
+  }
+
   const f3 = (x) => (x === null || x === undefined ? "\u2013" : x > 0 && x < 0.001 ? "under 0.001" : x.toFixed(3));
   const f2 = (x) => (x === null || x === undefined ? "" : x >= 0.995 ? "1.0" : x.toFixed(2).replace(/^0/, ""));
   const pct = (x) => (x === null || x === undefined ? "\u2013" : Math.round(x * 100) + " %");
@@ -158,6 +167,7 @@
     setAttr,
     parts,
     pixels,
+    paintSquare,
     f2,
     f3,
     pct,

@@ -103,7 +103,7 @@
       } /* nothing in this lane has changed */
       this.drawn = key;
       if (this.lane !== lane) {
-        const grid = SV.output.of(lane).columns > 0;
+        const grid = SV.output.of(lane).side > 0;
         this.root.classList.toggle("painting", grid);
         SV.folding.painting(this.board, grid);
       }

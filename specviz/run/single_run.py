@@ -1,7 +1,8 @@
-"""One run in progress: rounds of a session's method until something ends it, as events.
+"""One run in progress: yields events of a session's method, round by round, until the run ends.
 
-Cancellation, deadline, stop strings, end tokens and the length limit all end a run within one round; however it ends, also when the
-caller drops the generator, its KV cache is freed. The engine's clock is paused while the caller handles an event.
+Cancellation, deadline, stop strings, end tokens and the length limit all end a run within one round. However it ends,
+its KV cache is freed, also if the caller drops the generator. The engine's clock is paused while the caller handles an
+event.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ UNUSED = 64  # tries without a success after which a head may be another model's
 
 
 class Run:
-    """One run in progress. ``events`` is the stream; ``turn()`` gives the events up to the end of a round."""
+    """One run in progress. ``events`` yields all events; ``turn()`` returns those up to the end of one round."""
 
     def __init__(self, session, ids, messages, wanted, stops, deadline, cancel, top_k_saved):
         self.session, self.loaded = session, session.loaded
@@ -60,11 +61,11 @@ class Run:
         self.whole = self.limit == whole < self.wanted  # the answer is complete at its limit
 
     def clock(self) -> float:
-        """Engine seconds so far."""
+        """Seconds on the engine's clock so far."""
         return self.state.clock.now() if self.state else 0.0
 
     def turn(self) -> Generator[Event]:
-        """Return the next events, up to the end of a round, of the prefill, or of the run (then ``over`` is true)."""
+        """Yield the next events, up to the end of a round, of the prefill, or of the run (then ``over`` is True)."""
         for event in self.events:
             yield event
             if self.border:
@@ -110,7 +111,7 @@ class Run:
         self.state = state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
         state.draft_ready = kit.draft_ready
         crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
-        loop = crowd or self.session.batch or parts.loop or speculate
+        loop = crowd or self.session.batch or parts.loop or self.loaded.loop or speculate
         for event, border in self._cut_rounds(loop(parts, kit.target, state)):
             self.totals.fold(event)
             self.remembered.fold(event)

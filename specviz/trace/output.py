@@ -15,4 +15,5 @@ def describe(output: dict[str, Any] | None, data: bytes) -> str:
         return data.decode("utf-8", "replace")
     assert output is not None
     patch = 3 * output.get("patch", 1) ** 2
-    return f"[a picture, {len(data) // patch} of {output.get('rows', 0) * output.get('columns', 0)} patches]"
+    whole = sum(grid * grid for grid in output.get("grids", ())) or output.get("rows", 0) * output.get("columns", 0)
+    return f"[a picture, {len(data) // patch} of {whole} patches]"

@@ -164,7 +164,7 @@ HEADER = fields(
     sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole(-2**63, 2**63)), max_new_tokens=COUNT,
     target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine", "client"),
     top_k_saved=COUNT, baseline_run_id=maybe(LABEL), answer_=fields(index=COUNT, of=COUNT),
-    output_=fields(kind=LABEL, rows_=whole(1, 64), columns_=whole(1, 64), patch_=whole(1, 64)),
+    output_=fields(kind=LABEL, rows_=whole(1, 64), columns_=whole(1, 64), patch_=whole(1, 64), grids_=many(whole(1, 64), 16)),
 )
 TOTALS = fields(
     **{f"{name}_": COUNT for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes", "remembered")},

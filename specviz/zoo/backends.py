@@ -130,7 +130,7 @@ def _tree_scan_provides(config: Config) -> frozenset[str]:
     from ..models.recurrent import ARCHITECTURES
     from ..targets.recurrent import RecurrentTarget
 
-    return RecurrentTarget.capabilities | {ARCHITECTURES[config["model_type"]].shows}
+    return RecurrentTarget.capabilities | ARCHITECTURES[config["model_type"]].shown
 
 
 def _load_vision(folder: Path, device: Any) -> LoadedModel:

@@ -12,7 +12,8 @@ from specviz.methods import catalogue
 from ..exactness.toys import begin, player, provided, small_knobs, toy_of
 
 EVERY = [pytest.param(method, id=key) for key, method in catalogue().items()]
-OWN_KIT = {"rapid", "parallel_branches", "specreason", "reward_guided"}  # they read text, or the target's weights a second time: tests of their drafters
+OWN_KIT = {"rapid", "parallel_branches", "specreason", "reward_guided",  # they read text, or the target's weights a second time: tests of
+           "collaborative_decoding"}  # their drafters; scales: tests/loops/test_next_scale.py
 CAPABILITIES = [pytest.param(method, id=key) for key, method in catalogue().items() if key not in OWN_KIT]
 
 

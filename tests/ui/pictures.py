@@ -21,6 +21,8 @@ INVENTED = {"prompt": "Invent a person", "methods": ["grammar_forced"], "length"
 SEVERAL = {"prompt": "Name three colours.", "methods": ["speculative"], "length": 24, "temperature": 0.8, "tab": "watch",
            "generation": {"n": 3}}
 PAINTED = {"prompt": "a red heart", "methods": ["speculative_jacobi", "lantern"], "target": "specviz-pictures", "temperature": 1, "tab": "race"}
+SEEN = {"prompt": "What does the picture show?", "methods": ["multimodal"], "target": "specviz-vision", "length": 64, "tab": "watch"}
+GROWN = {"prompt": "a red heart", "methods": ["collaborative_decoding"], "target": "specviz-scales", "temperature": 0.7, "tab": "watch"}
 STATE = "document.querySelector('#board .sv').dataset.state"
 
 
@@ -51,7 +53,11 @@ SCENES = {
     "schema-phone": Scene("watch", 390, 844, run=INVENTED, then=TO_LANES),
     "answers-desktop": Scene("watch", run=SEVERAL),
     "picture-desktop": Scene("race", 1440, 1100, run=PAINTED),
+    "vision-desktop": Scene("watch", 1440, 1000, run=SEEN),
+    "vision-phone": Scene("watch", 390, 844, run=SEEN, then=TO_LANES),
     "picture-phone": Scene("watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES),
+    "scales-desktop": Scene("watch", 1440, 1000, run=GROWN),
+    "scales-phone": Scene("watch", 390, 844, run=GROWN, then=TO_LANES),
 }
 
 

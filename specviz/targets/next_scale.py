@@ -1,0 +1,146 @@
+"""A target that paints scale by scale: one pass gives the distributions of all patches of the next scale (models/scales.py).
+
+The KV cache holds rows of scales, and the picture before each scale is kept. After a sync to a longer text the next pass runs the rows of
+every scale that is missing, under the mask of scales; so a refiner that takes over in the middle reads the scales before it in one pass.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree, Scores, common
+from ..core.errors import InvalidUse
+from ..models.scales import KV, ScaleModel
+from .base import CachedTarget
+
+
+class NextScaleModel(ScaleModel):
+    """Weights of a folder; ``open()`` returns targets that share them."""
+
+    def open(self) -> NextScaleTarget:
+        return NextScaleTarget(self)
+
+
+def load(folder: Path, device: torch.device) -> NextScaleModel:
+    """Read a folder. The networks are so small that they run on the processor, whatever the device."""
+    return NextScaleModel(folder)
+
+
+class NextScaleTarget(CachedTarget):
+    """The picture and KV cache of one run. Token ids below ``model.words`` are the prompt, the others patches, scale after scale.
+
+    guidance: scale of classifier-free guidance at the last scale, 1 for none; unknown: id of the word that stands for each word in the
+    unconditional row, which runs beside the other in the same pass.
+    """
+
+    capabilities = frozenset({"scales"})
+
+    def __init__(self, model: NextScaleModel):
+        self.model, self.name, self.net, self.scales = model, model.name, model.net, model.scales
+        self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
+        self.guidance, self.unknown = 1.0, 0
+        self._reset([])
+        super().__init__()
+
+    def guide(self, strength: float, unknown: int) -> None:
+        """Set classifier-free guidance: logits u + s (c - u) of the conditional row c and the unconditional row u, with s rising from 1
+        at the first scale to ``strength`` at the last. 1: one row alone."""
+        if strength != self.guidance or unknown != self.unknown:
+            self.guidance, self.unknown = strength, unknown
+            self._reset(self._prompt)
+
+    def _reset(self, prompt: list[int]) -> None:
+        self._prompt, self._painted = prompt, list[int]()
+        self._pictures: list[Tensor] = []  # before each scale
+        self._kv: list[KV | None] = [None] * self.layers
+        self._cached = 0  # scales whose rows are cached
+        self._last: Tensor | None = None  # logits of the last of them
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        """Follow a text: keep what is cached of scales whose input is unchanged. Computes nothing. Raises InvalidUse for a word between
+        patches, ContextOverflow."""
+        tokens = list(tokens)
+        self._check(tokens)
+        words = next((i for i, token in enumerate(tokens) if token >= self.model.words), len(tokens))
+        prompt, painted = tokens[:words], tokens[words:]
+        self._readable(tokens)
+        if any(token < self.model.words for token in painted):
+            raise InvalidUse(f"{self.name} paints patches after the prompt, never words", "target.token")
+        if prompt != self._prompt:
+            self._reset(prompt)
+        keep = min(self._cached, self.scales.done(common(self._painted, painted)) + 1)
+        if keep < self._cached:
+            rows = self.scales.ends[keep]
+            self._kv = [kv and (kv[0][:, :, :rows], kv[1][:, :, :rows]) for kv in self._kv]
+            self._cached, self._last = keep, None
+        self._painted, self.cached_tokens, self.root = painted, tokens[:-1], tokens[-1]
+        return Scores(torch.empty(0, self.vocab), {}, 0, len(tokens))
+
+    def next_scale(self) -> Tensor:
+        """Return the logits [patches, vocab] of all patches of the scale that the text is at, from its first missing one on; tokens of
+        other scales have -inf. One forward pass. Raises InvalidUse for a complete picture."""
+        scales, scale = self.scales, self.scales.done(len(self._painted))
+        if scale == len(scales.grids):
+            raise InvalidUse("the picture is complete", "target.complete")
+        if self._cached <= scale or self._last is None:
+            with self.timed():
+                self.passes += 1
+                self._last = self._run(scale)
+        lo, hi = (self.model.words + start for start in scales.starts[scale:scale + 2])
+        logits = torch.full((len(self._last), self.vocab), -torch.inf)
+        logits[:, lo:hi] = self._last
+        return logits[len(self._painted) - scales.ends[scale]:]
+
+    def _run(self, scale: int) -> Tensor:
+        """Run the rows of all scales up to ``scale`` that are not cached; return the last one's guided logits."""
+        net, scales, first = self.net, self.scales, self._cached if self._cached <= scale else scale
+        if first < self._cached:  # its logits are gone
+            self._kv = [kv and (kv[0][:, :, :scales.ends[first]], kv[1][:, :, :scales.ends[first]]) for kv in self._kv]
+        self._pictures = self._pictures[:first]
+        inputs = torch.cat([net.inputs(self._picture_before(one), one) for one in range(first, scale + 1)], 1)
+        lo, hi = scales.ends[first], scales.ends[scale + 1]
+        condition = net.condition(self._word_counts())
+        x = net.rows(condition, inputs.expand(len(condition), -1, -1), lo)
+        mask = scales.mask()[lo:hi, :hi] if scale > first else None
+        for i, layer in enumerate(net.layers):
+            x, self._kv[i] = layer(x, self._kv[i] if lo else None, mask)
+        self._cached = scale + 1
+        logits = net.logits(net.norm(x[:, scales.ends[scale] - lo:]), scale)
+        strength = 1 + (self.guidance - 1) * scale / max(1, len(scales.grids) - 1)
+        return logits[1] + strength * (logits[0] - logits[1]) if len(logits) > 1 else logits[0]
+
+    def _picture_before(self, scale: int) -> Tensor:
+        """Return the picture that the scales before this one give, [1, 3, side, side]."""
+        while len(self._pictures) <= scale:
+            at = len(self._pictures) - 1
+            if at < 0:
+                self._pictures.append(self.scales.blank())
+            else:
+                lo, hi = self.scales.ends[at:at + 2]
+                entries = torch.tensor([self._painted[lo:hi]]) - self.model.words
+                self._pictures.append(self.net.grown(self._pictures[at], entries))
+        return self._pictures[scale]
+
+    def _word_counts(self) -> Tensor:
+        """Return how often each word occurs, [rows, words]: with the prompt, and where guided without it."""
+        rows = [self._prompt] + [[self.unknown] * len(self._prompt)] * (self.guidance != 1)
+        return torch.stack([torch.bincount(torch.tensor(row, dtype=torch.long), minlength=self.model.words).float() for row in rows])
+
+    def kv_bytes(self) -> int:
+        """Return the bytes of the KV cache."""
+        return sum(part.nbytes for kv in self._kv if kv is not None for part in kv)
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Raise InvalidUse: patches of a scale do not depend on each other, so there is no next token to score a draft against."""
+        raise InvalidUse(f"{self.name} paints a whole scale in one pass; drafts of single tokens are not scored", "target.scales")
+
+    def close(self) -> None:
+        self._reset([])
+        self.cached_tokens, self.root = [], None
+
+    def _crop(self, length: int) -> None:
+        """Drop everything: after a failed pass the rows of some layers may be missing."""
+        self._reset(self._prompt)

@@ -1,0 +1,219 @@
+"""Train the picture target that paints scale by scale (VAR, 2404.02905), and the small refiner of CoDe (2411.17787), in one run.
+
+The pictures are those of the `pictures` recipe. Each scale's codebook is k-means over what the scales before it leave. Both networks
+learn all scales, so that CoDe may hand over after any of them. The refiner learns half from the pictures and half from the large model's
+distributions. Its paper fine-tunes the large model on the early scales and the small one on the late ones; here nothing is tuned apart.
+"""
+import base64
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..models import mx
+from ..models.scales import HALF, KIND, ScaleNet, Scales
+from ..zoo import codec
+from . import drawings, pictures
+from .files import write_json, write_shards, write_text, write_tokenizer
+from .job import Job
+from .runner import Runner
+
+CARD = """---
+license: apache-2.0
+language: [en]
+---
+# {name}
+
+{role} Next-scale prediction (2404.02905): a picture of 32 x 32 pixels grows over {count} scales, {grids} patches to a side, and one pass
+gives all patches of a scale. {layers} layers of {hidden}, {parameters:,} parameters; codebooks of {entries} patches by k-means.
+Made to be watched.
+
+| figure | value |
+|---|---|
+| steps, pictures seen | {steps}, {pictures:,} |
+| minutes of training, both networks together | {minutes} |
+| loss per patch of each scale on {heldout} pictures it has not seen, nats | {losses} |
+| mean error of a colour value after encoding and decoding, of 255 | {error:.1f} |
+
+It knows the same things and words as [specviz-pictures](../specviz-pictures), whose card lists them, and nothing else. The order of the
+words is ignored. Trained by `python -m specviz.training scales`. All pictures were drawn by this project's own program; licences are in
+[LICENSES.md](../LICENSES.md).
+"""
+ROLES = {"large": "A toy that paints pictures from a few words, from coarse to fine.",
+         "refiner": "The small model that paints the last scales of a picture for [specviz-scales](../specviz-scales) (CoDe)."}
+
+
+class Both(nn.Module):
+    """The two networks, which share scales and codebooks."""
+
+    def __init__(self, hparams: dict, codes: Tensor, vocab: int):
+        super().__init__()
+        self.large, self.refiner = (ScaleNet(config(hparams | more, vocab)) for more in ({}, hparams["refiner"]))
+        for net in (self.large, self.refiner):
+            net.codes.copy_(codes)
+            nn.init.normal_(net.lm_head.weight, std=0.02)
+            for table in (net.embed_words, net.embed_places):
+                nn.init.normal_(table.weight, std=0.02)
+
+
+def run(job: Job) -> Path:
+    hparams = job.hparams("scales")
+    torch.manual_seed(job.seed)
+    codes = codebooks(hparams, job.seed)
+    words = pictures.tokenizer(len(codes))
+    both = Both(hparams, codes, len(words))
+    runner = Runner(job, "scales", both, hparams, job.folder("scales", job.size))
+    batches = Batches(both.large, words, hparams, job.seed, runner.device)
+    heldout = batches.make(-1, hparams["heldout"], held=True)
+
+    def loss_at(step: int) -> tuple[Tensor, int]:
+        coarse = step % 2
+        batch = batches.make(step, hparams["coarse_batch" if coarse else "batch"], len(hparams["grids"]) - coarse)
+        return loss_of(both, batch, hparams["distil"]), batch[2].numel()
+
+    def measure() -> dict:
+        return {name: [round(float(one), 4) for one in scale_losses(getattr(both, name), heldout)] for name in ROLES}
+
+    figures = runner.train(loss_at, measure)
+    for name in ROLES:
+        write(job, hparams, words, getattr(both, name), name, figures | {"error": batches.error()})
+    return job.places(hparams["name"])[0]
+
+
+def config(hparams: dict, vocab: int) -> dict:
+    return {"model_type": KIND, "vocab_size": vocab, "hidden_size": hparams["hidden"], "num_hidden_layers": hparams["layers"],
+            "num_attention_heads": hparams["heads"], "intermediate_size": hparams["intermediate"],
+            "max_position_embeddings": hparams["prompt"], "quantization_config": {"quant_method": "mxint8"}, **{name: hparams[name] for name in ("grids", "patch", "entries")}}
+
+
+def scales_in(hparams: dict) -> Scales:
+    return Scales(tuple(hparams["grids"]), hparams["patch"], tuple(hparams["entries"]))
+
+
+def as_maps(painted: list[np.ndarray]) -> Tensor:
+    """Return pictures as differences from middle grey, float [n, 3, side, side]."""
+    return torch.from_numpy(np.stack(painted)).permute(0, 3, 1, 2).float() - HALF
+
+
+def codebooks(hparams: dict, seed: int) -> Tensor:
+    """Return the entries of all scales, whole numbers of -128 to 127, [entries, patch * patch * 3]. After the first scale one entry is
+    zero, so that nothing is added where nothing lacks."""
+    rng, scales = random.Random(f"{seed} codebook"), scales_in(hparams)
+    wanted = as_maps([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
+    picture, found = scales.blank(len(wanted)), []
+    draw = torch.Generator().manual_seed(seed)
+    for scale, entries in enumerate(scales.entries):
+        cut = scales.reduced(wanted - picture, scale)
+        flat = cut.flatten(0, 1)
+        points = torch.unique(flat[torch.randperm(len(flat), generator=draw)[:hparams["kmeans_points"]]].round(), dim=0)
+        first = points[torch.randperm(len(points), generator=draw)[:entries]]
+        centres = pictures.kmeans(points, first, hparams["kmeans_steps"])
+        if scale:
+            centres[(centres ** 2).sum(1).argmin()] = 0
+        found.append(centres.round().clamp(-HALF, HALF - 1))
+        nearest = pictures.nearest_code(flat, found[-1]).reshape(cut.shape[:2])
+        picture = picture + scales.enlarged(found[-1][nearest])
+    return torch.cat(found)
+
+
+class Batches:
+    """Batch number ``step``, a function of seed and step."""
+
+    def __init__(self, net: ScaleNet, words, hparams: dict, seed: int, device):
+        self.net, self.words, self.hparams, self.seed, self.device = net, words, hparams, seed, device
+        self.scales, self.codes = net.scales, net.codes.detach().clone().cpu()
+
+    def make(self, step: int, count: int, upto: int | None = None, held: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (word counts [count, words], inputs [count, rows, patch values], entries [count, rows]) of the first ``upto`` scales."""
+        rng = random.Random(f"{self.seed} {step} scales")
+        wishes = [drawings.draw_wish(rng) for _ in range(count)]
+        wanted = as_maps([drawings.paint(wish, rng) for wish in wishes])
+        counts = torch.zeros(count, self.net.words)
+        for row, wish in enumerate(wishes):
+            for word in pictures.prompt_of(self.words, wish, rng, *((0.0, 0.0) if held else (self.hparams["drop"], self.hparams["noise"]))):
+                counts[row, word] += 1
+        inputs, entries = self.encoded(wanted, upto, 0.0 if held else self.hparams["astray"],
+                                       torch.Generator().manual_seed(self.seed * 1_000_003 + step + 1))
+        return tuple(t.to(self.device) for t in (counts, inputs, entries))  # type: ignore[return-value]
+
+    def encoded(self, wanted: Tensor, upto: int | None, astray: float, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return inputs and nearest entries of all rows. astray: share of patches of which another of the eight nearest is painted."""
+        scales, picture, inputs, labels = self.scales, self.scales.blank(len(wanted)), [], []
+        for scale in range(upto or len(scales.grids)):
+            lo, hi = scales.starts[scale:scale + 2]
+            inputs.append(scales.reduced(picture, scale))
+            cut, codes = scales.reduced(wanted - picture, scale), self.codes[lo:hi]
+            far = (codes ** 2).sum(1) / 2 - cut @ codes.T
+            near = far.topk(min(8, hi - lo), -1, largest=False).indices
+            labels.append(near[..., 0])
+            pick = torch.randint(near.shape[-1], near.shape[:-1], generator=draw) * (torch.rand(near.shape[:-1], generator=draw) < astray)
+            picture = picture + scales.enlarged(codes[near.gather(-1, pick[..., None])[..., 0]])
+        return torch.cat(inputs, 1), torch.cat(labels, 1)
+
+    def error(self) -> float:
+        """Return the mean absolute error of a colour value of 100 pictures through the codebooks."""
+        rng = random.Random(f"{self.seed} error")
+        wanted = as_maps([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)])
+        entries, picture = self.encoded(wanted, None, 0.0, torch.Generator())[1], self.scales.blank(100)
+        for scale, (lo, hi) in enumerate(zip(self.scales.ends, self.scales.ends[1:])):
+            picture = picture + self.scales.enlarged(self.codes[self.scales.starts[scale] + entries[:, lo:hi]])
+        return float((wanted - picture).abs().mean())
+
+
+def states_of(net: ScaleNet, batch) -> Tensor:
+    counts, inputs, _ = batch
+    rows = inputs.shape[1]
+    return net(net.condition(counts), inputs, net.scales.mask()[:rows, :rows].to(inputs.device))
+
+
+def by_scale(net: ScaleNet, batch, states: Tensor):
+    """Yield (logits [n, rows of the scale, entries], labels) of each scale of a batch."""
+    for scale, (lo, hi) in enumerate(zip(net.scales.ends, net.scales.ends[1:])):
+        if lo < states.shape[1]:
+            yield net.logits(states[:, lo:hi], scale).float(), batch[2][:, lo:hi]
+
+
+def scale_losses(net: ScaleNet, batch) -> list[Tensor]:
+    """Return the mean cross-entropy of each scale."""
+    return [F.cross_entropy(logits.flatten(0, 1), labels.flatten()) for logits, labels in by_scale(net, batch, states_of(net, batch))]
+
+
+def loss_of(both: Both, batch, distil: float) -> Tensor:
+    """Return the loss of both networks. A scale counts by the square root of its number of patches."""
+    total, weights = torch.zeros((), device=batch[1].device), 0.0
+    large, small = (by_scale(net, batch, states_of(net, batch)) for net in (both.large, both.refiner))
+    for (teacher, labels), (logits, _) in zip(large, small):
+        weight = labels.shape[1] ** 0.5
+        hard = [F.cross_entropy(x.flatten(0, 1), labels.flatten()) for x in (teacher, logits)]
+        soft = F.kl_div(logits.log_softmax(-1).flatten(0, 1), teacher.detach().log_softmax(-1).flatten(0, 1), log_target=True,
+                        reduction="batchmean")
+        total = total + weight * (hard[0] + (1 - distil) * hard[1] + distil * soft)
+        weights += weight
+    return total / weights
+
+
+def write(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dict) -> None:
+    """Write weights (MXINT8, the codebooks in bfloat16), config, tokenizer, codec and card of one network."""
+    full, sizes = hparams["name"] + ("" if name == "large" else f"-{name}"), hparams | (hparams["refiner"] if name == "refiner" else {})
+    tensors = {key: tensor.detach().cpu().float() for key, tensor in net.state_dict().items()}
+    codes = tensors.pop("codes")
+    weights = {key: t.bfloat16() if t.is_floating_point() else t for key, t in mx.stored(tensors).items()} | {"codes": codes.bfloat16()}
+    card = CARD.format(name=full, role=ROLES[name], count=len(hparams["grids"]), grids=", ".join(map(str, hparams["grids"])),
+                       entries=", ".join(map(str, hparams["entries"])), parameters=sum(t.numel() for t in tensors.values()),
+                       losses=", ".join(f"{one:.2f}" for one in figures.get(name, ())),
+                       pictures=figures["steps"] * (hparams["batch"] + hparams["coarse_batch"]) // 2,
+                       **{key: sizes[key] for key in ("layers", "hidden", "heldout")},
+                       **{key: figures[key] for key in ("steps", "minutes", "error")})
+    for folder in job.places(full):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_shards(folder, weights)
+        write_json(folder / "config.json", config(sizes, len(words)))
+        write_tokenizer(words, folder)
+        write_json(folder / codec.FILE, {
+            "kind": "scales", "grids": hparams["grids"], "patch": hparams["patch"], "entries": hparams["entries"],
+            "first": words.convert_tokens_to_ids("patch 0"), "things": list(pictures.THINGS),
+            "codes": base64.b64encode((codes + HALF).to(torch.uint8).numpy().tobytes()).decode()})
+        write_text(folder / "README.md", card)
