@@ -127,7 +127,7 @@ def _target(job: Job, hparams: dict, tokenizer) -> tuple[Path, VisionLlama]:
 
     figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"])), measure)
     model.eval()
-    right = "\n".join(f"| answers that are right word for word: {kind} | {figures.get(kind, float('nan')):.1%} |" for kind in scenes.QUESTIONS)
+    right = "\n".join(f"| right answers, word for word: {kind} | {figures.get(kind, float('nan')):.1%} |" for kind in scenes.QUESTIONS)
     text = CARD.format(**{name: hparams[name] for name in ("name", "layers", "hidden", "heldout")}, side=scenes.SIDE, right=right,
                        cells=scenes.CELLS ** 2, parameters=sum(p.numel() for p in model.parameters()), steps=figures["steps"],
                        seen=figures["steps"] * hparams["batch"], minutes=figures["minutes"], loss=figures.get("heldout", float("nan")),

@@ -50,7 +50,7 @@ def test_list_as_json(command):
     status, out, err = command("list", "--json")
     rows = json.loads(out)
     assert status == 0 and not err and [row["key"] for row in rows] == list(catalogue())
-    assert all(row.keys() == {"key", "title", "family", "paper", "exactness", "writes", "differs", "compared", "published",
+    assert all(row.keys() == {"key", "title", "family", "paper", "exactness", "writes", "reads", "differs", "compared", "published",
                               "aliases", "available", "reason", "knob_limits", "by_time"} for row in rows)
     assert all(row["available"] == (row["reason"] is None) for row in rows)
     off = {row["key"]: row["reason"] for row in json.loads(command("list", "--json", "--draft", "none")[1])}
@@ -59,7 +59,7 @@ def test_list_as_json(command):
 
 def test_list_for_people(command):
     status, out, _ = command("list")
-    assert status == 0 and out.splitlines()[0].split() == ["key", "title", "family", "exactness", "writes", "available", "reason"]
+    assert status == 0 and out.splitlines()[0].split() == ["key", "title", "family", "exactness", "writes", "reads", "available", "reason"]
     assert catalogue()["speculative"].title in out
 
 
