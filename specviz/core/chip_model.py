@@ -1,8 +1,8 @@
-"""Model of an accelerator that runs speculative decoding: seconds and joules of a pass and of a round.
+"""A cost model of an accelerator that runs speculative decoding: seconds and joules of a forward pass and of a round.
 
-A pass takes as long as reading its bytes or doing its arithmetic, whichever is longer (roofline). A chip that accepts and rolls back
-by itself (HADES, 2412.19925) spends no time on host synchronisation and keeps the draft's weights in on-chip memory. This is a model:
-nothing here is measured, and no number is taken from the paper.
+A pass takes as long as reading its bytes or its arithmetic, whichever is longer (roofline). A chip that accepts tokens
+and rolls back without the host (HADES, 2412.19925) needs no host synchronisation and keeps the draft's weights in
+on-chip memory. Nothing here is measured, and no number is taken from the paper.
 """
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Chip:
-    """bandwidth, sram_bandwidth: bytes/s; arithmetic: operations/s; dram, sram: joules per byte; operation: joules per operation;
-    sync: seconds of host synchronisation per round; on_chip: accepts and rolls back without the host, draft weights in SRAM."""
+    """The parameters of a chip.
+
+    bandwidth, sram_bandwidth: bytes/s; arithmetic: operations/s; dram, sram: joules per byte; operation: joules per
+    operation; sync: seconds of host synchronisation per round; on_chip: accepts tokens and rolls back without the host,
+    with draft weights in SRAM."""
 
     bandwidth: float = 100e9
     arithmetic: float = 1e12
@@ -25,7 +28,7 @@ class Chip:
 
     @property
     def as_host(self) -> Chip:
-        """The same chip with acceptance and rollback on the host and all weights in DRAM."""
+        """Return the same chip with acceptance and rollback on the host and all weights in DRAM."""
         return replace(self, on_chip=False)
 
 
@@ -40,7 +43,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Cost:
-    """seconds and joules of a pass."""
+    """The seconds and joules of a forward pass."""
 
     seconds: float
     joules: float
@@ -48,7 +51,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Round:
-    """seconds of the parts of one round, and joules of all of it."""
+    """The seconds of each part of a round, and the joules of the whole round."""
 
     draft: float
     verify: float
@@ -67,7 +70,7 @@ def transformer_size(layers: int, hidden: int, vocab: int, bytes_each: float) ->
 
 
 def pass_cost(chip: Chip, model: Model, tokens: int, in_sram: bool = False) -> Cost:
-    """Return the cost of a forward pass over ``tokens`` tokens; in_sram: the weights lie in on-chip memory."""
+    """Return the cost of a forward pass over ``tokens`` tokens. in_sram: the weights are in on-chip memory."""
     moved, sums = model.bytes + model.cache, 2.0 * model.parameters * tokens
     bandwidth, energy = (chip.sram_bandwidth, chip.sram) if in_sram else (chip.bandwidth, chip.dram)
     return Cost(max(moved / bandwidth, sums / chip.arithmetic), moved * energy + sums * chip.operation)

@@ -199,7 +199,8 @@ class Method:
 
     @property
     def requires(self) -> frozenset[str]:
-        """``needs``, and unless the method paints scales that the target gives one token after another."""
+        """The capabilities that the method needs: ``needs``, and, unless the method generates pictures scale by scale,
+        that the target generates one token after another."""
         return self.needs if self.any_order or "scales" in self.needs else self.needs | {"sequence"}
 
     @property

@@ -1,7 +1,8 @@
 """Measure what a target with sparse experts reads: `python -m specviz.evidence.experts` prints two tables.
 
-Bytes: experts read per pass by draft length and tree width, over greedy answers. Time: one feed-forward layer of random weights at the
-paper's sizes, where a share of the experts is active, over the union of its rows, over all experts, and as two dense products.
+Bytes: experts read per pass, by draft length and tree width, over greedy answers. Time: one feed-forward layer with
+random weights at the paper's sizes, of which a share of the experts is active. Three variants are timed: only the
+active experts of all rows, all experts, and two dense products.
 """
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ ROUNDS = 30
 
 
 def bytes_read(loaded: Loaded, width: int, depth: int) -> dict[str, float]:
-    """Return means over passes: rows, kB of experts read, if read row by row, kB of all experts; and tokens per pass."""
+    """Return means over passes: rows, kB of experts read, kB if every row were read separately, kB of all experts; and
+    tokens per pass."""
     notes, tokens, passes = [], 0, 0
     for prompt in PROMPTS:
         result = Result()
@@ -49,7 +51,8 @@ def bytes_read(loaded: Loaded, width: int, depth: int) -> dict[str, float]:
 
 
 def layer_of(hidden: int, experts: int, size: int) -> Experts:
-    """Return a layer of random weights whose first input feature shifts the router's outputs down."""
+    """Return a layer with random weights, whose first input feature lowers all router outputs, so that it controls the
+    share of active experts."""
     source = torch.Generator().manual_seed(0)
     router, w_in, w_out = (torch.randn(*shape, generator=source) / hidden**0.5 for shape in (
         (experts, hidden), (experts * size, hidden), (hidden, experts * size)))
@@ -58,7 +61,7 @@ def layer_of(hidden: int, experts: int, size: int) -> Experts:
 
 
 def rows_of(count: int, hidden: int) -> Tensor:
-    """Return rows of which neighbours share most of their direction, [count, hidden]."""
+    """Return random rows [count, hidden] in which neighbours are similar."""
     source = torch.Generator().manual_seed(1)
     x = SHARED**0.5 * torch.randn(1, hidden, generator=source) + (1 - SHARED) ** 0.5 * torch.randn(count, hidden, generator=source)
     x[:, 0] = 1
@@ -66,7 +69,7 @@ def rows_of(count: int, hidden: int) -> Tensor:
 
 
 def milliseconds(run) -> float:
-    """Return the least time of several calls."""
+    """Return the shortest time of several calls."""
     least = float("inf")
     for _ in range(ROUNDS):
         began = time.perf_counter()

@@ -1,5 +1,5 @@
-"""Timed runs of the Lab's measurements. Each is monitored like a race (run/machine.py): a run during which other processes took the
-CPU is called disturbed, and its times are left out wherever undisturbed ones remain."""
+"""Timed runs of the Lab's measurements. Each run is monitored as in a race (run/machine.py). A run during which other
+processes used the CPU is called disturbed; its times are left out if there are undisturbed runs."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ class TimedRuns:
 
 
 def undisturbed(runs: Iterable[TimedRun]) -> list[TimedRun]:
-    """Return the runs whose times count: the undisturbed ones, or all if there is none."""
+    """Return the runs whose times count: the undisturbed ones, or all if every run was disturbed."""
     runs = list(runs)
     return [run for run in runs if not run.disturbed] or runs
 
@@ -61,6 +61,6 @@ def all_disturbed(runs: Iterable[TimedRun]) -> bool:
 
 
 def counts(runs: Iterable[TimedRun]) -> dict[str, int]:
-    """Return {runs: how many, disturbed: how many of them were disturbed}."""
+    """Return {runs: number of runs, disturbed: number of disturbed ones}."""
     flags = [run.disturbed for run in runs]
     return {"runs": len(flags), "disturbed": sum(flags)}

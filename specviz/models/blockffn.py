@@ -26,7 +26,7 @@ KIND = "blockffn"  # model_type in config.json
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
+    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     if config.get("model_type") != KIND:
         return f"the forward of sparse experts runs {KIND}, not {str(config.get('model_type'))[:40]}"
     sizes = [config.get(name) for name in ("num_experts", "expert_size")]
@@ -129,5 +129,5 @@ class BlockFFN(Llama):
 
     @property
     def other_bytes(self) -> int:
-        """Bytes of the weights that a pass reads whatever its experts are."""
+        """Bytes of the weights that every pass reads, independently of its experts."""
         return (self.parameters - self.layers * self.experts * 2 * self.hidden * self.expert_size) * self.dtype.itemsize

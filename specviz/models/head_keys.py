@@ -1,8 +1,9 @@
-"""Check the keys of a head's config.json that change what its layers compute, as the newest public readers obey them.
+"""Check the keys of a head's config.json that change what its layers compute, according to the newest public readers.
 
-The layers of this package have SiLU, full attention, rotation of whole heads in halves and no multipliers. A key that asks for
-something else is refused by name, because a head that runs without it drafts worse in silence. Sources: vLLM 036a00d
-(qwen3_dflash.py: layer_types, dflash_config, is_causal, is_neox_style, logit_scale), speculators c05b95b (dflash/core.py).
+The layers here have SiLU, full attention, rotary embedding of whole heads in halves, and no multipliers. A key that
+asks for something else is refused by name, because a head that ignores it would silently draft worse. Sources: vLLM
+036a00d (qwen3_dflash.py: layer_types, dflash_config, is_causal, is_neox_style, logit_scale), speculators c05b95b
+(dflash/core.py).
 """
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ WINDOWED_FROM = 28  # layers of Qwen's class from here on have a window where ``
 
 
 def check_keys(config: dict[str, Any], name: str, head_dim: int, layers: int, causal: bool = True) -> None:
-    """Raise ModelError for a key that asks for what the layers of a head do not compute. causal: whether its rows attend to those
-    before them only."""
+    """Raise ModelError for a key that asks for something that the layers of a head do not compute. causal: whether a
+    row attends only to rows before it."""
     rotary, inner = config.get("rope_parameters") or config.get("rope_scaling"), config.get("dflash_config")
     fine = NEUTRAL | {"query_pre_attn_scalar": (head_dim,), "attention_multiplier": (head_dim**-0.5,), "is_causal": (causal,),
                       "causal": (causal,)}

@@ -78,6 +78,6 @@ def load(folder: str | Path, body: Body) -> MaskedModel:
 
 
 def read(folder: Path, config: dict[str, Any], body: Body) -> MaskedModel:
-    """Load a causal language model as a masked one; config: with pard_token. Raises ModelError."""
+    """Load a causal language model as a draft model with mask tokens; config: with pard_token. Raises ModelError."""
     config, found = causal.read(HeadWeights(folder, body), config)
     return fill(MaskedModel(config, folder.name, body.vocab), found, body)

@@ -1,8 +1,8 @@
-"""A picture as rows before the text: each patch of pixels becomes one row, by two linear layers and a learned position (LLaVA's
-projector, 2304.08485, over raw patches instead of a vision transformer's).
+"""Encode a picture as rows before the text: two linear layers and a learned position turn each patch of pixels into one
+row (as LLaVA's projector, 2304.08485, but on raw patches instead of the output of a vision transformer).
 
-A patch's caption is what the language model's own output layer reads from its row: the rows are trained to lie near the words for what
-they show, which the layers then only have to copy.
+The rows are trained so that the language model's own output layer, applied to a row, gives the words for what the patch
+shows (its caption); the layers then only have to copy them.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PatchEncoder(nn.Module):
         return self.leave(F.gelu(self.enter(x))) + self.position_embed
 
     def absent(self) -> Tensor:
-        """Return the rows [count, hidden] that stand where there is no picture."""
+        """Return the rows [count, hidden] that are used if there is no picture."""
         return self.absent_embed
 
 

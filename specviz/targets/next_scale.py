@@ -25,7 +25,7 @@ class NextScaleModel(ScaleModel):
 
 
 def load(folder: Path, device: torch.device) -> NextScaleModel:
-    """Read a folder. The networks are so small that they run on the processor, whatever the device."""
+    """Load the model of a folder. It always runs on the processor, because the networks are very small."""
     return NextScaleModel(folder)
 
 

@@ -1,7 +1,7 @@
 """A target whose prompt begins with rows that are not tokens: the patches of a picture (2404.08856).
 
-The rows lie in the KV cache before the first token and never move, so tokens are compared, kept, rewound and committed by the base
-class as if there were no picture. Only the places in the cache and the positions are shifted, here.
+These rows are in the KV cache before the first token and never move. So the base class compares, keeps, rewinds and
+commits tokens as if there were no picture; only slots and positions are shifted here.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHY_NOT = "it reads no pictures: its config.json has no vision_config that is kn
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """Return a sentence if this forward pass cannot run a checkpoint with that config.json, else None."""
+    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     sizes = sizes_of(config)
     return WHY_NOT if sizes is None or _labels_of(config) is None else why_not_text(config)
 
@@ -78,7 +78,7 @@ class VisionModel(FastModel):
 
 
 class VisionTarget(LlamaTarget):
-    """KV cache of one run over shared weights, behind the rows of a picture, or of none."""
+    """KV cache of one run over shared weights. Its first rows are those of a picture, if there is one."""
 
     model: VisionModel
 
@@ -88,7 +88,8 @@ class VisionTarget(LlamaTarget):
         self._placed = False  # whether the cache holds the picture's rows
 
     def see(self, pixels: np.ndarray) -> None:
-        """Put a picture, uint8 [height, width, 3] of the encoder's size, before every text from now on; the cache is dropped."""
+        """Set the picture, uint8 [height, width, 3] of the encoder's size, that is read before every text from now on.
+        The cache is dropped."""
         self.close()
         self._picture, self.caption = self.model.encode_picture(pixels)
         self.prefix_id = hashlib.sha256(pixels.tobytes()).hexdigest()

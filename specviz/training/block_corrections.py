@@ -1,8 +1,9 @@
 """Train corrections of a frozen block drafter (Domino, TreeFlash, LiLiCorr, DFlash2, TAPS) on the target's own answers.
 
-Blocks are drafted behind sampled answer tokens, as in masked_block.py, and the correction reads the true tokens before each place, as
-on every accepted path. It scores the place's top candidates of the drafter; the loss is the cross-entropy of the target's
-probabilities on them, so that a place whose candidates the target does not want counts little. Nearer places weigh more.
+Blocks are drafted after sampled answer tokens, as in masked_block.py, and the correction reads the true tokens before
+each position, as on an accepted path. It scores the drafter's top candidates of the position. The loss is the
+cross-entropy of the target's probabilities on these candidates, so a position whose candidates the target finds
+improbable counts little. Nearer positions weigh more.
 """
 from __future__ import annotations
 
@@ -33,9 +34,10 @@ DRAFTER = "dflash"
 class Blocks:
     """Blocks of the frozen drafter behind n anchors.
 
-    states, raw [n, places, hidden] after and before the last norm; text [n, hidden]: the projected text row before the anchor; before
-    [n, places]: the true token before each place; embeds: their embeddings; index [n, places] into ``Batch.where``, ``inside`` where
-    the answer reaches; ids, log_probs, logits [n, places, m]: the drafter's top candidates, best first; entropy [n, places].
+    states, raw [n, positions, hidden] after and before the last norm; text [n, hidden]: the projected text row before the
+    anchor; before [n, positions]: the true token before each position; embeds: their embeddings; index [n, positions] into
+    ``Batch.where``, ``inside`` where the answer reaches; ids, log_probs, logits [n, positions, m]: the drafter's top
+    candidates, best first; entropy [n, positions].
     """
 
     states: Tensor
@@ -96,7 +98,7 @@ class Corrected(AuxStateFeatures):
 
 
 def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss: Callable | None = None) -> Path:
-    """Train the correction of a recipe. loss(scores [n, places, m], batch, blocks, hparams): else ``distil``."""
+    """Train the correction of a recipe. loss(scores [n, positions, m], batch, blocks, hparams): the loss, default ``distil``."""
     hparams = job.hparams(recipe)
     features = Corrected(job, hparams, recipe)
     torch.manual_seed(job.seed)
@@ -115,13 +117,13 @@ def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss:
 
 
 def target_probs(batch: Batch, blocks: Blocks) -> Tensor:
-    """Return the target's probability of each candidate, [n, places, m]; 0 for those outside its stored top tokens."""
+    """Return the target's probability of each candidate, [n, positions, m]; 0 for those outside its stored top tokens."""
     ids, probs = batch.top_ids[blocks.index], batch.top_logp[blocks.index].exp()
     return ((blocks.ids[..., None] == ids[..., None, :]) * probs[..., None, :]).sum(-1)
 
 
 def weights(blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the weight of each place [n, places], which sum to 1; none where the answer has ended."""
+    """Return the weight of each position [n, positions], which sum to 1; none where the answer has ended."""
     places = torch.arange(blocks.inside.shape[1], device=blocks.inside.device)
     weight = blocks.inside * torch.exp(-places / hparams["loss_decay_length"])
     return weight / weight.sum().clamp(min=1e-9)
@@ -152,8 +154,8 @@ def measure(model: nn.Module, features: Corrected, scores: Scores, hparams: dict
 
 
 def hits(model: nn.Module, features: Corrected, answer: Answer, scores: Scores) -> list[list[bool]]:
-    """Return for every place and every token of a greedy answer whether a draft that many tokens ahead would be correct, if those
-    before it are."""
+    """Return for every position and every token of a greedy answer whether a draft that many tokens ahead would be correct,
+    if those before it are."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     blocks = features.blocks(batch, torch.arange(len(batch.where), device=batch.ids.device)[None])
     top = scores(model, features, blocks).argmax(-1, keepdim=True)

@@ -14,7 +14,7 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.Selector, _, blocks: Blocks) -> Tensor:
-    """Return the scores of the candidates after the true token before each place, [n, places, m]."""
+    """Return the scores of the candidates after the true token before each position, [n, positions, m]."""
     return blocks.logits + model.candidate_selector(blocks.states, blocks.before, blocks.ids)
 
 

@@ -14,7 +14,7 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.Domino, _, blocks: Blocks) -> Tensor:
-    """Return corrected logits of the candidates, [n, places, m]."""
+    """Return corrected logits of the candidates, [n, positions, m]."""
     latent = model(blocks.states, blocks.embeds)
     bias = (latent[..., None, :] * model.embed_proj[2].weight[blocks.ids]).sum(-1)
     places = bias.new_ones(bias.shape[1]).cumsum(0) > model.skipped

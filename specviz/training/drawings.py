@@ -33,7 +33,8 @@ WORDS = (*COLOURS, *SHAPES, *LETTERS[1:], *DIGITS, *STYLES, *SIZES, "night", *GR
 
 @dataclass(frozen=True)
 class Wish:
-    """What a picture shows. colour, style, size and night may be left out of the words; then any value may be drawn."""
+    """The content of a picture: a thing in a colour, style and size. Attributes that the words do not mention (colour,
+    style, size, night) are drawn at random."""
 
     thing: str  # one of SHAPES, a letter (capitals as such), a digit
     colour: str
@@ -52,7 +53,7 @@ def draw_wish(rng: random.Random) -> Wish:
 
 
 def words_of(wish: Wish, rng: random.Random) -> str:
-    """Return words that ask for it, in one of several orders; some attributes are left out."""
+    """Return a prompt for this content, in one of several word orders; some attributes are left out."""
     noun = wish.thing
     if noun in SHAPES:
         noun = noun if rng.random() < 0.9 else f"picture of a {noun}"

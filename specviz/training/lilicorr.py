@@ -16,8 +16,8 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.LiLiCorr, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return the scores of the candidates after the true token before each place, [n, places, m]; after one that is no candidate, the
-    drafter's own."""
+    """Return the scores of the candidates after the true token before each position, [n, positions, m]; after one that is
+    no candidate, the drafter's own."""
     start, pairs = model(F.embedding(blocks.ids, features.embedding).float(), blocks.log_probs, blocks.states, blocks.text)
     own = blocks.log_probs if model.add_base else torch.zeros_like(blocks.log_probs)
     same = blocks.ids[:, :-1] == blocks.before[:, 1:, None]

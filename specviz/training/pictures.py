@@ -1,8 +1,9 @@
 """Train the picture target: a small Llama over a codebook of patches, conditioned on a few words.
 
-The pictures are drawn by a program (drawings.py), fresh in every step. The codebook is k-means over their patches (no VAE: an entry is
-a patch of pixels). A sequence is the words, then one token per patch in raster order, then an end token. A share of the pictures has its
-words replaced by one unknown word each, so that the same weights also give the unconditional distribution.
+The pictures are drawn by a program (drawings.py), new ones in every step. The codebook is k-means over their patches
+(no VAE: an entry is a patch of pixels). A sequence is the words, one token per patch in raster order, and an end token.
+For a share of the pictures every word is replaced by an unknown word, so that the same weights also give the
+unconditional distribution.
 """
 import base64
 import random

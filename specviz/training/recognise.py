@@ -38,7 +38,7 @@ def outline(picture: np.ndarray) -> np.ndarray:
 
 
 class Classifier:
-    """The thing of the drawing whose outline is most similar."""
+    """Recognises the thing in a picture: that of the training drawing with the most similar outline."""
 
     def __init__(self, seed: int = 0):
         rng = random.Random(f"{seed} templates")
@@ -50,7 +50,7 @@ class Classifier:
 
 
 def asked(count: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Return (prompt, thing) of random things in plain style."""
+    """Return (prompt, thing) pairs for random things in plain style."""
     rng = random.Random(seed)
     wishes = [drawings.Wish(rng.choice(THINGS), rng.choice(list(drawings.COLOURS))) for _ in range(count)]
     return [(f"a {wish.colour} {wish.thing if wish.thing in drawings.SHAPES else f'capital {wish.thing}'}", wish.thing) for wish in wishes]

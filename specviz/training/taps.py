@@ -21,7 +21,7 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.Scorer, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return the scores of the siblings below the true token before each place, [n, places, m]."""
+    """Return the scores of the siblings below the true token before each position, [n, positions, m]."""
     depth = torch.arange(blocks.before.shape[1], device=blocks.before.device).expand_as(blocks.before)
     children = F.embedding(blocks.ids, features.embedding).float()
     return blocks.log_probs + model(blocks.embeds, children, blocks.log_probs, blocks.entropy, depth)

@@ -15,7 +15,7 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.TreeFlash, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return corrected logits of the candidates after the true token before each place, [n, places, m]."""
+    """Return corrected logits of the candidates after the true token before each position, [n, positions, m]."""
     states = features.drafter.norm(blocks.raw + model.ar_approximation(blocks.embeds, blocks.states)).float()
     rows = features.head[blocks.ids].to(states.dtype)  # [n, places, m, hidden]
     return torch.einsum("nph,npmh->npm", states, rows)

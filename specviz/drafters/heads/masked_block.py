@@ -1,8 +1,10 @@
-"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark), as a chain or as a tree (DDTree, 2604.12989; TAPS; DARTree).
+"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark), as a chain or as a tree (DDTree, 2604.12989; TAPS;
+DARTree).
 
-Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the verification has
-computed anyway. The drafter's KV cache keeps entries for these tokens; the block after them consists of mask tokens, and its
-entries are dropped. What a place predicts may be corrected by the drafted tokens before it (path_scores.py).
+Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the
+verification has computed anyway. The drafter's KV cache keeps entries for these tokens; the block after them consists of
+mask tokens, and its entries are dropped. What a position predicts may be corrected by the drafted tokens before it
+(path_scores.py).
 """
 from __future__ import annotations
 
@@ -87,8 +89,8 @@ class BlockStates(Drafter):
         return True
 
     def scores(self, state: State, most: int) -> PathScores | None:
-        """Return the scores of up to ``most`` places after the root, nearest first; None if hidden states of the text before the
-        root are missing."""
+        """Return the scores of up to ``most`` positions after the root, nearest first; None if hidden states of the text
+        before the root are missing."""
         if most < 1 or not self._read(state):
             return None
         with torch.inference_mode():
@@ -104,10 +106,11 @@ class BlockStates(Drafter):
 
 
 class BlockChain(BlockStates):
-    """Draft a chain: sample each token from its place's distribution, which may depend on the tokens before it.
+    """Draft a chain: sample each token from its position's distribution, which may depend on the tokens before it.
 
-    least: the draft ends before the first place whose confidence is below this, possibly before any (DeepSpec afdfa7c,
-    draft_ops.py). A place's confidence depends on the token before it, never on its own, so the samples keep their distribution.
+    least: the draft ends before the first position whose confidence is below this, possibly before any (DeepSpec afdfa7c,
+    draft_ops.py). A position's confidence depends on the token before it, never on its own, so the samples keep their
+    distribution.
     """
 
     def __init__(self, head: Any, least: float = 0.0, correction: Correction | None = None):
@@ -152,13 +155,14 @@ class BlockChain(BlockStates):
 
 
 def _ended(tree: DraftTree, confidences: list[float], least: float) -> tuple[DraftTree, list[float]]:
-    """Return the draft up to the first place whose confidence is below ``least``, and the confidences read for that."""
+    """Return the draft up to the first position whose confidence is below ``least``, and the confidences read for that."""
     end = next((place for place, sure in enumerate(confidences) if sure < least), len(tree))
     return tree.keep(range(end), looked=False), confidences[:end + 1]
 
 
 def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int = 5) -> None:
-    """Record the drafter's own top tokens of each place, uncorrected, and the corrected chain that was drafted through them."""
+    """Record the drafter's own top tokens of each position, uncorrected, and the corrected chain that was drafted through
+    them."""
     with torch.inference_mode():
         log_probs = scores.block.logits[:len(tree)].log_softmax(-1)
         values, ids = log_probs.topk(min(shown, log_probs.shape[-1]), dim=-1)
@@ -175,9 +179,9 @@ def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int =
 
 
 class BlockTree(BlockStates):
-    """Draft the ``nodes`` most probable paths through a block: ``width`` top tokens per place, by the product of their
-    probabilities. Nodes are chosen, so each is accepted with its target probability. With a correction the probabilities depend on
-    the path."""
+    """Draft the ``nodes`` most probable paths through a block: ``width`` top tokens per position, by the product of their
+    probabilities. Nodes are chosen, so each is accepted with its target probability. With a correction the probabilities
+    depend on the path."""
 
     def __init__(self, head: Any, width: int, nodes: int, correction: Correction | None = None):
         super().__init__(head, correction)
@@ -228,7 +232,7 @@ class BlockTree(BlockStates):
 
 
 def note_reach(scores: PathScores, tree: DraftTree, reached: list[float], state: State) -> None:
-    """Record each node's estimated probability of being reached, beside the product of the drafter's independent places."""
+    """Note each node's estimated probability of being reached, next to the product of the drafter's independent probabilities."""
     with torch.inference_mode():
         log_probs = scores.block.logits.log_softmax(-1).cpu()
     alone: list[float] = []

@@ -1,8 +1,8 @@
-"""Embedding and output matrix that a head's folder holds beside the target's.
+"""Embedding and output matrix of a head's folder that differ from the target's.
 
-Published files often hold copies of the target's tables, which are not read. Some heads were trained with tables of their own: where
-they differ from the target's, the head drafts with them, as in vLLM (82720b1, llm_base_proposer.py: has_own_embed_tokens,
-has_own_lm_head, compared with the target's).
+Published folders often hold copies of the target's tables, which are not read. Some heads were trained with tables of
+their own; if they differ from the target's, the head drafts with them, as in vLLM (82720b1, llm_base_proposer.py:
+has_own_embed_tokens, has_own_lm_head, compared with the target's).
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIFFERENT = 0.1  # relative difference above which a table is no copy; a copy ro
 
 
 class OwnTables:
-    """A target whose ``embed`` or ``head`` is replaced; everything else is unchanged."""
+    """A target with another ``embed`` or ``head``; everything else is unchanged."""
 
     def __init__(self, target: CapableTarget, embed: Callable[..., Tensor] | None, head: Callable[[Tensor], Tensor] | None):
         self._target, self.embed, self.head = target, embed or target.embed, head or target.head
@@ -36,7 +36,7 @@ class OwnTables:
 
 
 def with_own_tables(target: CapableTarget, head: Any) -> CapableTarget:
-    """Return the target as a head drafts with it: with the head's own tables where it has some."""
+    """Return the target for a head to draft with: with the head's own embedding and output matrix, if it has any."""
     embedding, output = getattr(head, "own_embedding", None), getattr(head, "own_output", None)
     if embedding is None and output is None:
         return target
@@ -49,8 +49,8 @@ def with_own_tables(target: CapableTarget, head: Any) -> CapableTarget:
 
 
 def read_own_tables(weights: HeadWeights, head: Any, target: CapableTarget, vocab: int) -> tuple[Tensor | None, Tensor | None]:
-    """Return (embedding, output matrix) [vocab, hidden] of a head's folder where they differ from the target's, else None. Raises
-    ModelError for a table that cannot stand for the target's."""
+    """Return (embedding, output matrix), each [vocab, hidden], of a head's folder; None for one that equals the
+    target's or is missing. Raises ModelError for a table of the wrong size."""
     if not target.capabilities >= {"embed", "head"}:
         return None, None
     parts = {name.rpartition(".")[2] for name, _ in head.named_modules()}

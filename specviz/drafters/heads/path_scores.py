@@ -1,8 +1,8 @@
-"""Scores of a block's places that depend on the drafted tokens before them.
+"""Scores of a block's positions that depend on the drafted tokens before them.
 
-A block drafter predicts every place of a block without knowing what the places before it became. A correction turns these
-predictions into scores of a place given the path: the token before it (DSpark, TreeFlash, LiLiCorr, DFlash2, TAPS) or all of the path
-(Domino). Chains and trees use one interface, so that each correction can draft either.
+A block drafter predicts all positions of a block at once, without knowing the tokens at earlier positions. A correction
+turns these predictions into scores given the path: given the token before (DSpark, TreeFlash, LiLiCorr, DFlash2, TAPS)
+or all tokens before (Domino). Chains and trees use the same interface, so each correction can draft either.
 """
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ...trees import best
 
 @dataclass(frozen=True)
 class Block:
-    """One round's block: states [places, hidden] after the drafter's last norm, ``raw`` the same before it, ``norm`` that norm;
-    logits [places, vocab]; text [hidden]: the drafter's projected hidden state of the last text token before the root, for a
-    correction that reads it."""
+    """The block of one round. states [positions, hidden]: after the drafter's last norm; raw: before it; norm: that
+    norm; logits [positions, vocab]; text [hidden]: the drafter's projected hidden state of the last text token before
+    the root, for corrections that read it."""
 
     target: CapableTarget
     states: Tensor
@@ -32,9 +32,9 @@ class Block:
 
 
 class PathScores:
-    """Scores of one block, here those of the drafter alone: places are independent.
+    """Scores of one block. This base class returns the drafter's own scores, in which positions are independent.
 
-    ids [places, m]: the candidates that are scored at each place, None for the whole vocabulary.
+    ids [positions, m]: the candidate tokens of each position that are scored, None for the whole vocabulary.
     """
 
     ids: Tensor | None = None
@@ -46,24 +46,24 @@ class PathScores:
         return len(self.block.states)
 
     def start(self) -> Tensor:
-        """Return what is known before the root was read, [1, width]: the carry of the first step."""
+        """Return the initial recurrent state, before the root is read, [1, width]."""
         return self.block.states.new_empty(1, 0)
 
     def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (logits [n, m] of a place, carry [n, width] of the next) after the tokens [n] that stand before the place, each on
-        a path of its own with the carry [n, width]."""
+        """Return (logits [n, m] of a position, recurrent states [n, width] for the next position) for n paths, each
+        given by the last token on it (tokens [n]) and its recurrent state (carry [n, width])."""
         return self.block.logits[place].expand(len(tokens), -1), carry
 
     def whole(self, place: int, logits: Tensor) -> Tensor:
-        """Return logits [n, m] of the candidates as logits [n, vocab], minus infinity for all other tokens."""
+        """Expand logits [n, m] of the candidates to [n, vocab], minus infinity for all other tokens."""
         if self.ids is None:
             return logits
         rows = logits.new_full((len(logits), self.block.logits.shape[-1]), -torch.inf)
         return rows.scatter_(1, self.ids[place].expand(len(logits), -1), logits)
 
     def top(self, place: int, logits: Tensor, width: int, paths: list[tuple[int, ...]], state: State) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and ids [n, width] of the most probable tokens after each path; the run's logits processors are
-        applied. A token that cannot be drafted has minus infinity or NaN."""
+        """Return (log-probabilities, ids), each [n, width], of the most probable tokens after each path, with the run's
+        logits processors applied. A token that cannot be drafted has minus infinity or NaN."""
         if state.processors or self.ids is None:
             return best(state.processed_rows(self.whole(place, logits), paths).log_softmax(-1), width)
         values, at = best(logits.log_softmax(-1), width)
@@ -71,7 +71,8 @@ class PathScores:
 
 
 class CandidateScores(PathScores):
-    """Scores of each place's ``count`` top candidates; log_probs [places, m]: the drafter's own, over the whole vocabulary."""
+    """Scores of each position's ``count`` top candidates; log_probs [positions, m]: the drafter's own, over the whole
+    vocabulary."""
 
     def __init__(self, block: Block, count: int):
         super().__init__(block)
@@ -80,13 +81,13 @@ class CandidateScores(PathScores):
         self.base, self.log_probs = values, values - block.logits.logsumexp(-1, keepdim=True)
 
     def ranks(self, place: int, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rank of each token [n] among the place's candidates, and whether it is one of them."""
+        """Return the rank of each token [n] among the position's candidates, and whether it is one of them."""
         same = self.ids[place] == tokens[:, None]
         return same.int().argmax(-1), same.any(-1)
 
 
 class MarkovScores(PathScores):
-    """A Markov head's low-rank bias, from the token before a place (DSpark)."""
+    """A Markov head's low-rank bias, from the token before a position (DSpark)."""
 
     def __init__(self, block: Block, head: Any):
         super().__init__(block)
@@ -98,7 +99,7 @@ class MarkovScores(PathScores):
 
 
 class Correction(Protocol):
-    """What corrects a block drafter's predictions. reads_text: whether it reads ``Block.text``."""
+    """A network that corrects a block drafter's predictions. reads_text: whether it reads ``Block.text``."""
 
     @property
     def reads_text(self) -> bool: ...

@@ -1,8 +1,8 @@
-"""Choose the sublayers to skip as a knapsack (KnapSpec, Cha et al., ICML 2026).
+"""Choose the sublayers to skip by solving a knapsack problem (KnapSpec, Cha et al., ICML 2026).
 
-Attention and feed-forward sublayers have different costs, so they are chosen separately. For each amount of saved cost a dynamic
-programme keeps the states that are most alike (cosine) to those of the full target. The best of these sets, with the draft length that
-suits it, maximises the expected tokens per cost.
+Attention and feed-forward sublayers have different costs, so they are chosen separately. For each amount of saved cost,
+a dynamic program keeps the set of skipped sublayers whose hidden states are most similar (cosine) to those of the full
+target. Of these sets, the one with the most expected tokens per cost is used, together with its best draft length.
 """
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Sublayers(Protocol):
 
 @dataclass(frozen=True)
 class SkipPlan:
-    """skipped: sublayers that the draft skips; agreement: share of tokens on which its top-1 token is the target's; length: of the
-    draft; speed: expected tokens per cost relative to plain decoding."""
+    """A set of skipped sublayers. agreement: share of tokens for which the draft's top-1 token is the target's; length:
+    of the draft; speed: expected tokens per cost relative to plain decoding."""
 
     skipped: frozenset[int]
     agreement: float
@@ -43,7 +43,8 @@ class SkipPlan:
 
 @dataclass(frozen=True)
 class Cell:
-    """The most similar way so far to save one amount of cost. states [tokens, hidden]; alike: mean cosine with the full target's."""
+    """The best set found so far that saves one amount of cost. states [tokens, hidden]: its hidden states; alike: their
+    mean cosine similarity with the full target's; skipped: the set."""
 
     states: Tensor
     alike: float
@@ -51,15 +52,16 @@ class Cell:
 
 
 def weights_of(costs: tuple[float, float]) -> tuple[int, int]:
-    """Return whole weights of an attention and a feed-forward sublayer: the cheaper one weighs 1."""
+    """Return the costs of an attention and a feed-forward sublayer as integers; the cheaper one is 1."""
     attention, feed = costs
     return ((min(round(attention / feed), MOST_WEIGHT), 1) if attention > feed else (1, min(round(feed / attention), MOST_WEIGHT)))
 
 
 @torch.inference_mode()
 def candidates(sublayers: Sublayers, layers: int, share: float, least: float) -> tuple[list[Cell], Tensor]:
-    """Return the surviving cells, by saved cost, and the full target's last states [tokens, hidden]. share: largest part of the whole
-    cost that is saved; least: mean cosine below which a cell is dropped. The first and the last layer are never skipped."""
+    """Return the remaining cells, by saved cost, and the full target's last hidden states [tokens, hidden]. share:
+    largest share of the whole cost that may be saved; least: mean cosine below which a cell is dropped. The first and
+    the last layer are never skipped."""
     full = [sublayers.enter()]
     for s in range(2 * layers):
         full.append(sublayers.run(s, full[-1][None])[0])
@@ -104,7 +106,7 @@ def speed_of(agreement: float, length: int, skipped: Sequence[int], layers: int,
 
 
 def best_plan(sublayers: Sublayers, layers: int, share: float, least: float, longest: int) -> SkipPlan | None:
-    """Return the set and draft length (1 to ``longest``) with the most expected tokens per cost; None if no set survives."""
+    """Return the set and draft length (1 to ``longest``) with the most expected tokens per cost; None if there is no set."""
     cells, full = candidates(sublayers, layers, share, least)
     cells = [cell for cell in cells if cell.skipped]
     if not cells:
@@ -117,10 +119,10 @@ def best_plan(sublayers: Sublayers, layers: int, share: float, least: float, lon
 
 
 class KnapsackLayers(Drafter):
-    """Draft a chain with the target without the planned sublayers.
+    """Draft a chain with the target, skipping the planned sublayers.
 
-    share, least: as in ``candidates``; sure: drafting stops after a token with a lower probability; context: committed tokens on which
-    a set is judged; every: rounds between plans.
+    share, least: as in ``candidates``; sure: drafting stops after a token with a lower probability; context: number of
+    committed tokens on which sets are compared; every: rounds between plans.
     """
 
     needs = frozenset({"skip", "sublayers"})

@@ -7,8 +7,8 @@ from .chain import DraftShape
 
 
 class PricedShape(DraftShape):
-    """Draft a tree of a fixed shape, and record after each round which experts its rows used and how many bytes that cost. The mean
-    bytes of 1, 2, ... rows are kept over the run: the price of a longer or wider draft."""
+    """Draft a tree of a fixed shape, and note after each round which experts its rows used and how many bytes were
+    read. The mean bytes for 1, 2, ... rows over the run show the price of a longer or wider draft."""
 
     needs = frozenset({"experts"})
 

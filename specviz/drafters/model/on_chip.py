@@ -7,8 +7,8 @@ from .chain import DraftChain
 
 
 class ChainOnChip(DraftChain):
-    """A draft model's chain; each round carries the modelled seconds and joules of the same round on a chip. The text does not depend
-    on the chip."""
+    """Draft a chain with a draft model, and note the modelled seconds and joules of each round on a chip. The text does
+    not depend on the chip."""
 
     def __init__(self, model: DraftingModel, chip: Chip, sizes: tuple[Model, Model]):
         super().__init__(model)

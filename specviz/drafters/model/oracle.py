@@ -11,8 +11,8 @@ from .chain import DraftChain
 
 
 class OracleChain(Drafter):
-    """Draft a chain with a second KV cache of the target, outside the measured time. At temperatures above 0 the chain is sampled from
-    the target's own distribution, so the ratio rule accepts it with probability 1."""
+    """Draft a chain with a second KV cache of the target, outside the measured time. At temperatures above 0 the chain
+    is sampled from the target's own distribution, so rejection sampling accepts every token."""
 
     def __init__(self, model: DraftingModel):
         self.inner = DraftChain(model)

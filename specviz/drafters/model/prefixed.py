@@ -9,7 +9,7 @@ from .chain import DraftChain
 
 
 class PrefixedModel:
-    """A draft model with ``prefix`` before every text. Its cache is compared with its own tokens, and its positions are its own."""
+    """A draft model that reads ``prefix`` before every text. Its KV cache and its positions include the prefix."""
 
     def __init__(self, model: CapableTarget, prefix: Sequence[int]):
         self._model, self._prefix = model, list(prefix)
@@ -27,7 +27,8 @@ class PrefixedModel:
 
 
 class CaptionedChain(DraftChain):
-    """Draft a chain behind a caption, or from the text alone where it is empty. picture: whether the target reads a picture."""
+    """Draft a chain with a draft model that reads a caption before the text; without a caption it reads the text only.
+    picture: whether the target reads a picture."""
 
     def __init__(self, model: CapableTarget, caption: Sequence[int], picture: bool):
         super().__init__(PrefixedModel(model, caption))

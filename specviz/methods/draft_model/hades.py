@@ -1,5 +1,5 @@
-"""HADES: an accelerator that accepts and rolls back draft tokens without its host (2412.19925). The text is that of speculative
-decoding; each round also carries the modelled time and energy of such a chip."""
+"""HADES: an accelerator that accepts draft tokens and rolls back without its host (2412.19925). The text is that of
+speculative decoding; a note adds the modelled time and energy of each round on such a chip."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

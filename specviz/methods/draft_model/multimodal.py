@@ -1,5 +1,5 @@
-"""Speculative decoding for multimodal models (Gagrani et al. 2404.08856): the target reads a picture before the text, the draft model reads
-the text alone, or behind a caption of the picture."""
+"""Speculative decoding for multimodal models (Gagrani et al. 2404.08856): the target reads a picture before the text;
+the draft model reads the text only, or a caption of the picture and the text."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

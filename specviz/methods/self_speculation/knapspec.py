@@ -1,5 +1,5 @@
-"""KnapSpec: the target drafts without some of its sublayers; which ones, and how long, is solved as a knapsack (Cha et al., ICML 2026,
-arXiv 2602.20217)."""
+"""KnapSpec: the target drafts without some of its sublayers. Which sublayers and what draft length is solved as a
+knapsack problem (Cha et al., ICML 2026, arXiv 2602.20217)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,5 @@
-"""DFlash2's candidate selector over DFlash's blocks: each place's top tokens are scored anew given the token before. Tokens are sampled
-in order from these scores, so token rejection is exact at every temperature."""
+"""DFlash2's candidate selector on DFlash's blocks: the top tokens of each position are rescored given the token before.
+Tokens are sampled in order from these scores, so token rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

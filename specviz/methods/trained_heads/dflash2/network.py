@@ -1,7 +1,8 @@
-"""DFlash2's candidate selector: scores of neighbours among each place's top candidates.
+"""DFlash2's candidate selector: scores of neighbours among each position's top candidates.
 
-S(a, b) = U(b) + <A(a) * H(h), B(b)>: U the place's logit of candidate b, a the token before it, h the place's hidden state; A and B are
-tables with a row a token, H a matrix. Parameter names are those of the published checkpoints (``candidate_selector.*``).
+S(a, b) = U(b) + <A(a) * H(h), B(b)>: U the position's logit of candidate b, a the token before it, h the position's hidden
+state; A and B are tables with a row a token, H a matrix. Parameter names are those of the published checkpoints
+(``candidate_selector.*``).
 """
 from __future__ import annotations
 
@@ -26,13 +27,14 @@ class CandidateSelector(nn.Module):
         self.hidden_projection = nn.Linear(hidden, rank, bias=False)
 
     def forward(self, states: Tensor, before: Tensor, ids: Tensor) -> Tensor:
-        """Return what is added to the logits of candidates ids [..., m], after the tokens before [...]; states [..., hidden]."""
+        """Return the correction of the logits of candidates ids [..., m], given the tokens before [...] and the hidden
+        states [..., hidden]."""
         query = self.predecessor_codebook[before] * self.hidden_projection(states)
         return (self.successor_codebook[ids] * query[..., None, :]).sum(-1)
 
 
 class Selector(nn.Module):
-    """config: hidden_size, vocab_size, selector_rank, selector_top_k."""
+    """DFlash2's network. config: hidden_size, vocab_size, selector_rank, selector_top_k."""
 
     reads_text = False
 
@@ -47,8 +49,8 @@ class Selector(nn.Module):
 
     @torch.no_grad()
     def begin(self, embedding: Tensor, output: Tensor) -> None:
-        """Set the weights that training starts from: tables along directions of the target's embedding and output matrix [vocab,
-        hidden], and nothing added yet."""
+        """Initialise the weights for training: the tables along directions of the target's embedding and output matrix
+        [vocab, hidden], with a zero correction."""
         part = self.candidate_selector
         for table, rows in ((part.predecessor_codebook, embedding), (part.successor_codebook, output)):
             mixed = rows @ torch.randn(rows.shape[1], table.shape[1], device=rows.device)

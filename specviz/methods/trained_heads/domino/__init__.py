@@ -1,5 +1,6 @@
-"""Domino: a block drafted in one pass by DFlash, corrected place by place by a recurrent network over the tokens chosen so far
-(2605.29707). Tokens are sampled in order from the corrected distribution, so token rejection is exact at every temperature."""
+"""Domino: a block drafted in one pass by DFlash, corrected position by position by a recurrent network over the tokens
+chosen so far (2605.29707). Tokens are sampled in order from the corrected distribution, so token rejection is exact at
+every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

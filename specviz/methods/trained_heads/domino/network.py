@@ -1,8 +1,8 @@
 """Domino's head: a recurrent network over the chosen prefix and a low-rank bias on a block drafter's logits (2605.29707).
 
-A GRU without biases reads the embeddings of the root and of the drafted tokens. Its state and the place's hidden state pass a
-bottleneck, W2 SiLU(W1 [hidden, gru]), which is added to the place's logits. Parameter names are those of the authors' code
-(``prefix_gru``, ``embed_proj``); the drafter below it is a DFlash of the target.
+A GRU without biases reads the embeddings of the root and of the drafted tokens. Its state and the position's hidden state
+pass a bottleneck, W2 SiLU(W1 [hidden, gru]), which is added to the position's logits. Parameter names are those of the
+authors' code (``prefix_gru``, ``embed_proj``); the drafter below it is a DFlash of the target.
 """
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ....models.weights import ModelError
 
 
 class Domino(nn.Module):
-    """config: hidden_size, vocab_size, gru_hidden_dim, emb_dim, and pure_draft_prefix_len: how many first places stay uncorrected."""
+    """Domino's network. config: hidden_size, vocab_size, gru_hidden_dim, emb_dim, and pure_draft_prefix_len, the number
+    of first positions without correction."""
 
     reads_text = False
     candidates = 64  # top tokens of each place that are corrected, as in DARTree's code
@@ -37,26 +38,27 @@ class Domino(nn.Module):
 
     @torch.no_grad()
     def begin(self, embedding: Tensor, output: Tensor) -> None:
-        """Set the weights that training starts from: no bias at first, along directions of the target's output matrix [vocab,
+        """Initialise the weights for training: zero correction, along directions of the target's output matrix [vocab,
         hidden]."""
         mixed = torch.randn(output.shape[1], self.embed_proj[2].weight.shape[1], device=output.device) / output.shape[1] ** 0.5
         self.embed_proj[2].weight.copy_(output @ mixed)
         self.embed_proj[0].weight.zero_()
 
     def read(self, embeds: Tensor, carry: Tensor) -> Tensor:
-        """Return the state [n, gru] after one more token each; embeds [n, hidden], carry [n, gru]."""
+        """Return the GRU's states [n, gru] after one more token each. embeds [n, hidden]: of these tokens; carry [n,
+        gru]: the states before."""
         gates = F.linear(embeds, self.prefix_gru.weight_ih_l0).chunk(3, -1)
         reset, update, new = F.linear(carry, self.prefix_gru.weight_hh_l0).chunk(3, -1)
         kept = torch.sigmoid(gates[1] + update)
         return (1 - kept) * torch.tanh(gates[2] + torch.sigmoid(gates[0] + reset) * new) + kept * carry
 
     def latent(self, states: Tensor, carry: Tensor) -> Tensor:
-        """Return [..., emb_dim]; multiplied by ``embed_proj.2`` it is the bias of places with these states [..., hidden]."""
+        """Return [..., emb_dim]; multiplied by ``embed_proj.2`` it is the bias of positions with these states [..., hidden]."""
         return F.silu(self.embed_proj[0](torch.cat([states, carry], -1)))
 
     def forward(self, states: Tensor, embeds: Tensor) -> Tensor:
-        """Training: return the latents [blocks, places, emb_dim] of whole blocks. states [blocks, places, hidden]; embeds of the root
-        and of the true tokens before each place, [blocks, places, hidden]."""
+        """Training: return the latents [blocks, positions, emb_dim] of whole blocks. states [blocks, positions, hidden];
+        embeds of the root and of the true tokens before each position, [blocks, positions, hidden]."""
         return self.latent(states, self.prefix_gru(embeds)[0])
 
     def open(self, block: Block) -> PathScores:
@@ -65,7 +67,8 @@ class Domino(nn.Module):
 
 
 class DominoScores(CandidateScores):
-    """The candidates' logits plus Domino's bias; the carry is the GRU's state before it read the last token."""
+    """Scores of the candidates: the drafter's logits plus Domino's bias. The recurrent state is the GRU's state before
+    it read the last token."""
 
     def __init__(self, block: Block, head: Domino, candidates: int):
         super().__init__(block, candidates)

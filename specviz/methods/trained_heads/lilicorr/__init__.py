@@ -1,6 +1,6 @@
-"""LiLiCorr: a small transformer over the lattice of DFlash's top candidates scores every transition between neighbouring places at once; a
-walk from left to right drafts the chain (2608.20530). Tokens are sampled from the walk's own rows, so token rejection is exact at every
-temperature."""
+"""LiLiCorr: a small transformer over the lattice of DFlash's top candidates scores every transition between neighbouring
+positions at once; a walk from left to right drafts the chain (2608.20530). Tokens are sampled from the walk's own rows, so
+token rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -1,10 +1,10 @@
-"""LiLiCorr: a small transformer over the lattice of a block's top candidates scores all transitions between neighbouring places
-(2608.20530).
+"""LiLiCorr: a small transformer over the lattice of a block's top candidates scores all transitions between neighbouring
+positions (2608.20530).
 
-Each candidate of each place is one row: its embedding, the place's hidden state, features of its probability, its place and its rank.
-Rows attend to all others, with a bias by the distance of their places. Unit vectors made of a row and of the text before the root give
-the score of a transition, logit_scale <out(a), in(b)>. Parameter names are those of the authors' code. ``lilicorr_add_base`` (ours, off
-in published heads) adds the drafter's own log-probability of b.
+Each candidate of each position is one row: its embedding, the position's hidden state, features of its probability, its
+position and its rank. Rows attend to all others, with a bias by the distance of their positions. Unit vectors made of a row
+and of the text before the root give the score of a transition, logit_scale <out(a), in(b)>. Parameter names are those of
+the authors' code. ``lilicorr_add_base`` (ours, off in published heads) adds the drafter's own log-probability of b.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LatticeLayer(nn.Module):
 
 
 class LiLiCorr(nn.Module):
-    """config: hidden_size, block_size, rms_norm_eps, and the ``lilicorr_*`` sizes."""
+    """LiLiCorr's network. config: hidden_size, block_size, rms_norm_eps, and the ``lilicorr_*`` sizes."""
 
     reads_text = True
 
@@ -82,16 +82,16 @@ class LiLiCorr(nn.Module):
         self.out_head, self.in_head, self.anchor_out_head = (nn.Linear(h, factors) for _ in range(3))
 
     def bias(self, places: int) -> Tensor:
-        """Return the attention's bias [heads, places * top_k, places * top_k]."""
+        """Return the attention's bias [heads, positions * top_k, positions * top_k]."""
         slot = torch.arange(places, device=self.same_slot_bias.device).repeat_interleave(self.top_k)
         apart = slot[:, None] - slot
         return self.relative_slot_bias[:, apart + self.block - 1] + (apart == 0) * self.same_slot_bias[:, None, None]
 
     def forward(self, embeds: Tensor, log_probs: Tensor, states: Tensor, text: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return scores of the first place's candidates [blocks, k] and of all transitions [blocks, places - 1, k, k].
+        """Return scores of the first position's candidates [blocks, k] and of all transitions [blocks, positions - 1, k, k].
 
-        embeds [blocks, places, k, hidden] and log_probs [blocks, places, k] of the candidates, best first; states [blocks, places,
-        hidden]; text [blocks, hidden]: the projected text row before the root, None for none.
+        embeds [blocks, positions, k, hidden] and log_probs [blocks, positions, k] of the candidates, best first; states
+        [blocks, positions, hidden]; text [blocks, hidden]: the projected text row before the root, None for none.
         """
         places, k = log_probs.shape[1:]
         rank = torch.arange(k, device=log_probs.device, dtype=log_probs.dtype)
@@ -118,7 +118,8 @@ class LiLiCorr(nn.Module):
 
 
 class LatticeScores(CandidateScores):
-    """The lattice's transitions; after a token that is no candidate, the drafter's own log-probabilities."""
+    """Scores of the candidates: those of the lattice's transitions; after a token that is not a candidate, the
+    drafter's own log-probabilities."""
 
     def __init__(self, block: Block, head: LiLiCorr):
         super().__init__(block, head.top_k)

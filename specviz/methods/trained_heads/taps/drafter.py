@@ -8,8 +8,8 @@ from ....drafters.heads.path_scores import Correction
 
 
 class ReachTree(BlockTree):
-    """Take nodes by their probability of being reached relative to their cost, 1 + ``depth_cost`` * (depth - 1), best first; end below
-    ``threshold``. Both fall along a path, so what is taken is prefix-closed."""
+    """Draft nodes in descending order of their probability of being reached divided by their cost, 1 + ``depth_cost`` *
+    (depth - 1), down to ``threshold``. Both factors fall along a path, so every drafted node's parent is drafted, too."""
 
     def __init__(self, head: Any, width: int, nodes: int, correction: Correction, depth_cost: float, threshold: float):
         super().__init__(head, width, nodes, correction)

@@ -1,8 +1,9 @@
 """TAPS' scorer: the target's preference among the children of a node, given its token (2606.00487).
 
-It reads parent and child token, the depth, the child's log-probability in the drafter and the entropy of the drafter's place; a softmax
-over the siblings gives the probability that a child is accepted once its parent is. The product along a path estimates how probably
-verification reaches a node. The score is added to the drafter's log-probability, so that an untrained scorer is DDTree's rule.
+It reads parent and child token, the depth, the child's log-probability in the drafter and the entropy of the drafter's
+position; a softmax over the siblings gives the probability that a child is accepted once its parent is. The product along a
+path estimates how probably verification reaches a node. The score is added to the drafter's log-probability, so that an
+untrained scorer is DDTree's rule.
 """
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ SIZES = ("taps_rank", "taps_inner", "taps_top_k", "taps_depths")
 
 
 class Scorer(nn.Module):
-    """config: hidden_size, taps_rank (of the tokens' projections), taps_inner, taps_top_k (siblings), taps_depths."""
+    """TAPS' network. config: hidden_size, taps_rank (of the tokens' projections), taps_inner, taps_top_k (siblings),
+    taps_depths."""
 
     reads_text = False
 
@@ -51,7 +53,7 @@ class Scorer(nn.Module):
 
 
 class SiblingScores(CandidateScores):
-    """The siblings' log-probabilities plus what the scorer adds for the token above them."""
+    """Scores of the siblings: the drafter's log-probabilities plus the scorer's correction for the parent's token."""
 
     def __init__(self, block: Block, head: Scorer):
         super().__init__(block, head.top_k)

@@ -1,5 +1,6 @@
-"""TreeFlash: DFlash's block corrected for every likely token before each place, in two stages of one pass; the most probable paths form
-the tree (2606.03819). Nodes are chosen, so each is accepted with its target probability: exact at every temperature."""
+"""TreeFlash: DFlash's block corrected for every likely token before each position, in two stages of one pass; the most
+probable paths form the tree (2606.03819). Nodes are chosen, so each is accepted with its target probability: exact at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

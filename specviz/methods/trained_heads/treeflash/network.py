@@ -1,8 +1,9 @@
-"""TreeFlash's network: a hidden state of a block drafter, corrected by the token before its place (2606.03819).
+"""TreeFlash's network: a hidden state of a block drafter, corrected by the token before its position (2606.03819).
 
-d(SiLU(gate) * up) of [norm(embedding of the token before), state] is added to the place's state before the last norm; then the norm
-and the target's output matrix follow. At drafting the tokens before a place are the top tokens of the place before it, so that all
-corrections are computed at once. Parameter names are those of the authors' code (``ar_approximation.*``).
+d(SiLU(gate) * up) of [norm(embedding of the token before), state] is added to the position's state before the last norm;
+then the norm and the target's output matrix follow. At drafting the tokens before a position are the top tokens of the
+position before it, so that all corrections are computed at once. Parameter names are those of the authors' code
+(``ar_approximation.*``).
 """
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class SwiGLU(nn.Module):
 
 
 class TreeFlash(nn.Module):
-    """config: hidden_size, treeflash_inner. previous: how many top tokens of a place may stand before the next."""
+    """TreeFlash's network. config: hidden_size, treeflash_inner. previous: number of top tokens of a position for which
+    the next position is corrected."""
 
     reads_text = False
 
@@ -48,12 +50,12 @@ class TreeFlash(nn.Module):
         self.config, self.ar_approximation = config, SwiGLU(d, inner)
 
     def limited(self, previous: int) -> Limited:
-        """Return this correction for so many top tokens before each place."""
+        """Return this correction for so many top tokens before each position."""
         return Limited(self, previous)
 
 
 class Limited:
-    """TreeFlash's correction with ``previous`` tokens before each place, over the weights of a network."""
+    """TreeFlash's correction with ``previous`` tokens before each position, over the weights of a network."""
 
     reads_text = False
 
@@ -66,7 +68,7 @@ class Limited:
 
 
 class TreeFlashScores(PathScores):
-    """Corrected logits after each of the top tokens of the place before; minus infinity after any other token, which gets no
+    """Corrected logits after each of the top tokens of the position before; minus infinity after any other token, which gets no
     children."""
 
     def __init__(self, block: Block, head: TreeFlash, previous: int):
@@ -85,7 +87,8 @@ class TreeFlashScores(PathScores):
         return self.rows[at].masked_fill(~same.any(-1, keepdim=True), -torch.inf), carry
 
     def _corrected(self, root: Tensor) -> Tensor:
-        """Return logits [1 + (places - 1) * previous, vocab] of the first place and of the others after each token before them."""
+        """Return logits [1 + (positions - 1) * previous, vocab] of the first position and of the others after each token
+        before them."""
         block, each = self.block, self.before.shape[1]
         places = token_tensor(root.device, [0, *(place for place in range(1, len(block.states)) for _ in range(each))])
         embeds = block.target.embed(torch.cat([root, self.before.flatten()])).to(block.states)
