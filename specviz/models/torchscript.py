@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from .fallbacks import log_fallback
 
+MOST_FROZEN = 128  # modules frozen in one process
+_frozen = 0  # so far
+
 
 class HalfProducts(nn.Module):
     """A float16 linear layer: y = x W^T + b with packed float16 weights; x [rows, in]."""
@@ -40,3 +43,17 @@ def scripted(module: nn.Module) -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the deprecation names torch.compile, which needs a C++ compiler here
         return torch.jit.script(module.eval())
+
+
+def frozen(module: nn.Module) -> nn.Module:
+    """Return the compiled module with its weights as constants, which saves a twentieth of a pass on one row.
+
+    torch registers the types and graphs of each frozen module for the rest of the process, 1.3 MB a layer, and they can only be dropped
+    together with all compiled modules that are in use. So only the first MOST_FROZEN modules of a process are frozen; the others
+    compute the same bits.
+    """
+    global _frozen
+    if _frozen >= MOST_FROZEN:
+        return module
+    _frozen += 1
+    return torch.jit.freeze(module, optimize_numerics=False)

@@ -14,7 +14,7 @@ from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from .reduced_vocabulary import ReducedOutput, ScriptedReducedOutput
 from .rms_norm import UnitNorm
-from .torchscript import HalfProducts, scripted
+from .torchscript import HalfProducts, frozen, scripted
 from .whole_vectors import rotate_, silu
 
 
@@ -239,7 +239,7 @@ def script(model: Any, width: int) -> None:
             return _fall_back(model, "a compiled block gives other bits")
         for block, halves in zip(model.blocks, made):
             block.attend, block.transform = halves
-        whole = torch.jit.freeze(scripted(Layers(model.blocks)), optimize_numerics=False)  # looks up no weight any more
+        whole = frozen(scripted(Layers(model.blocks)))  # looks up no weight any more
         if width == model.hidden and _agrees_with_single_blocks(model, whole):
             model.scripted = whole
     except FAILURES as error:
@@ -252,7 +252,7 @@ def compiled_writer(model: Any) -> Any:
         return None
     try:
         with torch.inference_mode():
-            writer = torch.jit.freeze(scripted(ScriptedDraftLoop(model)), optimize_numerics=False)
+            writer = frozen(scripted(ScriptedDraftLoop(model)))
             if _agrees_with_single_passes(model, writer):
                 return writer
         _fall_back(model, "the compiled token loop gives other bits")

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.models import eagle3, llama
+from specviz.core import DraftTree
+from specviz.models import eagle3, llama, torchscript
 from specviz.models import torchscript_llama as scripted
 from specviz.models.heads import Body
 from specviz.models.learning import LearningLlama
@@ -154,3 +155,19 @@ def test_a_fallback_records_its_reason(folder, monkeypatch):
     monkeypatch.setattr(torch.jit, "freeze", broken)
     made = FastModel(checkpoint(folder, "llama"))
     assert made.uncompiled == "RuntimeError: no TorchScript here" and made.scripted is None
+
+
+@torch.inference_mode()
+def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bits(folder, monkeypatch):
+    """torch keeps each frozen module's graphs for the rest of the process, so their number is bounded."""
+    frozen = []
+    monkeypatch.setattr(torch.jit, "freeze", lambda module, **how: frozen.append(module) or module)
+    monkeypatch.setattr(torchscript, "_frozen", torchscript.MOST_FROZEN - 1)
+    models = [FastModel(checkpoint(folder, "llama")) for _ in range(3)]
+    assert len(frozen) == 1 and all(model.scripted is not None for model in models)
+    rows = []
+    for model in models:
+        target = model.open()
+        target.sync([5, 9, 30])
+        rows.append(target.score(DraftTree.chain([7, 3])).logits)
+    assert all(torch.equal(row, rows[0]) for row in rows)
