@@ -83,7 +83,9 @@
     if (!head) return null;
     const bytes = Array.from(atob(head[1]), (c) => c.charCodeAt(0)),
       side = (at) => bytes.slice(at, at + 4).reduce((n, b) => n * 256 + b, 0);
-    return [16, 20].every((at) => side(at) > 0 && side(at) <= SIDE) ? { src: image, hidden: hide_image === true } : null;
+    return [16, 20].every((at) => side(at) > 0 && side(at) <= SIDE)
+      ? { src: image, hidden: hide_image === true }
+      : null;
   }
 
   const SHAPE = {

@@ -15,7 +15,12 @@
       say("The target reads " + (d.picture ? "the picture, then the text." : "the text alone: it sees no picture.")),
       say(
         caption.length
-          ? "The draft model reads a caption, then the text: " + caption.slice(1).map((token) => c.label(token, 14)).join(" ") + "."
+          ? "The draft model reads a caption, then the text: " +
+              caption
+                .slice(1)
+                .map((token) => c.label(token, 14))
+                .join(" ") +
+              "."
           : "The draft model reads the text alone.",
       ),
     );
