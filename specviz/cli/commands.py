@@ -95,18 +95,17 @@ def parser() -> Parser:
 
     sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
     sub.add_argument("--write", action="store_true", help="write docs/TRACE.md's table of notes")
-    sub.add_argument("--fidelity", action="store_true", help="how each method stands to its paper, in Markdown (docs/fidelity.md)")
+    sub.add_argument("--fidelity", action="store_true", help="how each method differs from its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
-    sub = command("run", run_method, "One prompt through one method, or streamed from a server.")
+    sub = command("run", run_method, "Run one method on one prompt, or stream the answer of a server.")
     sub.add_argument("--method", metavar="KEY", help="a key of `specviz list`")
     sub.add_argument("--server", metavar="S", help="instead of a method: a server of models.yaml, or ENGINE=URL#MODEL")
     sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
     sub.add_argument("--raw", action="store_true", help="without the chat template")
     sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
-    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
-                     help="a text that the answer is expected to be like, to draft from")
+    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE", help="a text that the answer is expected to resemble")
     request_options.add(sub)
     sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
@@ -117,7 +116,7 @@ def parser() -> Parser:
 
     bench.add(command, lambda sub: (_sampling(sub), _models(sub)))
 
-    sub = command("verify", verify_methods, "Certificates on the real engine: greedy, first tokens, whole sampled answers.")
+    sub = command("verify", verify_methods, "Test whether methods are exact: greedy text, first tokens, whole sampled answers.")
     sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the one method; may be repeated")
     request_options.add_image(sub)
@@ -130,7 +129,7 @@ def parser() -> Parser:
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)
 
-    sub = command("replay", replay, "A recorded trace as one stand-alone page.")
+    sub = command("replay", replay, "Write a recorded trace as one stand-alone HTML page.")
     sub.add_argument("trace", metavar="TRACE", help="a trace as .jsonl or .jsonl.gz")
     sub.add_argument("--html", required=True, metavar="FILE", help="where to write the page")
     return top

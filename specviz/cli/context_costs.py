@@ -10,8 +10,8 @@ from typing import Any
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
     """Add the command to the parser; ``models`` adds the options of models."""
-    about = ("A pass by the length of the text, and MagicDec, TriForce and QuantSpec there: measured as far as the target reads, "
-             "extrapolated beyond.")
+    about = ("Measure the duration of a forward pass by the length of the text, and the speed-up of MagicDec, TriForce and QuantSpec, up "
+             "to the target's context; longer texts are extrapolated.")
     models(command("contexts", contexts, about))
 
 

@@ -11,7 +11,7 @@ from .errors import UsageError
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
     """Add the command to the parser; ``models`` adds the options that choose target and draft."""
-    sub = command("doctor", doctor, "Report the machine, the installed libraries, which forward runs, and measure a pass for two seconds.")
+    sub = command("doctor", doctor, "Report machine, libraries and the forward pass in use, and measure its duration for two seconds.")
     sub.add_argument("--seconds", default="2", metavar="N", help="length of the measurement (2); 0 measures nothing")
     models(sub)
 

@@ -17,7 +17,8 @@ from .output_files import check_output, write_output
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser; ``options`` adds those of models and sampling."""
-    sub = command("load-test", run_load_test, "Many users at once: latency, throughput and goodput of methods on the same arrivals.",
+    sub = command("load-test", run_load_test,
+                  "Measure latency, throughput and goodput of methods with many concurrent users and the same arrivals.",
                   aliases=["load"])
     sub.add_argument("--methods", default=None, metavar="A,B", help="keys (autoregressive,speculative,smartspec,tetris)")
     sub.add_argument("--users", default="8", metavar="N,N", help="closed loads: so many users, each asks anew when answered (8)")

@@ -8,7 +8,7 @@ from typing import Any
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("models", models, "The models of models.yaml: what fits here; --check holds every entry against what it says.")
+    sub = command("models", models, "List the models of models.yaml and whether they fit this machine; --check validates every entry.")
     sub.add_argument("--check", action="store_true", help="validate every entry, without network")
     sub.add_argument("--network", action="store_true", help="with --check: fetch the configurations of hub models, and nothing else")
     sub.add_argument("--fetch", metavar="NAME", help="fetch a model now: resumes what was begun, refuses what does not fit")

@@ -9,7 +9,8 @@ QUESTIONS = ("engine", "model", "task", "load", "temperature")  # of assets/reco
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("recommend", recommend, "Three methods for a server, with its engine's flags, from published and measured figures.")
+    sub = command("recommend", recommend,
+                  "Recommend three methods for a server, with the engine's flags, from published and measured speed-ups.")
     abouts = ("vllm, sglang, tensorrt_llm, llama_cpp or transformers", "what there is for the model: head, mtp, family or none",
               "chat, code, copy or reason", "requests at once: one, few or many", "greedy or sampled")
     for question, about in zip(QUESTIONS, abouts):

@@ -36,7 +36,7 @@ METHOD = Method(
             "two bytes a weight, sizes estimated from layers and width, no reading of keys and values). No figure of the paper is used. "
             "Accept and reject rules are exact ones of speculative sampling.",
     notes={"chip": note(
-        "chip", "Modelled time and energy of the round on a chip that accepts and rolls back by itself (HADES); nothing is measured.",
+        "chip", "Modelled (not measured) time and energy of the round on a chip that accepts and rolls back without the host (HADES).",
         on_chip=("whether acceptance and rollback are on the chip", True), tokens=("committed tokens", 3), drafted=("tokens drafted", 4),
         draft=("modelled seconds of drafting", 0.0004), verify=("of verification", 0.0027), sync=("of host synchronisation", 0.0),
         host=("modelled seconds of the round with the host", 0.0036), plain=("of a plain pass", 0.0027),

@@ -40,8 +40,9 @@ METHOD = Method(
                     f"{__name__}.network"),),
     notes={
         "trigram": note(
-            "ahead", "The three tokens that each guess read closely, down the tree's first path (Chimera).",
-            rows=("`[{tokens, tok, chance}]`: read, guessed, and how sure", [{"tokens": NOTE_IDS[:3], "tok": 14, "chance": 0.6}])),
+            "ahead", "The trigram that the encoder read for each drafted token on the tree's first path (Chimera).",
+            rows=("`[{tokens, tok, chance}]`: the trigram, the drafted token and its probability",
+                  [{"tokens": NOTE_IDS[:3], "tok": 14, "chance": 0.6}])),
     },
     build=build,
 )

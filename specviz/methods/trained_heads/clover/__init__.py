@@ -39,9 +39,9 @@ METHOD = Method(
                     f"{__name__}.network"),),
     notes={
         "regression": note(
-            "ahead", "How far each guessed token turned the state from which the next was guessed (Clover).",
-            tokens=("read, the root first, down the tree's first path", NOTE_IDS[:3]),
-            moved=("change of the state, as a share of its length", [0.3, 0.1, 0.2]),
+            "ahead", "How much each drafted token changed the recurrent state that predicts the next one (Clover).",
+            tokens=("the tokens read on the tree's first path, the root first", NOTE_IDS[:3]),
+            moved=("norm of the state's change divided by the state's norm", [0.3, 0.1, 0.2]),
             gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]])),
     },
     build=build,

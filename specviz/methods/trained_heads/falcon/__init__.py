@@ -39,8 +39,8 @@ METHOD = Method(
                     f"{__name__}.network"),),
     notes={
         "rounds": note(
-            "heads", "Tokens drafted several at a pass, each pass on what the one before it guessed (Falcon).",
-            size=("tokens of a pass", 2), paths=("followed in each pass", [1, 2]), nodes=("drafted", 6)),
+            "heads", "Drafting passes of several tokens each; every pass is conditioned on the predictions of the pass before (Falcon).",
+            size=("tokens of a pass", 2), paths=("paths extended in each pass", [1, 2]), nodes=("drafted", 6)),
     },
     build=build,
 )

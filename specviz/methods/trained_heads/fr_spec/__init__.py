@@ -43,9 +43,9 @@ METHOD = Method(
     aliases=("fr_spec", "FR-Spec", "frequency-ranked", "speculative-token-map", "token map"),
     notes={
         "frequent": note(
-            "heads", "The frequent tokens among which a head chooses, and what of the text it could not have drafted (FR-Spec).",
-            spoken=("tokens that it may draft", 2048), vocabulary=("of the target", 8192),
-            beyond=("written in this round, of the others", NOTE_IDS[:1])),
+            "heads", "The reduced vocabulary of the head, and generated tokens that it could not draft (FR-Spec).",
+            spoken=("number of tokens that the head may draft", 2048), vocabulary=("of the target", 8192),
+            beyond=("tokens of this round that are not among them", NOTE_IDS[:1])),
     },
     build=build,
 )

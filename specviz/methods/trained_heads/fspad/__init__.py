@@ -43,8 +43,8 @@ METHOD = Method(
     trains=(Trained("fspad", "EAGLE's layer with one state to predict from and another to feed back.", f"{__name__}.network"),),
     notes={
         "halves": note(
-            "heads", "How far what the head says of the next token is from what it hands on (FSPAD).",
-            likeness=("`[-1..1, ...]` of the two in each row that drafted, the root's first", [0.9, 0.7, 0.8])),
+            "heads", "Similarity of the head's two output states: the one that predicts the token and the one that is fed back (FSPAD).",
+            likeness=("`[-1..1, ...]`, cosine similarity of both states in each drafting row, the root's first", [0.9, 0.7, 0.8])),
     },
     build=build,
 )

@@ -40,8 +40,9 @@ METHOD = Method(
     trains=(Trained("glide", "One layer that attends to the target's KV cache.", f"{__name__}.network"),),
     notes={
         "widths": note(
-            "widths", "How many candidates stand at each place of the chain, the more the less sure the draft is (GliDe with CaPE).",
-            sure=("its probability of the top token", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
+            "widths",
+            "Number of candidates at each position of the chain; it is larger where the draft is less confident (GliDe with CaPE).",
+            sure=("the draft's top-1 probability at each position", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
     },
     build=build,
 )

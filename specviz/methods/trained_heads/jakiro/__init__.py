@@ -42,9 +42,9 @@ METHOD = Method(
                     f"{__name__}.network"),),
     notes={
         "experts": note(
-            "heads", "Which of two experts spoke, and which levels came without a pass (Jakiro).",
-            shares=("the first expert's share in each row that drafted, the root's first", [0.8, 0.4, 0.6]),
-            contrast=("level whose tokens the contrast of the experts guessed from their parents' rows, 0 for none", 3)),
+            "heads", "Share of each of the two experts, and which level was drafted without a forward pass (Jakiro).",
+            shares=("the first expert's weight in each drafting row, the root's first", [0.8, 0.4, 0.6]),
+            contrast=("the level that was predicted from the difference of the experts' outputs, 0 for none", 3)),
     },
     build=build,
 )

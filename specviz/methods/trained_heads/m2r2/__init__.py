@@ -36,8 +36,9 @@ METHOD = Method(
                     f"{__name__}.network"),),
     notes={
         "residuals": note(
-            "layers", "How far a fast residual was moved beyond the target's own at an early exit (M2R2).",
-            line=("of each drafted token, in lengths of the target's own", [0.9, 0.6, 1.2]), exit=("layers below the exit", 2)),
+            "layers", "How far the fast residual differs from the target's own hidden state at the early exit (M2R2).",
+            line=("for each drafted token: norm of the change divided by the norm of the target's state", [0.9, 0.6, 1.2]),
+            exit=("layers below the exit", 2)),
     },
     build=build,
 )
