@@ -33,7 +33,7 @@ class Context:
 
 
 class LogitsProcessor(Protocol):
-    """Changes logits [rows, vocab], float32 or float64, which it may write to."""
+    """Changes logits [rows, vocab], float32 or float64. It may do so in place."""
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
         """Return the processed logits [rows, vocab]."""

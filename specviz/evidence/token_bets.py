@@ -38,12 +38,12 @@ class NodeTest(NamedTuple):
 
 @dataclass(frozen=True)
 class Token:
-    """A token of an answer and how it came about.
+    """A token of an answer, with the distributions and tests from which it resulted.
 
-    probs, raw [vocab]: the target's distribution at its position, and without temperature and filters. before: the token before it.
-    ends: end tokens. draft [vocab]: the distribution of the draft token of a chain that rejection sampling tested, else None; tests: all
-    tests at its position, in order.
-    first: it begins the answer; earlier: the first token of the answer before to the same prompt, None without one.
+    probs [vocab]: the target's distribution at its position; raw [vocab]: the same without temperature and filters;
+    before: the token before it; ends: end tokens; draft [vocab]: the distribution of the draft token of a chain that
+    rejection sampling tested, else None; tests: all tests at its position, in order; first: whether it begins the
+    answer; earlier: the first token of the previous answer to the same prompt, or None.
     """
 
     token: int
@@ -62,18 +62,19 @@ class Token:
         return float(other[self.token]) / max(float(null[self.token]), FLOOR)
 
     def top(self) -> tuple[float, float]:
-        """Return the likelihood ratio of "always the top-1 token", and what it would be if that were true."""
+        """Return the token's likelihood ratio under the alternative "always the top-1 token", and the ratio that it
+        would have if the alternative were true."""
         best = int(self.probs.argmax())
         return (self.token == best) / float(self.probs[best]), 1 / float(self.probs[best])
 
     def avoids(self, tokens: frozenset[int]) -> float:
-        """Return the likelihood ratio of a distribution without some tokens."""
+        """Return the token's likelihood ratio under a distribution in which some tokens are missing."""
         left = 1 - sum(float(self.probs[token]) for token in tokens if token >= 0)
         return (self.token not in tokens) / max(left, FLOOR)
 
 
 def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) -> None:
-    """Test one token by its origin; rng: for the simulated alternatives."""
+    """Test one token by its origin. rng: for the simulated alternatives."""
     if token.first:
         top, if_true = token.top()
         ratios = {"top-1": top, "unprocessed": token.ratio(token.raw, token.probs)}

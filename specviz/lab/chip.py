@@ -32,11 +32,15 @@ MOST_ROWS = 64  # measured passes of a question
 
 
 def chip_model(**asked: Any) -> dict[str, Any]:
-    """Return {asked, lengths, plain: {tokens_per_second, joules_per_token}, designs: {host, on_chip: {tokens_per_second, joules_per_token,
-    seconds}}, measured: {tokens_per_second, plain} or None, sram_bytes}; lists are over the draft lengths 0..longest.
+    """Model speed and energy over the draft length.
 
-    asked: fields of NUMBERS in their units; longest: 1 to LONGEST; measured: {rows, seconds, draft_seconds} of this machine
-    (lab.pass_costs). Speeds of draft lengths beyond the measured passes are None. Raises LabError.
+    Return {asked, lengths, plain: {tokens_per_second, joules_per_token}, designs: {host, on_chip: {tokens_per_second,
+    joules_per_token, seconds}}, measured: {tokens_per_second, plain} or None, sram_bytes}; lists have one value per
+    draft length 0..longest.
+
+    asked: parameters of the chip, named and with units as in NUMBERS; longest: 1 to LONGEST; measured: {rows, seconds,
+    draft_seconds} of this machine (lab.pass_costs). Speeds of draft lengths beyond the measured passes are None. Raises
+    LabError.
     """
     unknown = sorted(set(asked) - {*NUMBERS, "longest", "measured"})
     if unknown:

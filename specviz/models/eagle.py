@@ -89,7 +89,7 @@ class Eagle(nn.Module):
 
     @cached_property
     def fused(self) -> Fused:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return Fused(self.layers, self.config, self.fc)
 
     def open(self) -> EagleRows:

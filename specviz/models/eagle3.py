@@ -134,7 +134,7 @@ class Eagle3(nn.Module):
 
     @cached_property
     def fused(self) -> Eagle3Net:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return Eagle3Net(self)
 
     def open(self) -> Eagle3Rows:
@@ -215,7 +215,7 @@ def load(folder: str | Path, body: Body) -> Eagle3:
 
 
 def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return (config, tensors by our names) of a file; raw: its config.json. Raises ModelError."""
+    """Return (config, tensors by this project's names) of a head's file; raw: its config.json. Raises ModelError."""
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}

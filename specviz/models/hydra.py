@@ -59,7 +59,7 @@ class Prefix(nn.Module):
 
     @cached_property
     def fused(self) -> tuple[Fused, Norm]:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return Fused(self.layers, self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
 
 

@@ -188,7 +188,7 @@ class BlockDrafter(nn.Module):
 
     @cached_property
     def fused(self) -> BlockNet:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return BlockNet(self)
 
     def open(self) -> BlockRows:

@@ -1,9 +1,9 @@
-"""Next-scale prediction: a picture grows from one patch to a grid of many, and all patches of a scale come from one forward pass (VAR,
-2404.02905; here over pixels, with a codebook of patches per scale in place of a VQ-VAE).
+"""Next-scale prediction: a picture grows from one patch to a grid of many, and one forward pass predicts all patches of
+a scale (VAR, 2404.02905; here over pixels, with a codebook of patches per scale instead of a VQ-VAE).
 
-A scale's tokens are patches of what the picture so far still lacks at that scale's resolution; the picture is the sum of all scales,
-each enlarged. The input of a token is the picture so far at its place, the place, and the sum of the prompt's words. Rows attend to all
-rows of their own scale and of the scales before it.
+The tokens of a scale are patches of the residual at that scale's resolution; the picture is the sum of all scales, each
+enlarged to full size. The input of a token is the sum of the picture so far at its position, a position embedding, and
+the embeddings of the prompt's words. A row attends to all rows of its own scale and of earlier scales.
 """
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Scales:
         return self.ends[-1]
 
     def done(self, tokens: int) -> int:
-        """Return how many scales the first ``tokens`` tokens complete."""
+        """Return how many scales are complete after the first ``tokens`` tokens."""
         return sum(end <= tokens for end in self.ends[1:])
 
     def mask(self) -> Tensor:
@@ -73,7 +73,7 @@ class Scales:
         return maps.unflatten(2, (grid, p)).unflatten(4, (grid, p)).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
 
     def paste(self, patches: Tensor) -> Tensor:
-        """Undo ``cut``."""
+        """Join patches to maps; the inverse of ``cut``."""
         grid, p = round(patches.shape[1] ** 0.5), self.patch
         return patches.unflatten(1, (grid, grid)).unflatten(3, (p, p, 3)).permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
 
@@ -126,8 +126,8 @@ class ScaleLayer(nn.Module):
 
 
 class ScaleNet(nn.Module):
-    """The network. vocab: words, then the entries of all scales; words: token ids below it are words of the prompt, which count as a
-    sum, whatever their order."""
+    """The network. vocab: number of words and of entries of all scales; words: token ids below this are words of the
+    prompt, whose embeddings are summed, regardless of their order."""
 
     def __init__(self, config: dict[str, Any], name: str = "the model"):
         super().__init__()
@@ -145,8 +145,8 @@ class ScaleNet(nn.Module):
         self.codes: Tensor
 
     def rows(self, condition: Tensor, inputs: Tensor, first: int = 0) -> Tensor:
-        """Return what enters the first layer, [batch, rows, hidden]: condition [batch, hidden], inputs [batch, rows, patch values] from
-        place ``first`` on."""
+        """Return the input rows of the first layer, [batch, rows, hidden]. condition [batch, hidden]; inputs [batch,
+        rows, patch values] for positions from ``first`` on."""
         places = self.embed_places.weight[first:first + inputs.shape[1]]
         return self.patch_in(inputs / HALF) + places + condition[:, None]
 
@@ -171,7 +171,7 @@ class ScaleNet(nn.Module):
         return self.scales.reduced(picture, scale)
 
     def grown(self, picture: Tensor, entries: Tensor) -> Tensor:
-        """Return the picture with one scale more. entries [n, grid * grid]: rows of ``codes``."""
+        """Return the picture with one more scale added. entries [n, grid * grid]: rows of ``codes``."""
         return picture + self.scales.enlarged(self.codes[entries])
 
 

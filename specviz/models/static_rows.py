@@ -18,8 +18,8 @@ SMALLEST = 256  # slots; larger buffers double
 
 @dataclass
 class StaticRowBuffer:
-    """KV slots [layers, 2, kv_heads, slots, head_dim], the position of each, rotations, input buffers, and the CUDA graphs captured on
-    them. It outlives its run."""
+    """Fixed buffers of a head with static shapes: KV slots [layers, 2, kv_heads, slots, head_dim], the position of each
+    slot, rotations, input buffers, and the CUDA graphs captured on them. Later runs reuse it."""
 
     slots: Tensor
     order: Tensor

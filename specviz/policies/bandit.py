@@ -62,10 +62,11 @@ class Bandit(Policy):
 
 
 class Ucb(Bandit):
-    """UCBSpec: try every candidate ``tries`` times, then take the largest upper confidence bound.
+    """UCBSpec: use every candidate ``tries`` times, then always the one with the largest upper confidence bound.
 
-    radius: "narrow", sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper", the published radius, with confidence ``delta`` and
-    one pull of each candidate first; "code", the authors' program: sqrt(6 ln t / pulls) on raw tokens per second.
+    radius of the bound: "narrow": sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper": the published radius,
+    with confidence ``delta`` and one pull of each candidate first; "code": as in the authors' program, sqrt(6 ln t /
+    pulls) on raw tokens per second.
     """
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED, radius: str = "narrow",

@@ -60,8 +60,8 @@ class NextScaleTarget(CachedTarget):
         self._last: Tensor | None = None  # logits of the last of them
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Follow a text: keep what is cached of scales whose input is unchanged. Computes nothing. Raises InvalidUse for a word between
-        patches, ContextOverflow."""
+        """Set the text, and keep the cached scales whose input is unchanged. Computes nothing. Raises InvalidUse for a
+        word between patches, and ContextOverflow."""
         tokens = list(tokens)
         self._check(tokens)
         words = next((i for i, token in enumerate(tokens) if token >= self.model.words), len(tokens))
@@ -80,8 +80,8 @@ class NextScaleTarget(CachedTarget):
         return Scores(torch.empty(0, self.vocab), {}, 0, len(tokens))
 
     def next_scale(self) -> Tensor:
-        """Return the logits [patches, vocab] of all patches of the scale that the text is at, from its first missing one on; tokens of
-        other scales have -inf. One forward pass. Raises InvalidUse for a complete picture."""
+        """Return the logits [patches, vocab] of the missing patches of the current scale, from one forward pass; tokens
+        of other scales have -inf. Raises InvalidUse if the picture is complete."""
         scales, scale = self.scales, self.scales.done(len(self._painted))
         if scale == len(scales.grids):
             raise InvalidUse("the picture is complete", "target.complete")

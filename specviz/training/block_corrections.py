@@ -32,12 +32,12 @@ DRAFTER = "dflash"
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of the frozen drafter behind n anchors.
+    """Blocks of the frozen drafter after n anchors.
 
-    states, raw [n, positions, hidden] after and before the last norm; text [n, hidden]: the projected text row before the
-    anchor; before [n, positions]: the true token before each position; embeds: their embeddings; index [n, positions] into
-    ``Batch.where``, ``inside`` where the answer reaches; ids, log_probs, logits [n, positions, m]: the drafter's top
-    candidates, best first; entropy [n, positions].
+    states, raw [n, positions, hidden]: after and before the last norm; text [n, hidden]: the projected text row before
+    the anchor; before [n, positions]: the true token before each position; embeds: their embeddings; index [n,
+    positions]: indices into ``Batch.where``; inside: whether the position is within the answer; ids, log_probs, logits
+    [n, positions, m]: the drafter's top candidates, best first; entropy [n, positions].
     """
 
     states: Tensor
@@ -123,15 +123,16 @@ def target_probs(batch: Batch, blocks: Blocks) -> Tensor:
 
 
 def weights(blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the weight of each position [n, positions], which sum to 1; none where the answer has ended."""
+    """Return the weight of each position, [n, positions]; they sum to 1, and positions after the end of the answer have
+    weight 0."""
     places = torch.arange(blocks.inside.shape[1], device=blocks.inside.device)
     weight = blocks.inside * torch.exp(-places / hparams["loss_decay_length"])
     return weight / weight.sum().clamp(min=1e-9)
 
 
 def distil(scores: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the weighted cross-entropy of the target's probabilities, and of the written token, on the candidates. Scores may be
-    minus infinity where a correction does not reach."""
+    """Return the weighted cross-entropy, over the candidates, with the target's probabilities and with the generated
+    token. Scores may be minus infinity for tokens that a correction does not score."""
     log_probs = scores.float().log_softmax(-1).nan_to_num(neginf=0.0)
     wanted = target_probs(batch, blocks) + hparams["hard_label_weight"] * (blocks.ids == batch.labels[blocks.index][..., None])
     return -(weights(blocks, hparams) * (wanted * log_probs).sum(-1)).sum()

@@ -54,14 +54,15 @@ class Runner:
             begin(job, model, hparams["begin"], hparams.get("begin_names"))
 
     def done(self) -> float:
-        """Return the share of the budget that is spent."""
+        """Return the share of the budget that is spent, from 0 to 1."""
         return self.share(self.progress.step, self.progress.seconds)
 
     def share(self, step: int, seconds: float) -> float:
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
     def marked(self) -> bool:
-        """Return whether a share of ``measure_at`` was passed since the last measurement."""
+        """Return whether a measurement is due: whether the share of the budget spent has passed one of the recipe's
+        ``measure_at`` values since the last measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
         return any(last < mark <= self.done() < 1 for mark in self.hparams.get("measure_at", ()))
 

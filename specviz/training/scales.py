@@ -1,8 +1,10 @@
-"""Train the picture target that paints scale by scale (VAR, 2404.02905), and the small refiner of CoDe (2411.17787), in one run.
+"""Train the picture target that generates scale by scale (VAR, 2404.02905), and the small refiner of CoDe (2411.17787),
+in one run.
 
-The pictures are those of the `pictures` recipe. Each scale's codebook is k-means over what the scales before it leave. Both networks
-learn all scales, so that CoDe may hand over after any of them. The refiner learns half from the pictures and half from the large model's
-distributions. Its paper fine-tunes the large model on the early scales and the small one on the late ones; here nothing is tuned apart.
+The pictures are those of the `pictures` recipe. Each scale's codebook is k-means over the residual after the scales
+before it. Both networks learn all scales, so that CoDe may switch to the refiner after any of them. Half of the
+refiner's loss is on the pictures, half is distillation from the large model. The paper fine-tunes the large model on
+the early scales and the small one on the late ones; here neither is.
 """
 import base64
 import random

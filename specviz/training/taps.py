@@ -28,8 +28,8 @@ def scores(model: network.Scorer, features: Corrected, blocks: Blocks) -> Tensor
 
 
 def loss(found: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the distillation among siblings plus ``reach_weight`` times the cross-entropy of the reach of every sibling below a true
-    prefix."""
+    """Return the distillation loss among siblings, plus ``reach_weight`` times the cross-entropy of the predicted
+    probability that each sibling of the true path is reached."""
     log_probs = found.float().log_softmax(-1)
     written = blocks.ids == batch.labels[blocks.index][..., None]
     along = (log_probs * written).sum(-1)  # of the true token, where it is a sibling

@@ -39,8 +39,8 @@ __all__ = ["OPEN_RUNS", "RUN_SECONDS", "SENTENCE", "WAITING", "Refused", "RunQue
 
 @dataclass(frozen=True)
 class Size:
-    """The largest size of a JSON value. what: its name in a message; characters: of each text and key; values: number of values
-    in lists and objects, itself included; depth: levels of nesting."""
+    """Limits of the size of a JSON value. what: its name in messages; characters: maximum length of each text and key;
+    values: maximum number of values in lists and objects, itself included; depth: maximum nesting."""
 
     what: str
     characters: int

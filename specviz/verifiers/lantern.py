@@ -1,8 +1,8 @@
-"""LANTERN's relaxed acceptance for tokens of a codebook: a drafted token is tested with the probability of its nearest neighbours
-added to its own, as long as what is added stays within a bound (Jang et al. 2410.03355; LANTERN++: Park et al. 2502.06352).
+"""LANTERN's relaxed acceptance for tokens of a codebook: in the test of a drafted token, the probabilities of its
+nearest neighbours are added to its own, up to a bound (Jang et al. 2410.03355; LANTERN++: Park et al. 2502.06352).
 
-The rule is lossy; the total variation between the distribution followed and the target's is measured and noted, while the engine's clock
-is paused.
+The rule is lossy. The total variation distance between the distribution followed and the target's is measured and
+noted, while the engine's clock is paused.
 """
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Lantern(TokenRejection):
         self._found: list[dict[str, Any]] = []
 
     def relaxed(self, x: int, p: Tensor) -> Relaxed:
-        """Return the neighbours whose probability a token borrows under p; none where their probability is zero, or its own: what a
-        request forbids stays forbidden."""
+        """Return the neighbours whose probability is added to that of token x under p. There are none if their
+        probability or that of x is 0, so tokens that a request forbids stay forbidden."""
         row = x - self.first
         if not 0 <= row < len(self.neighbours) or float(p[x]) == 0:
             return Relaxed(self.neighbours.new_empty(0), 0.0)
@@ -75,7 +75,7 @@ class Lantern(TokenRejection):
         return Decision(child, "relaxed", prob, draft_prob, accept, u, "accepted" if ok else "rejected", p, rest)
 
     def left(self, p: Tensor, q: Tensor | None, x: int, near: Relaxed) -> Tensor:
-        """Return the distribution after x was rejected; p itself where nothing is left."""
+        """Return the distribution after x was rejected; p itself if no probability would remain."""
         rest = p.clone() if q is None else (p - q).clamp_(min=0)
         rest[x] = 0
         rest[near.added] = 0

@@ -18,9 +18,9 @@ from .token_rejection import TokenRejection, verify_lossy_greedy
 class Lenient(TokenRejection):
     """Token rejection that accepts with probability min(1, p / (lenience q)).
 
-    lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each position where a token was tried;
-    at temperature 0, where a token passes if its probability is at least l times the best one's, the difference in
-    log-probability.
+    lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each position where a token
+    was tested. At temperature 0 a token is accepted if its probability is at least l times the best one's, and the
+    drift is the difference in log-probability.
     """
 
     title = "lenience (lossy)"

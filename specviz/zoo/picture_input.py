@@ -1,7 +1,7 @@
-"""Pictures from people and programs: decoded by Pillow within limits, and written anew as PNG from their pixels alone.
+"""Pictures from people and programs: decoded by Pillow within limits, and encoded again as PNG from their pixels only.
 
-Nothing of a given file goes further than its pixels: no metadata, no second frame, no text, no name. A picture travels as a data URL,
-``data:image/png;base64,...``, as in OpenAI's API; a path or another address is never opened.
+Only the pixels of a given file are kept: no metadata, no second frame, no text, no name. A picture is passed on as a
+data URL, ``data:image/png;base64,...``, as in OpenAI's API; a path or another address is never opened.
 """
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def data_url(picture: Image.Image) -> str:
 
 
 def pixels(url: str, width: int, height: int) -> np.ndarray:
-    """Return a picture of ``read_data_url`` at a size, uint8 [height, width, 3]: scaled as a whole, with white beside it. Raises
-    ZooError."""
+    """Return a picture, given as a data URL of ``read_data_url``, at the given size, uint8 [height, width, 3]: scaled
+    without distortion, with white margins. Raises ZooError."""
     picture = decode(base64.b64decode(url.partition(",")[2]))
     scale = min(width / picture.width, height / picture.height)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))

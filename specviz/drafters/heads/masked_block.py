@@ -41,8 +41,8 @@ from .reduced_output import for_drafting
 
 
 class BlockStates(Drafter):
-    """Keep the block drafter's KV cache of the text up to date; ``scores`` returns what it predicts for the next block, corrected by
-    ``correction`` or else by the drafter's own Markov head."""
+    """Base class: keep the block drafter's KV cache in sync with the text. ``scores`` returns its predictions for the
+    next block, corrected by ``correction``, or by the drafter's own Markov head if there is none."""
 
     needs = frozenset({"tap:layer", "embed", "head"})
     restartable = False  # of a text that was not verified it has no states

@@ -210,7 +210,7 @@ class CostGate(Drafter):
 
 
 def first_nodes(tree: DraftTree, count: int) -> DraftTree:
-    """Return the first nodes of a tree of deterministic nodes."""
+    """Return the first ``count`` nodes of a tree of chosen nodes."""
     return DraftTree(tree.tokens[:count], tree.parents[:count], (-1,) * count, origin=tree.origin[:count]) if count else DraftTree()
 
 

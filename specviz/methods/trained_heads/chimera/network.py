@@ -85,7 +85,7 @@ class Chimera(nn.Module):
 
     @cached_property
     def fused(self) -> Fused:
-        """Return the encoder in its layout for drafting, made once and shared by all runs."""
+        """Return the encoder in inference layout; it is converted once and shared by all runs."""
         return Fused(self.fast_layer1, self.settings)
 
     @property

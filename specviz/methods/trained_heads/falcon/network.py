@@ -83,7 +83,7 @@ class Falcon(Eagle):
 
     @cached_property
     def fused(self) -> FalconNet:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return FalconNet(self)
 
     def open(self) -> BlockwiseRows:

@@ -78,7 +78,7 @@ class Fspad(Eagle):
 
     @cached_property
     def fused(self) -> FspadNet:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return FspadNet(self)
 
     def open(self) -> FspadRows:

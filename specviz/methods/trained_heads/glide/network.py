@@ -101,7 +101,7 @@ class Glide(nn.Module):
 
     @cached_property
     def fused(self) -> GlideNet:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return GlideNet(self)
 
     def open(self) -> GlideRows:

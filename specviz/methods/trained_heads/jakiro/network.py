@@ -83,7 +83,7 @@ class Jakiro(Eagle):
 
     @cached_property
     def fused(self) -> JakiroNet:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return JakiroNet(self)
 
     def open(self) -> JakiroRows:

@@ -49,7 +49,7 @@ class Kangaroo(nn.Module):
 
     @cached_property
     def fused(self) -> Fused:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return Fused(self.layers, self.config)
 
     @cached_property

@@ -93,7 +93,7 @@ class Mtp(nn.Module):
 
     @cached_property
     def fused(self) -> MtpNet:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return MtpNet(self)
 
     def open(self) -> MtpRows:

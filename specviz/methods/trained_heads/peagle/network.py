@@ -63,7 +63,7 @@ class PEagle(Eagle3):
 
     @cached_property
     def fused(self) -> Eagle3Net:
-        """The weights in their layout for drafting, made once and shared by all runs."""
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
         return Eagle3Net(self)
 
     def open(self) -> MaskedPairs:

@@ -28,7 +28,7 @@ METHOD = Method(
     ),
     needs=frozenset({"head:dflash", "head:taps", "tap:layer", "embed", "head", "tree"}),
     look="The two estimates of each node: by the block's places alone, and given the path above.",
-    wins="Dear rows: the same budget goes to nodes that can be reached, and with a threshold less of it is spent.",
+    wins="Expensive rows: the same budget goes to nodes that can be reached, and with a threshold less of it is spent.",
     loses="Where places hardly depend on each other, it is DDTree with a scorer to pay.",
     differs="Written from descriptions of the paper, whose code was not reachable: softmax over siblings, distilled with a calibration of "
             "the reach. Sizes of the scorer and both cost weights are ours; these are off by default, for equal nodes with DDTree.",
