@@ -13,6 +13,7 @@ from torch.nn import functional as F
 BLOCK = 32
 SCALE = ".scale"
 BIAS = 127
+QUANTISED = {"quant_method": "mxint8"}  # of a whole model: the quantization_config in its config.json
 WORTH = 2**14  # smallest matrix, in numbers, that is worth storing so
 
 

@@ -57,6 +57,9 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
     run them."""
     import transformers
 
+    if Path(source).is_dir() and read_json(Path(source), "config.json").get("model_type") == "linear_llama":
+        from . import trainable  # noqa: F401 - registers the architecture
+
     config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
     config._attn_implementation = None  # None: transformers' own choice for the class; the setters reach the inner configurations
     config._experts_implementation = None
@@ -66,9 +69,14 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
 
 
 def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
-    """Load a network from a recipe's own folder with transformers, for training and reports."""
+    """Load a network from a recipe's own folder with transformers, for training and reports. Mixers that are slow on a processor are
+    replaced by quick ones with the same weights."""
     import transformers
 
+    if read_json(Path(folder), "config.json").get("model_type") in ("bamba", "linear_llama"):
+        from .trainable import open_trained
+
+        return open_trained(Path(folder), dtype)
     return transformers.AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=dtype, trust_remote_code=False)
 
 

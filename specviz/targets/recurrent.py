@@ -1,8 +1,9 @@
-"""A state-space model as a target: the cache is a state that is checkpointed and restored, not rows that are cropped and gathered.
+"""A state-space model as a target: its cache is a recurrent state that is checkpointed and restored, not rows that are
+cropped and gathered.
 
-Verification of a tree reads the state and never writes it (models/mamba2.py); the accepted path is replayed into it at commit (STree,
-2505.14969). A state cannot be rewound by dropping rows, so snapshots are kept: of the last commits, and of the end of the prompt. A
-rewind restores the latest one that agrees with the text and runs what is missing again.
+Verification of a tree reads the state and never writes it (models/mamba2.py); commit applies the accepted path to it
+(STree, 2505.14969). A state cannot be cropped, so snapshots are kept: of the last commits, and of the end of the
+prompt. A rewind restores the latest snapshot that agrees with the text and recomputes the tokens after it.
 """
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ import torch
 from torch import Tensor
 
 from ..core import token_tensor
-from ..models.mamba2 import LayerRows, LayerState, Mamba2
+from ..models.recurrent import RecurrentNetwork
+from ..models.tree_rows import Place
 from .base import CachedTarget
-from .rows import Rows
+from .rows import Rows, shape_of
 
 SNAPSHOTS = 8  # kept besides the longest prefill's; a draft model is rewound by a round at most
 
 
-class RecurrentModel(Mamba2):
+class RecurrentModel(RecurrentNetwork):
     """Weights of a Hugging Face folder; ``open()`` returns targets that share them. forward: name of the forward pass, for the
     trace."""
 
@@ -38,11 +40,14 @@ class RecurrentTarget(CachedTarget):
 
     def __init__(self, model: RecurrentModel):
         self.model, self.name = model, model.name
+        self.capabilities = RecurrentTarget.capabilities | model.shows
+        self.group = model.config.get("group", 0)
         self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
-        self._states: list[LayerState] = model.new_states()
-        self._scratch: list[LayerRows | None] = [None] * model.layers
-        self._snapshots: dict[int, list[LayerState]] = {0: self._states}  # committed tokens -> states
+        self._states: list[Any] = model.new_states()
+        self._scratch: list[Any] = [None] * model.layers
+        self._snapshots: dict[int, list[Any]] = {0: self._states}  # committed tokens -> states
         self._prefilled = 0
+        self._positions: list[int] = []  # of the rows of the last tree
         super().__init__()
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
@@ -68,7 +73,9 @@ class RecurrentTarget(CachedTarget):
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         model, device = self.model, self.model.device
-        sees, taps = rows.shape.sees.to(device), self._convolution_taps(rows).to(device)
+        depths = rows.shape.depth if not rows.lo else shape_of(rows.tree.parents, 0).depth
+        self._positions = (rows.past + depths).tolist()
+        place = Place(rows.past, depths.to(device), rows.shape.sees.to(device), self._convolution_taps(rows).to(device))
         x, found = self._entered(rows, 0, model.embed(token_tensor(device, rows.ids))), {}
         for layer in range(model.layers):
             x = self._entered(rows, layer, x) if layer else x
@@ -76,7 +83,7 @@ class RecurrentTarget(CachedTarget):
                 found[f"layer:{layer}"] = x
             scratch = self._scratch[layer]
             before = scratch.first(rows.lo) if scratch is not None and rows.lo else None
-            x, self._scratch[layer] = model.run_layer(layer, x, self._states[layer], before, sees, taps)
+            x, self._scratch[layer] = model.run_layer(layer, x, self._states[layer], before, place)
         x = model.norm(x)
         if "final" in self._want:
             found["final"] = x
@@ -103,6 +110,20 @@ class RecurrentTarget(CachedTarget):
     def _restorable(self, keep: int) -> int:
         return max(at for at in self._snapshots if at <= keep)
 
+    def survival(self) -> list[float]:
+        """Return the share of the committed state that each row of the last tree reads, mean over the heads of all layers that decay."""
+        shares = [share for layer, rows in enumerate(self._scratch) if rows is not None
+                  for share in self.model.survival(layer, rows)]
+        return torch.stack(shares).mean(0).tolist() if shares else []
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(part.nbytes for state in self._states for part in vars(state).values())
+
+    def groups(self) -> list[int]:
+        """Return the group of positions of each row of the last tree."""
+        return [position // self.group for position in self._positions]
+
     # --- states ----------------------------------------------------------------------------------------------------
     def _advance(self, path: list[int], length: int) -> None:
         """Advance the states along scratch rows, and keep a snapshot of them at ``length`` committed tokens."""
@@ -115,7 +136,7 @@ class RecurrentTarget(CachedTarget):
     def _convolution_taps(self, rows: Rows) -> Tensor:
         """Return indices of each row's convolution inputs, [rows, kernel], the row itself last: its nearest ancestors, then the
         committed window, which comes first in the index."""
-        window = self.model.kernel_size - 1
+        window = self.model.reach - 1
         taps = []
         for row in range(rows.lo, len(rows.tree) + 1):
             path, at = [], row

@@ -4,6 +4,8 @@ from __future__ import annotations
 import torch
 import transformers as tf
 
+from specviz.models.trainable import LinearLlamaConfig
+
 VOCAB, CONTEXT, WINDOW = 48, 96, 12
 SMALL = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
              max_position_embeddings=CONTEXT, bos_token_id=None, eos_token_id=None, pad_token_id=None)
@@ -29,6 +31,10 @@ CONFIGS = {
 STATE_SPACE = {
     "mamba2": lambda: tf.Mamba2Config(vocab_size=VOCAB, hidden_size=32, num_heads=4, head_dim=16, state_size=8, n_groups=2,
                                       num_hidden_layers=3, bos_token_id=None, eos_token_id=None, pad_token_id=None),
+    "bamba": lambda: tf.BambaConfig(**GROUPED, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_state=8,
+                                    mamba_n_groups=2),
+    "lfm2": lambda: tf.Lfm2Config(**GROUPED, full_attn_idxs=[1], block_multiple_of=8, conv_L_cache=3),
+    "linear_llama": lambda: LinearLlamaConfig(**GROUPED, head_dim=8, group=4, conv=5),
 }
 FAST = ("llama", "llama3", "qwen2", "qwen3")
 

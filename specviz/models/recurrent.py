@@ -1,0 +1,248 @@
+"""Networks whose layers carry states: Mamba-2, Bamba's hybrids of it with attention, and linear attention, over the rows of a tree.
+
+A layer is a norm and a mixer (tree_rows.py), then a norm and a feed-forward part where the architecture has one. The reader of each
+architecture says which mixers its checkpoints have and under which names.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .attention_mixer import AttentionMixer
+from .checkpoint_sizes import check_config, check_weights
+from .linear_attention import LinearAttentionMixer
+from .mamba2 import Mamba2Mixer, MambaSizes, dt_limits
+from .mx import QUANTISED
+from .short_convolution import ShortConvolutionMixer
+from .tree_rows import Mixer, Place
+from .weights import ModelError, Weights, read_json
+
+UNBOUNDED = 32768  # tokens: a recurrent state has no context limit, so this one only bounds a run
+
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """A gated feed-forward part with silu. gate, up [intermediate, hidden]; down [hidden, intermediate]."""
+
+    norm: Tensor
+    gate: Tensor
+    up: Tensor
+    down: Tensor
+
+    def run(self, x: Tensor, eps: float) -> Tensor:
+        x = F.rms_norm(x, x.shape[-1:], self.norm, eps)
+        return F.linear(F.silu(F.linear(x, self.gate)) * F.linear(x, self.up), self.down)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A norm and a mixer, then a feed-forward part if there is one."""
+
+    norm: Tensor
+    mixer: Mixer
+    feed: FeedForward | None = None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How checkpoints of one model_type are read. sizes: integers that config.json must have; eps: the key of the norms' epsilon;
+    table, last: names of the embedding and of the last norm; layer(weights, config, index, name) reads one layer; shows: what a target
+    can say of its states, as a capability; "" for nothing."""
+
+    sizes: tuple[str, ...]
+    eps: str
+    table: str
+    last: str
+    layer: Callable[[Weights, Config, int, str], Layer]
+    shows: str
+    context: Callable[[Config], int] = lambda config: UNBOUNDED
+
+    @property
+    def shown(self) -> frozenset[str]:
+        return frozenset({self.shows} - {""})
+
+
+def why_not(config: Config) -> str | None:
+    """Return a sentence when this forward cannot run a checkpoint with that config.json, else None."""
+    kind = config.get("model_type")
+    if kind not in ARCHITECTURES:
+        return f"the forward with states runs {', '.join(ARCHITECTURES)}, not {str(kind)[:40]}"
+    if config.get("hidden_act", "silu") not in ("silu", "swish"):
+        return f"the forward with states has no activation {str(config['hidden_act'])[:40]!r}"
+    if config.get("quantization_config") not in (None, QUANTISED):
+        return "the forward with states reads no quantised weights but MXINT8"
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(rope, dict) or rope.get("rope_type", rope.get("type", "default")) != "default":
+        return "the forward with states has the default rotary embedding alone"
+    if config.get("mlp_bias"):
+        return "the forward with states has no biases in feed-forward parts"
+    return None
+
+
+class RecurrentNetwork:
+    """Weights of a Hugging Face folder, and the forward. float32 on a CPU, bfloat16 weights elsewhere; states are float32.
+
+    Raises ModelError with a sentence for a checkpoint that cannot be used.
+    """
+
+    def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
+        folder = Path(folder)
+        config = read_json(folder, "config.json")
+        check_config(config, folder.name)
+        reason = why_not(config)
+        if reason:
+            raise ModelError(f"{folder.name}: {reason}", "forward.unsupported")
+        self.device = torch.device(device)
+        self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
+        self.folder, self.name, self.config, self.kernel = folder, folder.name, config, "plain"
+        kind = ARCHITECTURES[config["model_type"]]
+        missing = [name for name in kind.sizes if type(config.get(name)) is not int or config[name] < 1]
+        if missing:
+            raise ModelError(f"config.json of {self.name} gives no size {missing[0]}", "config.lacks")
+        self.hidden, self.layers, self.vocab = (config[name] for name in ("hidden_size", "num_hidden_layers", "vocab_size"))
+        self.eps, self.context, self.shows = config.get(kind.eps, 1e-5), kind.context(config), kind.shown
+        with torch.inference_mode():
+            weights = Weights(folder, self.device, self.dtype)
+            check_weights(config, weights, folder.name, self.dtype.itemsize, self.device)
+            self._load(kind, weights)
+
+    def _load(self, kind: Architecture, weights: Weights) -> None:
+        d = self.hidden
+        self.embedding = weights.get(kind.table, self.vocab, d)
+        tied = bool(self.config.get("tie_word_embeddings", False)) or "lm_head.weight" not in weights
+        self.output = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
+        self.norm_final = weights.get(kind.last, d)
+        self.blocks = [kind.layer(weights, self.config, index, self.name) for index in range(self.layers)]
+        self.reach = max(block.mixer.kernel for block in self.blocks)
+        self.parameters = weights.count
+
+    # --- states ----------------------------------------------------------------------------------------------------
+    def new_states(self) -> list[Any]:
+        """Return the states of all layers before any text."""
+        return [block.mixer.new_state() for block in self.blocks]
+
+    def advance(self, layer: int, state: Any, rows: Any, path: list[int]) -> Any:
+        """Return the layer's state after the rows of ``path``, in order."""
+        return self.blocks[layer].mixer.advance(state, rows, path)
+
+    def survival(self, layer: int, rows: Any) -> list[Tensor]:
+        """Return [the share of the committed state that each row reads, mean over heads] of a layer that decays, else []."""
+        mixer = self.blocks[layer].mixer
+        return [mixer.survival(rows)] if isinstance(mixer, Mamba2Mixer) else []
+
+    # --- the forward -----------------------------------------------------------------------------------------------
+    def embed(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.embedding)
+
+    def norm(self, states: Tensor) -> Tensor:
+        """Return states [rows, hidden] after the last norm."""
+        return F.rms_norm(states, (self.hidden,), self.norm_final, self.eps)
+
+    def head(self, states: Tensor) -> Tensor:
+        """Return logits [rows, vocab] of states after the last norm."""
+        return F.linear(states, self.output)
+
+    def run_layer(self, layer: int, hidden: Tensor, state: Any, before: Any, place: Place) -> tuple[Tensor, Any]:
+        """Run one layer over rows lo..n of a tree, whose rows before lo are ``before``: hidden [n - lo, hidden]. Returns the states
+        after the layer, and all rows' values."""
+        block = self.blocks[layer]
+        mixed, rows = block.mixer.run(F.rms_norm(hidden, (self.hidden,), block.norm, self.eps), state, before, place)
+        hidden = hidden + mixed
+        return hidden if block.feed is None else hidden + block.feed.run(hidden, self.eps), rows
+
+
+# --- architectures -----------------------------------------------------------------------------------------------------
+def _mamba_sizes(config: Config, heads: str, head_dim: int, state: str, groups: str, kernel: str, expand: str, eps: str,
+                 name: str) -> MambaSizes:
+    sizes = MambaSizes(config["hidden_size"], config[heads], head_dim, config[state], config[groups], config[kernel],
+                       config.get(eps, 1e-5), dt_limits(config.get("time_step_limit"), name))
+    if int(config.get(expand, 2) * sizes.hidden) != sizes.inner or sizes.heads % sizes.groups or sizes.inner % sizes.groups:
+        raise ModelError(f"config.json of {name} gives sizes that do not fit together", "config.sizes")
+    return sizes
+
+
+def _theta(config: Config, usual: float = 10000.0) -> float:
+    return float((config.get("rope_parameters") or {}).get("rope_theta") or config.get("rope_theta") or usual)
+
+
+def _feed(weights: Weights, config: Config, norm: str, at: str, inner: int = 0,
+          names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")) -> FeedForward:
+    d, inner = config["hidden_size"], inner or config["intermediate_size"]
+    gate, up, down = (f"{at}{name}.weight" for name in names)
+    return FeedForward(weights.get(norm, d), weights.get(gate, inner, d), weights.get(up, inner, d), weights.get(down, d, inner))
+
+
+def _mamba2_layer(weights: Weights, config: Config, index: int, name: str) -> Layer:
+    at = f"backbone.layers.{index}."
+    sizes = _mamba_sizes(config, "num_heads", config["head_dim"], "state_size", "n_groups", "conv_kernel", "expand",
+                         "layer_norm_epsilon", name)
+    return Layer(weights.get(f"{at}norm.weight", sizes.hidden), Mamba2Mixer(weights, f"{at}mixer.", sizes))
+
+
+def _bamba_layer(weights: Weights, config: Config, index: int, name: str) -> Layer:
+    at, d, heads = f"model.layers.{index}.", config["hidden_size"], config["num_attention_heads"]
+    if index in (config.get("attn_layer_indices") or ()):
+        width = config.get("head_dim") or d // heads
+        part = (config.get("rope_parameters") or {}).get("partial_rotary_factor", config.get("partial_rotary_factor", 0.5))
+        mixer: Mixer = AttentionMixer(weights, f"{at}self_attn.", d, heads, config.get("num_key_value_heads") or heads, width,
+                                      int(width * part), _theta(config))
+    else:
+        inner = int(config.get("mamba_expand", 2) * d)
+        width = config.get("mamba_d_head", "auto")
+        width = inner // config["mamba_n_heads"] if width == "auto" else width
+        mixer = Mamba2Mixer(weights, f"{at}mamba.", _mamba_sizes(
+            config, "mamba_n_heads", width, "mamba_d_state", "mamba_n_groups", "mamba_d_conv", "mamba_expand", "rms_norm_eps", name))
+    return Layer(weights.get(f"{at}input_layernorm.weight", d), mixer,
+                 _feed(weights, config, f"{at}pre_ff_layernorm.weight", f"{at}feed_forward."))
+
+
+def _lfm2_layer(weights: Weights, config: Config, index: int, name: str) -> Layer:
+    at, d, heads = f"model.layers.{index}.", config["hidden_size"], config["num_attention_heads"]
+    kinds, full = config.get("layer_types"), config.get("full_attn_idxs")
+    if kinds[index] != "conv" if kinds else full is None or index in full:
+        width = config.get("head_dim") or d // heads
+        mixer: Mixer = AttentionMixer(weights, f"{at}self_attn.", d, heads, config["num_key_value_heads"], width, width,
+                                      _theta(config, 1e6), "out_proj", config.get("norm_eps", 1e-5))
+    else:
+        mixer = ShortConvolutionMixer(weights, f"{at}conv.", d, config["conv_L_cache"])
+    inner = config.get("block_ff_dim") or config["intermediate_size"]
+    if config.get("block_auto_adjust_ff_dim", True):
+        inner, multiple = int(2 * inner / 3), config.get("block_multiple_of", 256)
+        if config.get("block_ffn_dim_multiplier", 1.0) is not None:
+            inner = -(-int(config.get("block_ffn_dim_multiplier", 1.0) * inner) // multiple) * multiple
+    return Layer(weights.get(f"{at}operator_norm.weight", d), mixer,
+                 _feed(weights, config, f"{at}ffn_norm.weight", f"{at}feed_forward.", inner, ("w1", "w3", "w2")))
+
+
+def _linear_layer(weights: Weights, config: Config, index: int, name: str) -> Layer:
+    at, d, heads, kv_heads = f"model.layers.{index}.", config["hidden_size"], config["num_attention_heads"], config["num_key_value_heads"]
+    if heads % kv_heads or config["head_dim"] % 2:
+        raise ModelError(f"config.json of {name} gives sizes that do not fit together", "config.sizes")
+    mixer = LinearAttentionMixer(weights, f"{at}self_attn.", d, heads, kv_heads, config["head_dim"], config["group"], config["conv"],
+                                 _theta(config))
+    return Layer(weights.get(f"{at}input_layernorm.weight", d), mixer,
+                 _feed(weights, config, f"{at}post_attention_layernorm.weight", f"{at}mlp."))
+
+
+SIZES = ("hidden_size", "num_hidden_layers", "vocab_size")
+ARCHITECTURES = {
+    "mamba2": Architecture((*SIZES, "num_heads", "head_dim", "state_size", "n_groups", "conv_kernel"), "layer_norm_epsilon",
+                           "backbone.embeddings.weight", "backbone.norm_f.weight", _mamba2_layer, "state:decay"),
+    "bamba": Architecture((*SIZES, "num_attention_heads", "intermediate_size", "mamba_n_heads", "mamba_d_state", "mamba_n_groups",
+                           "mamba_d_conv"), "rms_norm_eps", "model.embed_tokens.weight", "model.final_layernorm.weight", _bamba_layer, "state:decay",
+                          lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+    "lfm2": Architecture((*SIZES, "num_attention_heads", "num_key_value_heads", "intermediate_size", "conv_L_cache"), "norm_eps",
+                         "model.embed_tokens.weight", "model.embedding_norm.weight", _lfm2_layer, "",
+                         lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+    "linear_llama": Architecture((*SIZES, "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim", "group", "conv"),
+                                 "rms_norm_eps", "model.embed_tokens.weight", "model.norm.weight", _linear_layer, "state:groups",
+                                 lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+}

@@ -1,0 +1,43 @@
+"""LFM2's gated short convolution as a mixer over the rows of a draft tree: its state is the last inputs of the convolution."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .tree_rows import Place, TreeRows
+from .weights import Weights
+
+
+@dataclass(frozen=True)
+class ConvolutionRows(TreeRows):
+    """Inputs of the convolution, [rows, hidden]: of the last kernel - 1 committed tokens, or of scratch rows."""
+
+    raw: Tensor
+
+
+class ShortConvolutionMixer:
+    """The weights under ``at`` ("...conv."): in_proj [3 * hidden, hidden], conv [hidden, kernel], out_proj [hidden, hidden]."""
+
+    def __init__(self, weights: Weights, at: str, hidden: int, kernel: int):
+        self.kernel = kernel
+        self.in_proj, self.in_bias = weights.get(f"{at}in_proj.weight", 3 * hidden, hidden), weights.maybe(f"{at}in_proj.bias", 3 * hidden)
+        self.conv, self.conv_bias = weights.get(f"{at}conv.weight", hidden, 1, kernel)[:, 0], weights.maybe(f"{at}conv.bias", hidden)
+        self.out_proj, self.out_bias = weights.get(f"{at}out_proj.weight", hidden, hidden), weights.maybe(f"{at}out_proj.bias", hidden)
+
+    def new_state(self) -> ConvolutionRows:
+        return ConvolutionRows(self.conv.new_zeros(self.kernel - 1, len(self.conv)))
+
+    def advance(self, state: ConvolutionRows, rows: ConvolutionRows, path: list[int]) -> ConvolutionRows:
+        return ConvolutionRows(torch.cat([state.raw, rows.raw[path]])[len(path):])
+
+    def run(self, x: Tensor, state: ConvolutionRows, before: ConvolutionRows | None, place: Place) -> tuple[Tensor, ConvolutionRows]:
+        """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' inputs of the convolution."""
+        enter, leave, value = F.linear(x, self.in_proj, self.in_bias).chunk(3, -1)
+        rows = ConvolutionRows(enter * value).after(before)
+        window = torch.cat([state.raw, rows.raw])[place.taps_of(self.kernel)]  # [n - lo, kernel, hidden]
+        mixed = torch.einsum("rkc,ck->rc", window, self.conv)
+        mixed = mixed if self.conv_bias is None else mixed + self.conv_bias
+        return F.linear(leave * mixed, self.out_proj, self.out_bias), rows
