@@ -99,6 +99,19 @@ def _spread(*groups: tuple[str, int]) -> list[tuple[int, ...]]:
     return [tuple(int(c) for c in path) + (rank,) for path, count in groups for rank in range(count)]
 
 
+def by_level(*levels: tuple[int, ...]) -> Shape:
+    """Return a shape from levels that give each node's parent by its index in the level above."""
+    above, paths = [()], []
+    for level in levels:
+        above = [above[parent] + (level[:i].count(parent),) for i, parent in enumerate(level)]
+        paths += above
+    return Shape.of_paths(paths)
+
+
+STREE = {"12 places": by_level((0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 0)),
+         "17 places": by_level((0, 0, 0, 0, 0), (0, 0, 1, 2), (0, 0, 1, 2), (0, 0, 1, 1))}
+"""The static trees of STree's authors, for their 8 B hybrid and for a Mamba-2 of 130 M."""
+
 RECYCLING = Shape.of_paths(_spread(
     ("", 8),
     ("0", 8), ("1", 4), ("2", 3), ("3", 2), ("4", 1), ("5", 1), ("6", 1), ("7", 1),
