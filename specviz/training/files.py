@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
+from ..models import mx
 from ..models.split import split
 from ..trace.file_writer import write_file
 from ..zoo.found_weights import FOLDER, mark
@@ -90,9 +91,19 @@ def relinked(card: str, job: Job, place: Path) -> str:
     return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
 
 
-def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
+def pack_matrices(folder: Path) -> None:
+    """Store the matrices of a model's folder in MXINT8, and say so in its config.json."""
+    weights: dict[str, torch.Tensor] = {}
+    for shard in sorted(folder.glob("*.safetensors")):
+        weights |= load_file(shard)
+    write_shards(folder, mx.stored(weights))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", config | {"quantization_config": mx.QUANTISED})
+
+
+def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16) -> Path:
     """Write the finished model as bfloat16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind:
-    recorded in config.json, so that methods find the model by its kind."""
+    recorded in config.json, so that methods find the model by its kind. bits: 8 for matrices in MXINT8."""
     places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +114,8 @@ def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
                 if kind:
                     config = Path(temporary) / "config.json"
                     write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
+                if bits == 8:
+                    pack_matrices(Path(temporary))
                 split(Path(temporary))
             except (OSError, SafetensorError) as error:
                 raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.",

@@ -23,7 +23,10 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from ..core import DraftTree
 from ..models.pretrained import open_network, with_cache
+from ..models.recurrent import ARCHITECTURES
+from ..targets.recurrent import RecurrentModel
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
@@ -95,6 +98,7 @@ class Maker:
     def __init__(self, model, tokenizer, hparams: dict, job: Job):
         self.model, self.tokenizer, self.hparams, self.job = model, tokenizer, hparams, job
         self.tokens = 0
+        self.states: RecurrentModel | None = None
 
     def shards(self, place: Path, pairs: list, deadline: float | None) -> None:
         place.mkdir(parents=True, exist_ok=True)
@@ -144,6 +148,8 @@ class Maker:
     def decode(self, batch: list) -> list[Answer]:
         """Decode one left-padded batch with a KV cache. batch: (prompt ids, task, temperature). Finished rows are
         removed once they make up an eighth of the batch."""
+        if self.model.config.model_type in ARCHITECTURES:
+            return [self.decode_by_states(*one) for one in batch]
         prompts, tasks, temperatures = zip(*batch)
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
@@ -169,6 +175,19 @@ class Maker:
         split = zip(prompts, tasks, temperatures, *(column[order].split(spans) for column in columns))
         return [Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp) for p, t, g, ids, top, logp in split]
 
+
+    def decode_by_states(self, prompt: list[int], task: str, temperature: float) -> Answer:
+        """Decode one answer by the engine's forward with states; transformers has no cache for these networks."""
+        if self.states is None:
+            self.states = RecurrentModel(self.job.model(self.job.target), self.model.device)
+        target, ids, found = self.states.open(), list(prompt), []
+        while len(found) < self.hparams["new_tokens"] and not (found and ids[-1] == self.tokenizer.eos_token_id):
+            target.sync(ids)
+            token, leaders, logp = sample(target.score(DraftTree()).logits, torch.tensor([temperature]), self.hparams["top"])
+            found.append((leaders[0].int(), logp[0].half()))
+            ids.append(int(token))
+        top_ids, top_logp = (torch.stack(part).cpu() for part in zip(*found))
+        return Answer(torch.tensor(ids), len(prompt), task, temperature, top_ids, top_logp)
 
     def prefill(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
         """Return the distribution after each prompt, [rows, vocab]; the KV cache; and the mask of prompt positions, [rows,

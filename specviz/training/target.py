@@ -18,10 +18,10 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from ..models.pretrained import open_network
 from . import corpus, data, losses, tokenizer
 from .draft import at
-from .files import export
+from .files import export, write_text
 from .grow import grown
 from .job import TARGET, Job, TrainingError
-from .other_mixers import MIXERS, Teacher
+from .other_mixers import MIXERS, Teacher, card
 from .repeated_spans import of_text, random_span, repeated
 from .runner import Runner
 
@@ -52,11 +52,15 @@ def run(job: Job) -> Path:
         with torch.compiler.set_stance("force_eager"):  # rows of every length, once each
             return by_task(model, words, heldout, hparams) | {"induction": induction(model, words, hparams)}
 
-    runner.train(loss_at, measure)
+    figures = runner.train(loss_at, measure)
     before = job.shipped / hparams.get("from", hparams["name"])
-    if job.ship and (before / "config.json").is_file():
+    if job.ship and teacher is None and (before / "config.json").is_file():
         refuse_worse(before, model, words, heldout, hparams)
-    return export(job, hparams["name"], model, words)
+    made = export(job, hparams["name"], model, words, bits=hparams.get("bits", 16))
+    if "mixer" in hparams:
+        for folder in job.places(made.name):
+            write_text(folder / "README.md", card(model, hparams | {"size": job.size}, figures))
+    return made
 
 
 def refuse_worse(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
