@@ -37,7 +37,8 @@ def to_list(values: _HasList) -> Any:
 
 
 class PendingTransfer:
-    """Integers [n] on a device. ``values`` copies them to the host, with all other pending ones of this thread and device."""
+    """Integers [n] on a device. Reading ``values`` copies them to the host, together with all other pending ones of
+    this thread and device."""
 
     def __init__(self, tensor: Tensor):
         self.tensor = tensor
@@ -91,7 +92,7 @@ def clear_pending() -> None:
 
 @total_ordering
 class LazyScalar:
-    """One integer of a pending transfer."""
+    """An integer on a device that is copied to the host when it is first used as a number."""
 
     __slots__ = ("transfer", "at")
 

@@ -16,7 +16,7 @@ from .weights import Weights
 
 @dataclass(frozen=True)
 class KeysValues(TreeRows):
-    """Rotated keys, and values, [rows, kv_heads, head_dim]: of the committed text, or of scratch rows."""
+    """Keys, rotated, and values, both [rows, kv_heads, head_dim], of the committed text or of scratch rows."""
 
     k: Tensor
     v: Tensor

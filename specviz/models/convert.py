@@ -25,7 +25,8 @@ LONGEST = 600  # seconds
 
 
 def convert(folder: Path) -> list[Path]:
-    """Convert every pickled file of a folder to safetensors; return the paths. Raises ModelError: none, or one with other objects."""
+    """Convert every pickled weight file of a folder to safetensors; return the new paths. Raises ModelError if there is
+    none, or if one contains other objects than tensors."""
     found = sorted(path for kind in PICKLES for path in folder.glob(kind))
     if not found:
         raise ModelError(f"{folder.name} has no pickled weights", "convert.no_pickle")

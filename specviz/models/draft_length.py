@@ -135,8 +135,8 @@ class LengthHead(CompiledPerToken):
         self.middle = nn.ModuleList(Residual(inner) for _ in range(2))
 
     def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
-        """Return the number of accepted tokens [...] expected from embeddings and states [..., hidden] of the token before the
-        last."""
+        """Return the expected number of accepted tokens [...], from the embedding and the hidden state, both [...,
+        hidden], of the token before the last."""
         x = F.silu(self.first(torch.cat([embeds, states], -1).to(self.first.weight.dtype)))
         for layer in self.middle:
             x = layer(x)

@@ -61,9 +61,9 @@ class Sizes:
 
 
 class Attention(nn.Module):
-    """Attention with rotary positions, for heads.
+    """Attention with rotary positions, for trained heads.
 
-    wide: input width divided by output width; qk_norm: a norm on each head of queries and keys.
+    wide: input width divided by output width; qk_norm: queries and keys have a norm per head.
     """
 
     def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):

@@ -64,7 +64,7 @@ class Prefix(nn.Module):
 
 
 class PrefixRows:
-    """KV cache of the prefix layer in one run: every hidden state of the text is read once, in order."""
+    """KV cache of the prefix layer for one run. Every hidden state of the text is processed once, in order."""
 
     def __init__(self, prefix: Prefix):
         net, self._norm = prefix.fused

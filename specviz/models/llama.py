@@ -96,8 +96,8 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
 
 def fused_layer(weights: Weights, *parts: tuple[str, int, int], turned: Callable[[Tensor], Tensor] = lambda x: x,
                 pairs: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Return the matrices of parts (name, rows, width) under one another, and their biases, None if none has any. turned: applied to the
-    rows of the first ``pairs`` parts."""
+    """Return a fused linear layer's weights: the matrices of several parts (name, rows, width) stacked, and their
+    biases (None if none has any). turned: a function applied to the rows of the first ``pairs`` parts."""
     matrix = [weights.get(f"{name}.weight", out, width) for name, out, width in parts]
     bias = [weights.maybe(f"{name}.bias", out) for name, out, _ in parts]
     matrix[:pairs] = map(turned, matrix[:pairs])

@@ -68,9 +68,9 @@ class BlockLayer(Layer):
 
 
 class MarkovHead(nn.Module):
-    """A low-rank bias on the next token's logits from the token drafted before.
+    """A low-rank bias on a token's logits that depends on the token drafted before it.
 
-    rank: of the two matrices; gated: by the row's own state.
+    rank: of the two matrices; gated: the bias is gated by the row's hidden state.
     """
 
     def __init__(self, vocab: int, rank: int, hidden: int, kind: str):

@@ -55,8 +55,8 @@ class PatchEncoder(nn.Module):
 
 
 def label_scores(logits: Tensor, groups: Sequence[Sequence[int]]) -> list[Tensor]:
-    """Return the logits [..., words] of each group of caption words, from the output layer's [..., vocab]; groups: token ids, -1 for no
-    word, whose logit is 0."""
+    """Return, for each group of caption words, their logits [..., words], selected from the output layer's [...,
+    vocab]. groups: token ids; -1 stands for "no word", whose logit is 0."""
     return [torch.stack([logits[..., i] if i >= 0 else torch.zeros_like(logits[..., 0]) for i in group], -1) for group in groups]
 
 

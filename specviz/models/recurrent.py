@@ -71,7 +71,7 @@ class Architecture:
 
 
 def why_not(config: Config) -> str | None:
-    """Return a sentence when this forward cannot run a checkpoint with that config.json, else None."""
+    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:
         return f"the forward with states runs {', '.join(ARCHITECTURES)}, not {str(kind)[:40]}"

@@ -26,7 +26,7 @@ KV = tuple[Tensor, Tensor]  # keys and values, each [batch, heads, rows, head_di
 
 
 def why_not(config: dict[str, Any]) -> str | None:
-    """Return why a config.json is not of such a model, or None."""
+    """Return why a config.json is not that of a next-scale model; None if it is."""
     return None if config.get("model_type") == KIND else "it does not predict scales of a picture"
 
 
@@ -46,7 +46,7 @@ class Scales:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Tokens up to the end of each scale, from 0 on: len(grids) + 1 numbers."""
+        """Cumulative number of tokens at the end of each scale, beginning with 0: len(grids) + 1 numbers."""
         return (0, *accumulate(grid * grid for grid in self.grids))
 
     @property

@@ -33,7 +33,7 @@ class StaticRowBuffer:
 
 
 class StaticRowBufferPool:
-    """Buffers of one net, reused by later runs."""
+    """Buffers for the layers of one head, reused by later runs."""
 
     def __init__(self, net: Any):
         self.net = net

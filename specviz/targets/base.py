@@ -72,7 +72,7 @@ class CachedTarget:
         return length
 
     def see(self, pixels: Any) -> None:
-        """Read a picture before every text from now on. Raises InvalidUse."""
+        """Set the picture that is read before every text from now on. Raises InvalidUse if the target reads no pictures."""
         raise InvalidUse(f"{self.name} reads no pictures", "target.picture")
 
     def expect(self, rows: int) -> None:

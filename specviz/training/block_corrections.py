@@ -69,7 +69,7 @@ class Corrected(AuxStateFeatures):
 
     @torch.no_grad()
     def blocks(self, batch: Batch, anchors: Tensor) -> Blocks:
-        """Return the blocks behind anchors [rows, blocks], indices into ``batch.where``."""
+        """Return the blocks after anchors [rows, blocks], given as indices into ``batch.where``."""
         net, (rows, width) = self.drafter, batch.ids.shape
         ids = torch.full((*anchors.shape, net.block), net.mask_token, device=batch.ids.device)
         ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]

@@ -116,8 +116,8 @@ def patches(pictures: np.ndarray, size: int) -> np.ndarray:
 
 
 def codebook(hparams: dict, seed: int) -> np.ndarray:
-    """Return k-means centres of the patches of random pictures, uint8 [codes, patch, patch, 3]. Equal patches count once, else plain
-    ground would be most of them."""
+    """Return the codebook: k-means centres of the patches of random pictures, uint8 [codes, patch, patch, 3]. Equal
+    patches count once; otherwise most centres would be plain background."""
     rng = random.Random(f"{seed} codebook")
     pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
     flat = np.unique(patches(pictures, hparams["patch"]).reshape(-1, hparams["patch"] ** 2 * 3), axis=0)

@@ -27,7 +27,7 @@ CASES = (("autoregressive", {}), ("speculative_jacobi", {"window": 16}),
 
 
 def outline(picture: np.ndarray) -> np.ndarray:
-    """Return what differs from the ground, cut out and scaled, float [SIZE * SIZE] of unit length."""
+    """Return the outline of what differs from the background, cut out and scaled, float [SIZE * SIZE] of unit length."""
     away = np.abs(picture.astype(np.float32) - np.median(picture[[0, 0, -1, -1], [0, -1, 0, -1]], axis=0)).sum(-1)
     away = np.minimum(away / max(1.0, float(np.quantile(away, 0.98))), 1)
     rows, columns = (np.flatnonzero((away > 0.4).sum(axis) > 1) for axis in (1, 0))

@@ -184,7 +184,7 @@ def scale_losses(net: ScaleNet, batch) -> list[Tensor]:
 
 
 def loss_of(both: Both, batch, distil: float) -> Tensor:
-    """Return the loss of both networks. A scale counts by the square root of its number of patches."""
+    """Return the loss of both networks. The loss of a scale is weighted by the square root of its number of patches."""
     total, weights = torch.zeros((), device=batch[1].device), 0.0
     large, small = (by_scale(net, batch, states_of(net, batch)) for net in (both.large, both.refiner))
     for (teacher, labels), (logits, _) in zip(large, small):

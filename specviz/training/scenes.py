@@ -67,7 +67,7 @@ def draw_scene(rng: random.Random) -> Scene:
 
 
 class Painter:
-    """Paints scenes from a stock of outlines, so that a picture costs little."""
+    """Draws scenes from a stock of outlines, which is fast."""
 
     def __init__(self, seed: int, variants: int):
         rng = random.Random(f"{seed} outlines")
@@ -86,7 +86,7 @@ class Painter:
 
 
 def caption(scene: Scene) -> str:
-    """Return the things' names without their places."""
+    """Return the names of the scene's things, without their positions."""
     return " ".join(item.phrase.removeprefix("a ") for item in scene)
 
 
@@ -96,7 +96,7 @@ def description(scene: Scene, opening: str) -> str:
 
 
 def conversation(scene: Scene, turns: int, rng: random.Random) -> list[tuple[str, str]]:
-    """Return questions with answers; most ask for a description."""
+    """Return (question, answer) pairs about a scene; most questions ask for a description."""
     return [rng.choices(list(QUESTIONS.values()), SHARES)[0](scene, rng) for _ in range(turns)]
 
 
@@ -175,7 +175,8 @@ def _patterns() -> tuple[tuple[float, tuple[str, ...]], ...]:
 
 
 def blind_probs(written: Sequence[str]) -> dict[str, float]:
-    """Return the probability of each next word of a description, given its words so far and no picture; empty at its end."""
+    """Return {next word: probability} of a description, given the words so far but not the picture; empty at the end of
+    the description."""
     total: dict[str, float] = defaultdict(float)
     for weight, pattern in _patterns():
         _follow(weight, pattern, list(written), total)
@@ -215,8 +216,8 @@ def _choices(symbol: str, used: list[str]) -> list[tuple[str, float]]:
 
 
 def acceptance(written: Sequence[str], word: str) -> float:
-    """Return the probability that the next word, drafted by a reader of the text alone, is accepted by one who sees the picture and writes
-    ``word``: sum(min(p, q)). Both draw the words of an opening from the same distribution."""
+    """Return the probability that the next word is accepted: sum(min(p, q)), where the draft reads the text only, and
+    the target sees the picture and generates ``word``. At the beginning of an answer both have the same distribution."""
     blind = blind_probs(written)
     return 1.0 if not written else blind.get(word, 0.0)
 

@@ -225,7 +225,7 @@ class Batch:
 
 
 class Batches:
-    """Batch number ``step``, a function of seed and step. see: with pictures, else with captions."""
+    """Training batches, a function of seed and step. see: with pictures; otherwise with captions."""
 
     def __init__(self, tokenizer, hparams: dict, seed: int, device, see: bool = True):
         self.tokenizer, self.hparams, self.seed, self.device, self.see = tokenizer, hparams, seed, device, see
@@ -254,7 +254,7 @@ def unseen_batches(job: Job, hparams: dict, tokenizer, device) -> Batches:
 
 
 def text_of(turns: list[tuple[str, str]], rng: random.Random | None = None) -> str:
-    """Return a conversation as the chat template writes it. rng: a share of the questions is written carelessly."""
+    """Return a conversation in the chat template. rng: some of the questions are written without capitals or punctuation."""
     def careless(question: str) -> str:
         question = question.lower() if rng and rng.random() < 0.25 else question
         return question.rstrip("?.") if rng and rng.random() < 0.25 else question

@@ -168,8 +168,8 @@ class Loaded:
         return target
 
     def seeing(self, image: str | None) -> Loaded:
-        """Return these models with a picture (picture_input.read_data_url) before every prompt; None: without one. Raises ZooError where
-        the target reads no pictures."""
+        """Return these models for prompts with a picture (as picture_input.read_data_url returns it) before the text;
+        None: without a picture. Raises ZooError if the target reads no pictures."""
         if image is not None and self.codec.picture_size is None:
             raise ZooError(f"{self.name} reads no pictures; choose a target that does, such as specviz-vision.", "picture.target")
         other = copy.copy(self)

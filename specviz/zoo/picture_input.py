@@ -58,7 +58,7 @@ def read_data_url(given: Any) -> str:
 
 
 def read_file(path: str) -> str:
-    """Return a picture file of this machine as ``read_data_url`` returns a given one. Raises ZooError."""
+    """Read a picture file; return it as a data URL, as ``read_data_url`` does. Raises ZooError."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)

@@ -10,8 +10,8 @@ from .fusion import MultiDrafter
 
 
 class Cascade(MultiDrafter):
-    """Draft up to ``count`` tokens with ``first``, then continue a chain of that length with ``tail`` up to budget.gamma tokens. ``tail``
-    must be restartable and deterministic."""
+    """Draft up to ``count`` tokens with the drafter ``first``. If it drafts that many, continue the chain with the
+    drafter ``tail`` up to budget.gamma tokens. ``tail`` must be restartable and deterministic."""
 
     def __init__(self, first: Drafter, tail: Drafter, count: int):
         if not tail.restartable:

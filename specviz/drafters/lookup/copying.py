@@ -51,7 +51,7 @@ class ContextIndexDrafter(Drafter):
         self.index.extend(state.tokens)
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
-        """Add draft nodes; the index covers state.tokens."""
+        """Add draft nodes to ``build``. The index already covers state.tokens."""
 
 
 class NgramDraft(ContextIndexDrafter):

@@ -136,14 +136,15 @@ def ends(index: SuffixAutomaton, tokens, most: int) -> list[tuple[int, int]]:
 
 
 def walk(index: SuffixAutomaton, tokens, state: int = 0, matched: int = 0) -> tuple[int, int]:
-    """Return (state, n) of the longest suffix in the automaton after reading ``tokens`` from a match of length ``matched`` in ``state``."""
+    """Read ``tokens``, starting from the match of length ``matched`` in ``state``; return (state, n) of the longest
+    suffix of the result that is in the automaton."""
     for token in tokens:
         state, matched = index.step(state, matched, token)
     return state, matched
 
 
 def add_guess(build: TreeBuilder, guess: MatchedTree, source: str, deepest: int, stop: frozenset[int]) -> None:
-    """Add the guess as deterministic nodes, none deeper than ``deepest`` or after an end token."""
+    """Add a guess (MatchedTree) to a draft tree as chosen nodes, none deeper than ``deepest`` or after an end token."""
     at = {-1: (-1, 0)}
     for place, (token, parent, _, end) in enumerate(guess.nodes):
         if parent in at and at[parent][1] < deepest:

@@ -10,11 +10,11 @@ from .chain import policy_probs
 
 
 class NestedChain(Drafter):
-    """Draft a chain, each token sampled from one sub-model: the first layers, the final norm and the head.
+    """Draft a chain, each token sampled from one of the nested sub-models (the first layers, the final norm and the head).
 
-    size: index of the sub-model, smallest first; None: for each token the smallest whose top-1 probability is at least ``sure``, the
-    largest if none is. The choice depends on distributions, not on tokens. A sub-model processes skipped tokens together when it is
-    used next. A model without layer skipping has one size.
+    size: index of the sub-model, smallest first; None: for each token the smallest one whose top-1 probability is at
+    least ``sure``, or the largest if none reaches it. The choice depends on distributions, not on tokens. A sub-model
+    processes the tokens that it skipped when it is used next. A model without layer skipping has one size.
     """
 
     def __init__(self, model: CapableTarget, size: int | None = None, sure: float = 0.6):

@@ -27,10 +27,8 @@ KV = tuple[Tensor, Tensor]
 
 
 class Adapter(nn.Module):
-    """A low-rank attention over the target's keys and values.
-
-    heads: of the queries; keys: heads and width of the target's keys; rank: of every matrix.
-    """
+    """A low-rank attention over the target's keys and values. heads: number of query heads; keys: number of heads and
+    width of the target's keys; rank: of every matrix."""
 
     def __init__(self, hidden: int, heads: int, keys: tuple[int, int], rank: int, eps: float):
         super().__init__()

@@ -20,7 +20,8 @@ class PEagleModel(FeatureModel):
         self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
 
     def block(self, tokens: list[int], most: int) -> Tensor | None:
-        """Return logits [most, vocab] after the root; None if hidden states before the root are missing."""
+        """Return logits [most, vocab] for the ``most`` tokens after the root; None if hidden states before the root are
+        missing."""
         if tokens != self.tokens or not (self._waiting or self._last is not None):
             return None
         with torch.inference_mode():
