@@ -107,11 +107,21 @@ class GrammarMask:
             self._matcher.rollback(len(self._consumed) - same)
             del self._consumed[same:]
         done = self._matcher.try_consume_tokens(tokens[same:]) if same < len(tokens) else 0
+        self._check()
         self._consumed += tokens[same:same + done]
         return len(self._consumed) == len(tokens)
 
     def _bits(self) -> np.ndarray:
-        return np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8), bitorder="little")
+        mask = self._matcher.compute_bitmask()
+        self._check()
+        return np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
+
+    def _check(self) -> None:
+        """Raise SessionError where the matcher gave up, because a format needs more work or memory than llguidance spends on it: its
+        mask would end the answer, or no longer constrain it."""
+        if self._matcher.is_error():
+            problem = self._matcher.get_error().splitlines()[0].rstrip(".")[:120]
+            raise SessionError(f"The response format takes more work than its matcher may spend ({problem}).", "format.grammar")
 
     def _allowed(self, width: int) -> Tensor:
         bits = self._bits()[:width]

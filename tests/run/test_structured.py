@@ -9,6 +9,7 @@ import pytest
 from specviz.core import DraftTree
 from specviz.run import Session, SessionError, collect
 from specviz.run.request import GenerationRequest
+from specviz.run.result import RunFailed
 from specviz.run.structured import Grammar, GrammarMask
 
 from ..message_codes import refuses
@@ -122,3 +123,16 @@ def test_a_method_that_writes_unchecked_tokens_is_refused_with_its_reason(method
 def test_a_format_made_to_be_slow_is_compiled_and_followed(response_format):
     request = GenerationRequest(response_format=response_format, max_tokens=8)
     assert 1 <= len(collect(Session(FakeLoaded(ends=True), "grammar_forced", request=request).run("the cat sat")).token_ids) <= 8
+
+
+@pytest.mark.parametrize("method", ["autoregressive", "speculative", "grammar_forced"])
+@pytest.mark.parametrize("response_format", [
+    {"type": "regex", "regex": "a{1000000000}"},
+    {"type": "json_schema", "json_schema": {"schema": {"type": "integer", "multipleOf": 999999937}}},
+], ids=["repeats", "multiples"])
+def test_a_format_that_the_matcher_gives_up_on_ends_the_run_with_a_sentence(response_format, method):
+    """Otherwise the answer would end, or go on without the format."""
+    request = GenerationRequest(response_format=response_format, max_tokens=8)
+    with pytest.raises(RunFailed) as told:
+        collect(Session(FakeLoaded(ends=True), method, request=request).run("the cat sat"))
+    assert "response format" in str(told.value) and "\n" not in str(told.value)
