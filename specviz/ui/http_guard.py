@@ -253,14 +253,33 @@ def proxies() -> frozenset[str]:
 
 
 def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
-    """Return the scope without X-Forwarded headers or, if its peer is a trusted proxy, with the client named by the proxy."""
+    """Return the scope without X-Forwarded headers or, if its peer is a trusted proxy, with the client named by the proxy; the
+    client as ``one_client`` names it."""
     peer = (scope.get("client") or ("", 0))[0]
     headers = scope["headers"]
     if "*" in named or peer in named:
-        client = next((value for name, value in headers if name == b"x-forwarded-for"), b"").decode("latin-1")
-        client = client.rpartition(",")[2].strip()[:64]
-        return scope | {"client": (client, 0)} if client else scope
-    return scope | {"headers": [(name, value) for name, value in headers if name.lower() not in FORWARDED]}
+        client = b",".join(value for name, value in headers if name.lower() == b"x-forwarded-for").decode("latin-1")  # the proxy's is last
+        peer = client.rpartition(",")[2].strip()[:64] or peer
+    else:
+        scope = scope | {"headers": [(name, value) for name, value in headers if name.lower() not in FORWARDED]}
+    return scope | {"client": (one_client(peer), 0)} if peer else scope
+
+
+def one_client(address: str) -> str:
+    """Return the name under which the limits of an address count: without a port, an IPv4 address in either notation as itself, and an
+    IPv6 address by its first 64 bits, because a client has all of the addresses below them."""
+    host = address
+    if address.startswith("["):
+        host = address[1:].partition("]")[0]
+    elif address.count(":") == 1:
+        host = address.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False).network_address)
 
 
 def visitor(request: Any) -> Visitor:

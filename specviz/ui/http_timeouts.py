@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from .http_guard import one_client
+
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
 else:
@@ -29,7 +31,7 @@ class _Timed(_Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._peer = (transport.get_extra_info("peername") or ("",))[0]
+        self._peer = one_client((transport.get_extra_info("peername") or ("",))[0])
         self._wait()
 
     def data_received(self, data: bytes) -> None:

@@ -199,6 +199,25 @@ def test_forwarded_headers_are_believed_of_named_proxies_only():
         assert seen["client"][0] == "8.8.8.8" and (b"x-forwarded-host", b"evil.example") in seen["headers"]
 
 
+def test_the_client_is_the_last_hop_of_all_forwarded_headers():
+    """A client may send the header, too; a proxy appends to it, or adds a line of its own."""
+    scope = {"client": ("1.2.3.4", 5), "headers": [(b"x-forwarded-for", b"6.6.6.6"), (b"x-forwarded-for", b"8.8.8.8")]}
+    assert http_guard._without_forged_headers(scope, frozenset({"1.2.3.4"}))["client"][0] == "8.8.8.8"
+
+
+@pytest.mark.parametrize("addresses, client", [
+    (("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", "[2001:db8:1:2::7]:443", "2001:db8:1:2::1%eth0"), "2001:db8:1:2::"),
+    (("9.8.7.6", "9.8.7.6:4711", "::ffff:9.8.7.6", "[::ffff:9.8.7.6]:80"), "9.8.7.6"), (("unknown", "unknown:99"), "unknown"),
+])
+def test_one_client_has_one_name_whatever_address_it_shows(addresses, client):
+    """Else an IPv6 client has as many shares as it likes, and a proxy that writes ports gives each connection one."""
+    for address in addresses:
+        scope = {"client": (address, 5), "headers": []}
+        assert http_guard._without_forged_headers(scope, frozenset())["client"][0] == client
+        scope = {"client": ("1.2.3.4", 5), "headers": [(b"x-forwarded-for", address.encode())]}
+        assert http_guard._without_forged_headers(scope, frozenset({"1.2.3.4"}))["client"][0] == client
+
+
 def test_a_forged_host_is_not_the_root_of_the_page(server):
     for name in ("X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"):
         assert "evil.example" not in get(server.url + "config", **{name: "evil.example"})[1]
