@@ -135,3 +135,11 @@ def test_a_picture_travels_with_the_trace(loaded, pictures):
     header = next(iter(Session(loaded, "multimodal", request=request).run(SHOW, 4))).header
     assert header["request"]["image"] == pictures[0][1] and header["request"]["hide_image"] is True
     assert GenerationRequest.from_dict(header["request"]) == request
+
+
+@pytest.mark.thorough
+def test_every_exact_method_that_is_offered_writes_the_same_behind_a_picture(loaded):
+    seeing = loaded.seeing(loaded.codec.picture_samples[0]["image"])
+    runs = [key for key, method in catalogue().items() if method.exactness in ("exact", "greedy only") and seeing.why_not(method) is None]
+    found = {key: certify.greedy(seeing, key, [scenes.DESCRIBE[0]], 40)["status"] for key in runs}
+    assert len(found) > 40 and set(found.values()) == {"identical"}, found
