@@ -17,10 +17,12 @@ def sentence(error: BaseException | str) -> str:
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
 
 
-def explain(method: Method, error: Exception) -> str:
+def explain(method: Method, error: BaseException) -> str:
     """Return why a run failed, in one sentence."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
     if isinstance(error, (BrokenModel, InvalidDistribution)):
         return sentence(error)
+    if isinstance(error, SystemExit):
+        return sentence(f"{method.title} stopped: one of its parts tried to end the program")
     return sentence(f"{method.title} stopped: {sentence(error)}")

@@ -78,7 +78,7 @@ class Run:
         try:
             yield from self._rounds()
             intact = True
-        except Exception as error:  # this run ends with a sentence; other lanes go on
+        except (Exception, SystemExit) as error:  # this run ends with a sentence; other lanes go on
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()

@@ -411,3 +411,19 @@ def test_a_predicted_text_reaches_the_method_and_changes_no_token(monkeypatch):
 def test_a_predicted_text_is_refused_with_a_sentence(predicted, words):
     with refuses(SessionError, *words.split()):
         Session(FakeLoaded(), "predicted_output", predicted=predicted)
+
+
+@pytest.mark.parametrize("part", ["start", "propose", "observe"])
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), StopIteration(), RecursionError(), MemoryError()], ids=lambda e: type(e).__name__)
+def test_whatever_a_part_raises_ends_its_lane_with_a_sentence_and_no_other(monkeypatch, part, error):
+    from specviz.drafters.model.chain import DraftChain
+
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(DraftChain, part, broken)
+    loaded, ends = FakeLoaded(), {}
+    for lane, event in race([Session(loaded, "speculative"), Session(loaded, "autoregressive")], PROMPT, 6):
+        if isinstance(event, (Finished, Failed)):
+            ends[lane] = event
+    assert isinstance(ends[0], Failed) and ends[0].why and isinstance(ends[1], Finished) and ends[1].totals["tokens"] == 6
