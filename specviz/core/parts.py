@@ -376,11 +376,11 @@ class Verifier:
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Any:
-        """Compute on the device everything that ``verify`` may need, so that a round synchronises once. None:
-        ``verify`` reads values as it needs them.
+        """Compute on the device everything that ``verify`` may need, so that a round synchronises once. The result is
+        passed to ``verify`` as ``scores.precomputed``. None: ``verify`` reads values as it needs them.
 
-        The tensor ``asked`` [n] of the result is read into its ``values`` together with all other pending values;
-        ``verify`` gets the result as ``scores.precomputed``.
+        A result has a tensor ``asked`` [n] on the device. Before ``verify`` runs, it is copied to the host, together
+        with all other pending values, and stored as ``values``.
         """
 
     def check(self, tree: DraftTree) -> None:

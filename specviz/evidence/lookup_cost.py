@@ -152,7 +152,7 @@ def table(found: dict[str, dict[int, float]], where: str) -> str:
     """Return the figures as Markdown."""
     sizes = sorted({size for row in found.values() for size in row})
     lines = ["# Cost of lookup drafters", "",
-             "Median microseconds of a round against the tokens looked in, by `python -m specviz.evidence.lookup_cost`; "
+             "Median microseconds of a round by the number of tokens that are searched; printed by `python -m specviz.evidence.lookup_cost`; "
              f"{where}, one thread.",
              "A round appends four tokens, looks up the suffix of the text and drafts at most ten tokens. A dash: not measured "
              "at this size.",

@@ -97,8 +97,9 @@ def _noted(outcome: Outcome, pair: MixedTarget, state: State) -> Generator[Event
 
 
 def contrast(beta: float, alpha: float) -> Mix:
-    """Contrast the logits: s + beta (l - s). beta 1 is the target alone; above 1, tokens that the small model prefers
-    are penalised. Tokens with less than ``alpha`` times the target's top-1 probability are masked."""
+    """Contrastive decoding: with the logits l of the large and s of the small model, return the mixture s + beta (l -
+    s). beta 1 is the target alone; above 1, tokens that the small model prefers are penalised. Tokens with less than
+    ``alpha`` times the target's top-1 probability are masked."""
     def mix(large: Tensor, small: Scores) -> Tensor:
         out = torch.lerp(small.logits, large, beta)
         return out.masked_fill(large < large.amax(-1, keepdim=True) + math.log(alpha), -torch.inf)
@@ -106,8 +107,8 @@ def contrast(beta: float, alpha: float) -> Mix:
 
 
 def shifted(alpha: float, before: Callable[[Scores], Tensor]) -> Mix:
-    """Proxy tuning: l + alpha (s - before): add to the target's logits what tuning changed in the small model, relative
-    to ``before`` [rows, vocab]."""
+    """Proxy tuning: with the logits l of the large and s of the small model, return the mixture l + alpha (s - before).
+    ``before`` [rows, vocab]: logits of the small model without tuning."""
     def mix(large: Tensor, small: Scores) -> Tensor:
         old, out = before(small), large.clone()
         known = min(old.shape[-1], out.shape[-1])  # tokens that the small model has

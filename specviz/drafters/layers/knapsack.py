@@ -137,7 +137,7 @@ class KnapsackLayers(Drafter):
         self.make_plan(len(state.tokens) - 1)
 
     def make_plan(self, cached: int) -> None:
-        """Plan on the last of ``cached`` committed tokens."""
+        """Choose the sublayers to skip, by their effect on the last few of the ``cached`` committed tokens."""
         count = min(self.context, cached)
         if count < 1 or self.layers < 3:
             return

@@ -40,7 +40,8 @@ class NgramMap(ContextIndexDrafter):
             state.note("match", start=end - self.key, end=end, n=self.key, copied=copied)
 
     def clear(self, places: list[int], size: int) -> int:
-        """Return the position of the dominant continuation of ``size`` tokens; 0 if there is none."""
+        """Return the position of the continuation, of ``size`` tokens, that is clearly the most frequent after the
+        given positions; 0 if there is none."""
         text, values = self.index.text, Counter()
         latest: dict[tuple[int, ...], int] = {}
         for end in places:
