@@ -152,8 +152,8 @@ def table(found: dict[str, dict[int, float]], where: str) -> str:
     """Return the figures as Markdown."""
     sizes = sorted({size for row in found.values() for size in row})
     lines = ["# Cost of lookup drafters", "",
-             "Median microseconds of a round by the number of tokens that are searched; printed by `python -m specviz.evidence.lookup_cost`; "
-             f"{where}, one thread.",
+             "Median microseconds of a round by the number of tokens that are searched; printed by "
+             f"`python -m specviz.evidence.lookup_cost`; {where}, one thread.",
              "A round appends four tokens, looks up the suffix of the text and drafts at most ten tokens. A dash: not measured "
              "at this size.",
              "", "![](lookup_cost.svg)", "", "| | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---|" + "---:|" * len(sizes)]
