@@ -53,7 +53,8 @@ class LinearAttentionMixer:
 
     def new_state(self) -> LinearState:
         nothing = self.taps.new_zeros(self.kernel - 1, self.kv_heads, self.head_dim)
-        return LinearState(self.factor.new_zeros(self.kv_heads, self.head_dim, self.head_dim), nothing[:0], nothing[:0], nothing)
+        sums = self.factor.new_zeros(self.kv_heads, self.head_dim, self.head_dim)  # float32, as the keys are
+        return LinearState(sums, sums.new_zeros(0, self.kv_heads, self.head_dim), nothing[:0], nothing)
 
     def advance(self, state: LinearState, rows: LinearRows, path: list[int]) -> LinearState:
         """Return the state after a path; sums take in the groups that it completes."""

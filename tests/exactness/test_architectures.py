@@ -45,7 +45,7 @@ def pair(request, tmp_path_factory):
         net.get_input_embeddings().weight.mul_(0.2)  # so that the layers have a say, and the text varies
         noisy.get_input_embeddings().weight.mul_(0.2)
         for weight in noisy.parameters():
-            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.15)
+            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std(correction=0)) * 0.15)
     net.save_pretrained(folder / "target")
     noisy.save_pretrained(folder / "draft")
 

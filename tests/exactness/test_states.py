@@ -29,7 +29,7 @@ def pair(request, tmp_path_factory):
     noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in noisy.parameters():
-            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std()) * 0.3)
+            weight.add_(torch.randn(weight.shape, generator=source) * float(weight.std(correction=0)) * 0.3)
     for name, one in (("target", net), ("draft", noisy)):
         one.lm_head.weight.data.mul_(0.3)  # flat enough that everything can come up
         one.save_pretrained(folder / name)

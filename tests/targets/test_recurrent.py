@@ -164,9 +164,9 @@ def border_blind(sides):
 def test_a_tree_that_loses_the_group_it_completes_is_caught(model, reference, monkeypatch):
     if model.config["model_type"] != "linear_llama":
         return
-    monkeypatch.setattr(LinearAttentionMixer, "_sides", border_blind(LinearAttentionMixer._sides))
     target = model.open()
     target.sync(PROMPT[:7])  # its last token is at position 6, and groups have 4
+    monkeypatch.setattr(LinearAttentionMixer, "_sides", border_blind(LinearAttentionMixer._sides))
     want = [reference(PROMPT[:7] + path) for path in paths(TREE)]
     got = target.score(TREE).logits
     within = [i for i, depth in enumerate((0, *TREE.depths)) if 6 + depth < 8]
