@@ -22,12 +22,13 @@ from .messages import ServerError, one_line
 SMALL = 64  # a piece of fewer bytes is followed by a pause, so that a dripping server cannot keep a core busy
 PAUSE = 0.002  # seconds of it
 INFORMATIONAL = 8  # answers such as 100 Continue before the real one
+TRAILERS = 64  # lines after the last chunk
 
 
 @dataclass(frozen=True)
 class Bounds:
     """Limits. In seconds: to connect, until an answer begins, of silence within it. In bytes: of a line, a stream, a
-    page. Counts: messages per stream, pieces per answer."""
+    page. Counts: messages and lines per stream, pieces per answer."""
 
     connect: float = 3.0
     begin: float = 30.0
@@ -36,6 +37,7 @@ class Bounds:
     stream: int = 16 * 2**20
     page: int = 4 * 2**20
     messages: int = 20_000
+    lines: int = 200_000
     pieces: int = 80_000
 
 
@@ -54,13 +56,20 @@ def read_url(url: Any) -> str:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that skips at most ``INFORMATIONAL`` 1xx responses; the standard library reads them without limit."""
+    """A response with at most ``INFORMATIONAL`` 1xx responses before it and ``TRAILERS`` lines after its last chunk; the standard
+    library reads either without limit."""
 
     def _read_status(self) -> tuple[str, int, str]:
         self._statuses = getattr(self, "_statuses", 0) + 1
         if self._statuses > INFORMATIONAL:
             raise http.client.BadStatusLine("informational responses without end")
         return super()._read_status()  # pyright: ignore[reportAttributeAccessIssue] - not in the stubs
+
+    def _read_and_discard_trailer(self) -> None:
+        for _ in range(TRAILERS):
+            if self.fp.readline(2**16).strip(b"\r\n") == b"":
+                return
+        raise http.client.HTTPException("trailers without end")
 
 
 class Call:
@@ -107,7 +116,7 @@ class Call:
 
     def lines(self, path: str, body: dict[str, Any]) -> Iterator[bytes]:
         """Send a POST request; yield the lines of the event stream without line ends. Raises ServerError."""
-        rest, total = bytearray(), 0
+        rest, total, count = bytearray(), 0, 0
         for piece in self._answer("POST", path, json.dumps(body).encode(), "text/event-stream"):
             total += len(piece)
             if total > self.bounds.stream:
@@ -119,6 +128,9 @@ class Call:
                 rest = bytearray(last)
             if len(rest) > self.bounds.line or any(len(line) > self.bounds.line for line in lines):
                 raise ServerError("line_size", name=self.name, size=_size(self.bounds.line))
+            count += len(lines)
+            if count > self.bounds.lines:
+                raise ServerError("lines", name=self.name, count=self.bounds.lines)
             yield from lines
         if rest:
             yield bytes(rest)

@@ -60,6 +60,15 @@ def one_byte_at_a_time(send, gone):
         send(b"1\r\n:\r\n")
 
 
+def without_end(unit: bytes, head: bytes = OPEN):
+    """The same bytes for ever."""
+    def answer(send, gone):
+        send(head)
+        while True:
+            send(unit * (65536 // len(unit)))
+    return answer
+
+
 def drip(head: bytes):
     def answer(send, gone):
         send(head)
@@ -87,6 +96,10 @@ ENDS = {
     "hangs in its answer": (drip(OPEN + sse(said("One"), done=False)), "silent"),
     "continues without end": (continues, "http"),
     "one byte at a time": (one_byte_at_a_time, "pieces"),
+    "blank lines without end": (without_end(b"\n"), "lines"),
+    "comments without end": (without_end(b":\n"), "lines"),
+    "fields without a message": (without_end(b"event: x\n"), "lines stream_size"),
+    "trailers without end": (without_end(b"X: y\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n:abc\n\r\n0\r\n"), "http"),
     "dies at once": (lambda send, gone: None, "closed"),
     "dies in its answer": (OPEN + sse(said("One"), done=False), "unfinished"),
     "closes inside a message": (OPEN + b"data: {\"choices\"", "closed_in_message"),

@@ -18,7 +18,7 @@ from specviz.zoo.registry import Server
 from .fake import HEAD, Fake, said, sse
 
 ASK = [{"role": "user", "content": "Say it."}]
-WIDE = Bounds(connect=20.0, begin=20.0, silent=20.0, line=2**16, stream=2**18, page=2**16, messages=200, pieces=1000)
+WIDE = Bounds(connect=20.0, begin=20.0, silent=20.0, line=2**16, stream=2**18, page=2**16, messages=200, pieces=1000, lines=5000)
 TIGHT = replace(WIDE, connect=0.3, begin=0.3, silent=0.3)  # for what hangs
 GREEDY = Sampling()
 
