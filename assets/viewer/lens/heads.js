@@ -101,7 +101,7 @@
     host.append(
       say(
         "The head\u2019s output matrix passed through " + rank + " of " + count(hidden, "dimension") + ". ",
-        "They hold " + short(d.kept) + " of the matrix\u2019s squared norm; every token of the vocabulary can be drafted.",
+        "They hold " + short(d.kept) + " of the logits\u2019 variance; every token of the vocabulary can be drafted.",
       ),
     );
     bars(host, {

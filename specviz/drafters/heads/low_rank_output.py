@@ -1,14 +1,17 @@
 """A low-rank factorisation of the target's output matrix, for drafting (SlimSpec, Plaksin et al. 2605.10453).
 
 A one-layer head that uses the target's full output matrix spends most of its time on it. Factors [vocab, rank] and [rank, hidden] keep
-the whole vocabulary, where FR-Spec keeps some tokens (reduced_output.py). They are the best ones in the squared norm (Eckart-Young),
-without training.
+the whole vocabulary, where FR-Spec keeps some tokens (reduced_output.py). Without training, they minimise the squared error of the
+logits over hidden states of a calibration text; the plain singular value decomposition of the matrix, which weighs all directions of
+the states alike, drafts almost nothing right (docs/log/2026-11/models.md).
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,48 +21,74 @@ from ...models.int8 import Int8Linear
 from ...models.linear import fastest_layout, without_timing
 from .reduced_output import ReducedTarget, output_rows
 
-PROBES = 32  # tokens whose embeddings check a cached factorisation
+PIECE = 128  # tokens of a piece of the calibration text
+RIDGE = 1e-3  # of the states' mean variance, added to each direction, so that a short text leaves none out
 
 _low_rank_heads: WeakKeyDictionary[Any, dict[int, LowRankHead]] = WeakKeyDictionary()
 
 
-class LowRankHead:
-    """The best approximation of the target's output matrix of a rank: states [n, hidden] -> logits [n, vocab]. kept: its share of the
-    squared norm; eight: the large factor is computed in int8."""
+def calibration_states(target: CapableTarget, tokens: np.ndarray, count: int) -> Tensor:
+    """Return final hidden states [about count, hidden] of pieces that are spread evenly over a text. ``target``: its KV
+    cache is overwritten."""
+    tokens, states = tokens[tokens < target.vocab], []
+    target.capture(frozenset({"final"}))
+    pieces = max(1, count // PIECE)
+    for first in range(0, len(tokens), max(1, -(-len(tokens) // pieces))):
+        piece = tokens[first:first + min(PIECE, target.context - 1)].tolist()
+        if len(piece) > 1:
+            target.sync(piece[:1])  # nothing is kept of the piece before
+            states.append(target.score(DraftTree.chain(piece[1:])).hidden_states["final"].clone())
+    target.close()
+    return torch.cat(states)
 
-    def __init__(self, target: CapableTarget, rank: int, eight: bool = False):
+
+class LowRankHead:
+    """The best approximation of a rank of the target's logits over ``states`` [n, hidden]: states -> logits [n, vocab], up to a constant
+    per row, which no distribution depends on. kept: its share of the variance of these logits; eight: the large factor is computed in
+    int8."""
+
+    def __init__(self, target: CapableTarget, rank: int, states: Tensor, eight: bool = False):
         rows = output_rows(target)
-        values, vectors = torch.linalg.eigh(rows.double().T @ rows.double())  # ascending; the right singular vectors of the matrix
+        rows = rows - rows.mean(0)
+        self.centre = states.to(rows.dtype).mean(0)
+        near = (states.to(rows.dtype) - self.centre).double()
+        spread = near.T @ near / len(near)
+        spread.diagonal().add_(RIDGE * spread.diagonal().mean())
+        values, basis = torch.linalg.eigh(spread)
+        root = basis * values.sqrt() @ basis.T  # symmetric: spread = root root
+        values, vectors = torch.linalg.eigh(root @ (rows.double().T @ rows.double()) @ root)  # ascending
         self.rank = min(rank, rows.shape[1])
         self.kept = float(values[-self.rank:].sum() / values.sum())
-        self.down = vectors[:, -self.rank:].T.to(rows.dtype).contiguous()
-        up = (rows @ self.down.T).contiguous()
+        chosen = vectors[:, -self.rank:]
+        self.down = torch.linalg.solve(root, chosen).T.to(rows.dtype).contiguous()
+        up, bias = (rows @ (root @ chosen).to(rows.dtype)).contiguous(), rows @ self.centre
         with without_timing():  # made within a run, which must write the same in the next process
-            self.up = Int8Linear(up) if eight else fastest_layout([up], up.numel() * up.element_size())(up)
-        self.sample = list(range(0, target.vocab, max(1, target.vocab // PROBES)))
+            self.up = Int8Linear(up, bias) if eight else fastest_layout([up], up.numel() * up.element_size())(up, bias)
+        self.sample = [target.vocab // 2]
         self.expected = target.head(target.embed(self.sample))
 
     def __call__(self, states: Tensor) -> Tensor:
-        return self.up(F.linear(states, self.down.to(states.dtype)))
+        return self.up(F.linear(states - self.centre, self.down))
 
     def fits(self, target: CapableTarget) -> bool:
         """Return whether this object was made from this target's matrix."""
-        logits = target.head(target.embed(self.sample[:1]))
-        return logits.shape[1:] == self.expected.shape[1:] and torch.allclose(logits, self.expected[:1], rtol=1e-2, atol=1e-2)
+        logits = target.head(target.embed(self.sample))
+        return logits.shape == self.expected.shape and torch.allclose(logits, self.expected, rtol=1e-2, atol=1e-2)
 
 
 class LowRankOutput(Drafter):
-    """A drafter whose head gets a low-rank output matrix of the target. head: the weights, shared by all runs."""
+    """A drafter whose head gets a low-rank output matrix of the target. head: the weights, shared by all runs; calibrate: returns the
+    hidden states to which the factors are fitted, called when they are made."""
 
-    def __init__(self, inner: Drafter, head: Any, rank: int):
-        self.inner, self.net, self.rank = inner, head, rank
+    def __init__(self, inner: Drafter, head: Any, rank: int, calibrate: Callable[[], Tensor]):
+        self.inner, self.net, self.rank, self.calibrate = inner, head, rank, calibrate
         self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         made = _low_rank_heads.setdefault(self.net, {})
         with torch.inference_mode():
             if self.rank not in made or not made[self.rank].fits(target):
-                made[self.rank] = LowRankHead(target, self.rank, bool(getattr(self.net, "eight", False)))
+                made[self.rank] = LowRankHead(target, self.rank, self.calibrate(), bool(getattr(self.net, "eight", False)))
         self.low, self.width = made[self.rank], target.embed([0]).shape[-1]
         self.inner.start(state, cast(CapableTarget, ReducedTarget(target, self.low)), prefill)
 
