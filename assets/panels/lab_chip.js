@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, span } = SpecViz.dom;
+  const { el } = SpecViz.dom;
   const K = P.kit,
     M = P.maths;
   const WAIT = 120; /* ms after the last change */
@@ -18,7 +18,10 @@
     const lengths = Array.isArray(got && got.lengths) ? got.lengths.filter(K.finite).slice(0, 64) : [];
     const line = (x) =>
       Array.isArray(x) ? lengths.map((n, i) => [n, x[i]]).filter(([, y]) => K.finite(y) && y >= 0) : [];
-    const design = (x) => ({ speed: line(x && x.tokens_per_second), energy: line(x && x.joules_per_token) });
+    const design = (x) => ({
+      speed: line(x && x.tokens_per_second),
+      energy: line(x && x.joules_per_token).map(([n, y]) => [n, 1000 * y]),
+    });
     const made = got && got.designs ? { host: design(got.designs.host), on_chip: design(got.designs.on_chip) } : null;
     if (!made || lengths.length < 2 || made.host.speed.length !== lengths.length) return null;
     const here = line(got.measured && got.measured.tokens_per_second);
@@ -35,11 +38,12 @@
       got = null,
       curve = null,
       length = 4,
+      relative = false,
       timer = 0,
       turn = 0;
     const from = () => SpecViz.save.own(SpecViz.messages.say("chip.about"));
     const speed = P.plot.frame("Tokens per second over the draft length", (w) => picture(w, "speed"), from),
-      energy = P.plot.frame("Joules per token over the draft length", (w) => picture(w, "energy"), from);
+      energy = P.plot.frame("Millijoules per token over the draft length", (w) => picture(w, "energy"), from);
     const slider = (label, key, min, max, read, unit, start) =>
       K.slider({
         label,
@@ -124,16 +128,18 @@
 
     function picture(width, which) {
       if (!got) return el("p", { class: "pn-small" }, "No answer yet.");
-      const lines = LINES.map(([key, name, cls]) => ({ pts: got[key][which], name, cls }));
+      const own = which === "speed" && relative; /* each in multiples of its own plain decoding */
+      const scaled = (pts) => (own && pts[0] && pts[0][1] > 0 ? pts.map(([n, y]) => [n, y / pts[0][1]]) : pts);
+      const lines = LINES.map(([key, name, cls]) => ({ pts: scaled(got[key][which]), name, cls }));
       if (which === "speed" && got.here.length > 1)
-        lines.push({ pts: got.here, name: "measured here", cls: "long" });
+        lines.push({ pts: scaled(got.here), name: "measured here", cls: "long" });
       const top = Math.max(...lines.flatMap((l) => l.pts.map((p) => p[1]))),
-        mark = got.on_chip[which][length];
+        mark = lines[0].pts[length];
       return P.plot.xy({
         width,
         height: 210,
         x: { min: 0, max: got.lengths[got.lengths.length - 1], name: "draft length (0: plain decoding)", whole: true },
-        y: { min: 0, max: top * 1.15 || 1 },
+        y: { min: 0, max: top * 1.15 || 1, show: own ? (v) => Number(v.toPrecision(3)) + "\u00d7" : undefined },
         series: lines,
         marks: mark ? [{ x: mark[0], y: mark[1], name: Number(mark[1].toPrecision(3)).toLocaleString("en") }] : [],
       });
@@ -144,30 +150,65 @@
       if (!got) return;
       const at = (key, which) => (got[key][which][length] || [0, 0])[1],
         plain = (which) => (got.host[which][0] || [0, 0])[1],
-        digits = (x) => String(Number(x.toPrecision(3))),
+        digits = (x) => Number(x.toPrecision(3)).toLocaleString("en"),
         here = got.here.find((p) => p[0] === length);
       figs.replaceChildren(
         K.figures([
-          { label: "Tokens per second", value: digits(at("on_chip", "speed")), note: `with host ${digits(at("host", "speed"))}, plain ${digits(plain("speed"))}`, strong: true },
-          { label: "Millijoules per token", value: digits(1000 * at("on_chip", "energy")), note: `with host ${digits(1000 * at("host", "energy"))}, plain ${digits(1000 * plain("energy"))}` },
-          { label: "This machine", value: here ? digits(here[1]) : "\u2013", note: here ? "tokens per second, measured passes" : "not measured yet" },
+          {
+            label: "Tokens per second",
+            value: digits(at("on_chip", "speed")),
+            note: `with host ${digits(at("host", "speed"))}, plain ${digits(plain("speed"))}`,
+            strong: true,
+          },
+          {
+            label: "Millijoules per token",
+            value: digits(at("on_chip", "energy")),
+            note: `with host ${digits(at("host", "energy"))}, plain ${digits(plain("energy"))}`,
+          },
+          {
+            label: "This machine",
+            value: here ? digits(here[1]) : "\u2013",
+            note: here ? "tokens per second, measured passes" : "not measured yet",
+          },
           { label: "On-chip memory", value: digits(got.sram / 1e6), unit: " MB", note: "the draft\u2019s weights" },
         ]),
       );
-      note.replaceChildren(
-        el("p", null, SpecViz.messages.say("chip.sums", { sync: span(set.sync * 1e-6) })),
-      );
+      note.replaceChildren(el("p", null, SpecViz.messages.say("chip.sums", { sync: set.sync + " \u00b5s" })));
     }
+    const shown = K.choice(
+      "Speed as",
+      [
+        ["rate", "Tokens per second"],
+        ["relative", "Times its own plain decoding"],
+      ],
+      "rate",
+      (v) => {
+        relative = v === "relative";
+        speed.paint();
+      },
+    );
     const root = el(
       "section",
-      { class: "pn-box pn-chip", "aria-label": "Acceptance on the chip" },
+      { class: "pn-view pn-chip", "aria-label": "Acceptance on the chip" },
       el("h3", null, "Acceptance on the chip (HADES)"),
-      el("p", { class: "pn-flag" }, el("b", null, SpecViz.messages.say("hardware.about")), " ", SpecViz.messages.say("chip.about")),
+      el(
+        "p",
+        { class: "pn-flag" },
+        el("b", null, SpecViz.messages.say("hardware.about")),
+        " ",
+        SpecViz.messages.say("chip.about"),
+      ),
       el(
         "div",
         { class: "pn-two" },
-        el("div", { class: "pn-box pn-controls" }, controls.map((c) => c.root), el("div", { class: "pn-row" }, press), tell.root),
-        el("div", { class: "pn-box" }, figs, speed.root, energy.root),
+        el(
+          "div",
+          { class: "pn-box pn-controls" },
+          controls.map((c) => c.root),
+          el("div", { class: "pn-row" }, press),
+          tell.root,
+        ),
+        el("div", { class: "pn-box" }, figs, shown, speed.root, K.small("Millijoules per token"), energy.root),
       ),
       note,
     );

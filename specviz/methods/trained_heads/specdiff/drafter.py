@@ -1,0 +1,106 @@
+"""Draft a block with a masked diffusion model in T steps (SpecDiff, Christopher et al. 2408.05636)."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, common, never_stop
+from ....drafters.model.chain import policy_probs
+from ....trees import draw_one
+
+
+class DiffusionDraft(Drafter):
+    """Draft a chain in ``steps`` passes over one block.
+
+    order "left_to_right": every pass reveals the leftmost masked places. A token is drawn from its place's distribution given all
+    tokens before it, which is recorded, so the draft is a sample of a known distribution. "random": each pass reveals every masked
+    place with the same probability (the reverse process of MDLM, Sahoo et al. 2406.07524), the last one all that are left. The
+    distribution of such a token given those before it is not known, because places to its right may have been read: for more than
+    one step the tokens are chosen nodes, each accepted with its target probability.
+    """
+
+    needs = frozenset({"embed"})
+
+    def __init__(self, head: Any, steps: int = 1, order: str = "left_to_right"):
+        self.net, self.rows, self.steps, self.order = head, head.open(), steps, order
+        self._text: list[int] = []  # tokens in the KV cache
+
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
+        self.target = target
+        self._read(state.tokens[:-1])
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        count = min(budget.gamma, self.net.block)
+        if count < 1:
+            return DraftTree()
+        return self._random(state, count) if self.order == "random" and self.steps > 1 else self._in_order(state, count, budget)
+
+    def _in_order(self, state: State, count: int, budget: Budget) -> DraftTree:
+        """Reveal the leftmost places step by step and record the distribution of each token as it is drawn."""
+        build, shown = TreeBuilder(), []
+        for upto in _ends(count, self.steps):
+            logits, first = self._logits(state, [*build.tokens, *[None] * (count - len(build))]), len(build)
+            for place in range(first, upto):
+                row = state.processed_row(logits[place], build.tokens)
+                token, probs = draw_one(row, state)
+                build.add(token, place - 1, build.begin(probs, IID))
+                if token in state.stop or budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place)):
+                    break
+            shown.append(list(range(first, len(build))))
+            if len(build) < upto:
+                break
+        return _noted(build, shown, self.order, state)
+
+    def _random(self, state: State, count: int) -> DraftTree:
+        """Reveal places in random order; their tokens are chosen nodes."""
+        tokens: list[int | None] = [None] * count
+        shown = []
+        for step in range(self.steps):
+            logits, hidden = self._logits(state, tokens), [i for i, token in enumerate(tokens) if token is None]
+            kept = 1 - 1 / (self.steps - step)  # s / t for times 1, (T - 1) / T, ..., 0
+            shown.append([place for place in hidden if step + 1 == self.steps or not state.rng.flip("reveal", kept)[0]])
+            for place in shown[-1]:
+                tokens[place] = draw_one(logits[place], state)[0]
+            if None not in tokens:
+                break
+        build = TreeBuilder()
+        for place, token in enumerate(tokens):
+            assert token is not None  # the last step reveals every place
+            build.add(token, place - 1)
+        return _noted(build, shown, self.order, state)
+
+    def _logits(self, state: State, tokens: list[Any]) -> Tensor:
+        """Return logits [places, vocab] of a block; tokens: of each place, None where it is masked."""
+        text, device = state.tokens[:-1], self.rows.net.device
+        held = common(self._text, text)
+        self.rows.crop(held)
+        block = [state.tokens[-1], *(0 if token is None else int(token) for token in tokens)]
+        masked = torch.tensor([False, *(token is None for token in tokens)], device=device)
+        with torch.inference_mode():
+            embeds = self.target.embed([*text[held:], *block])
+            logits = self.rows.block(embeds[:len(text) - held], embeds[len(text) - held:], masked)
+        self._text = text
+        return logits[:-1]
+
+    def _read(self, text: list[int]) -> None:
+        """Bring the KV cache to a text."""
+        held = common(self._text, text)
+        self.rows.crop(held)
+        if len(text) > held:
+            with torch.inference_mode():
+                self.rows.text(self.target.embed(text[held:]))
+        self._text = list(text)
+
+
+def _ends(count: int, steps: int) -> list[int]:
+    """Return how many places are revealed after each of at most ``steps`` passes, as even as possible."""
+    return sorted({-(-count * (step + 1) // steps) for step in range(steps)} | {count})
+
+
+def _noted(build: TreeBuilder, shown: list[list[int]], order: str, state: State) -> DraftTree:
+    tree = build.tree()
+    step_of = {place: step for step, places in enumerate(shown) for place in places}
+    state.note("diffusion", order=order, passes=len(shown), steps=[step_of[place] for place in range(len(tree))])
+    return tree

@@ -1,0 +1,146 @@
+"""SpecDiff's drafter: a small masked diffusion model that fills in a block of mask tokens (Christopher et al. 2408.05636).
+
+The text's tokens are read causally and cached. The block is the last token and mask tokens; its rows attend to the text and to each
+other in both directions. As in SpecDiff-2 (2511.00606), row j predicts the token after its position, so that the network can begin
+as an ordinary draft model. It reads no hidden states of the target, only its embedding, through ``in_proj``; its output matrix covers
+the tokens that it may draft.
+"""
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ....models.eagle import config_like, layer_weights
+from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
+from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.reduced_vocabulary import spread
+from ....models.rms_norm import Norm
+from ....models.row_cache import RowCache
+from ....models.weights import ModelError
+
+TOGETHER = 64  # most new text tokens that are read in the block's own pass
+
+
+class DiffusionDrafter(nn.Module):
+    """A masked diffusion drafter.
+
+    config: a Llama-like config.json of the target's width and vocabulary, with draft_hidden_size (width of the layers),
+    draft_vocab_size (number of tokens that it may draft) and block_size (places drafted after the last token).
+    """
+
+    hidden_states: tuple[str, ...] = ()
+    tokens: Tensor  # int64 [draft_vocab_size]
+
+    def __init__(self, config: dict[str, Any], name: str = "the diffusion drafter"):
+        super().__init__()
+        try:
+            inner = {**config, "hidden_size": config["draft_hidden_size"]}
+            self.block, wide, count = config["block_size"], config["hidden_size"], config["draft_vocab_size"]
+            self.vocab = config["vocab_size"]
+        except KeyError as missing:
+            raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
+        if not all(type(size) is int and size > 0 for size in (self.block, wide, count)) or count > self.vocab:
+            raise ModelError(f"config.json of {name} gives a block, a width or a vocabulary that make no sense", "specdiff.config")
+        self.config, self.name, self.sizes = config, name, Sizes.of(inner, name, causal=False)
+        d = self.sizes.hidden
+        self.in_proj, self.lm_head = nn.Linear(wide, d, bias=False), nn.Linear(d, count, bias=False)
+        self.mask_embedding = nn.Parameter(torch.zeros(d))
+        self.layers = nn.ModuleList(Layer(self.sizes, True, True) for _ in range(self.sizes.layers))
+        self.norm = nn.RMSNorm(d, eps=self.sizes.eps)
+        self.register_buffer("tokens", torch.arange(count))
+
+    def rows(self, embeds: Tensor, masked: Tensor) -> Tensor:
+        """Return input rows [..., hidden] from the target's embeddings [..., wide]; masked [...]: where a mask stands instead."""
+        return torch.where(masked[..., None], self.mask_embedding.to(embeds.dtype), self.in_proj(embeds))
+
+    def forward(self, rows: Tensor, places: Tensor, mask: Tensor) -> Tensor:
+        """Return states [batch, n, hidden] for ``lm_head``, for training. rows [batch, n, hidden]; places [batch, n]:
+        positions; mask [batch, 1, n, n], True where a row may attend."""
+        angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, rows.device)[places][:, None]
+        for layer in self.layers:
+            rows = layer(rows, angles, None, mask)[0]
+        return self.norm(rows)
+
+    @cached_property
+    def fused(self) -> DiffusionNet:
+        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        return DiffusionNet(self)
+
+    def open(self) -> DiffusionRows:
+        """Return a KV cache over these weights for one run."""
+        return DiffusionRows(self)
+
+
+class DiffusionNet(Fused):
+    """The layers in row-wise inference layout; ``lead`` is in_proj."""
+
+    def __init__(self, head: DiffusionDrafter):
+        super().__init__(head.layers, head.config, head.in_proj)
+        self.norm_final = Norm(head.norm.weight.detach(), self.eps)
+
+
+class DiffusionRows(RowCache):
+    """KV cache of the text's tokens; the rows of the block are dropped after each pass."""
+
+    def __init__(self, head: DiffusionDrafter):
+        super().__init__(head.fused)
+        self.head = head
+
+    def text(self, embeds: Tensor) -> None:
+        """Append text rows, from the target's embeddings [n, wide]."""
+        self.read(self.net.lead(embeds.to(self.net.dtype)))
+
+    def block(self, text: Tensor, embeds: Tensor, masked: Tensor) -> Tensor:
+        """Return logits [block, vocab] of a block after the text; keep the text's new rows only.
+
+        text [n, wide]: embeddings of text tokens that are not cached yet; embeds [block, wide]: of the block's tokens, of any token
+        where ``masked`` [block].
+        """
+        if len(text) > TOGETHER:
+            self.text(text)
+            text = text[:0]
+        n, size = len(text), len(embeds)
+        rows = self.net.lead(torch.cat([text, embeds]).to(self.net.dtype))
+        rows[n:] = torch.where(masked[:, None], self.head.mask_embedding.to(rows.dtype), rows[n:])
+        out = self._run(rows, list(range(n + size)), _sees(n, size))[n:]
+        self.count, self._scratch = self.count + n, 0
+        assert isinstance(self.net, DiffusionNet)  # as it was made
+        return spread(self.head.lm_head(self.net.norm_final(out)), self.head.tokens, self.head.vocab)
+
+
+@lru_cache(maxsize=64)
+def _sees(text: int, block: int) -> Tensor:
+    """Return the mask of text rows, which are causal, and a block after them, whose rows see everything."""
+    sees = torch.ones(text + block, text + block, dtype=torch.bool)
+    sees[:text] = sees[:text].tril()
+    return sees
+
+
+def build(body: Body, numbers: dict[str, Any]) -> DiffusionDrafter:
+    """Return an untrained drafter. numbers: block; draft_vocab, hidden, layers, heads, kv_heads, head_dim,
+    intermediate."""
+    more = {"draft_vocab_size": numbers.get("draft_vocab") or body.vocab,
+            "draft_hidden_size": numbers.get("hidden") or body.hidden, "block_size": numbers["block"]}
+    return DiffusionDrafter(config_like(body, numbers) | more, f"the diffusion drafter of {body.name}")
+
+
+def load(folder: str | Path, body: Body) -> DiffusionDrafter:
+    """Load the drafter of a folder. Raises ModelError."""
+    folder = Path(folder)
+    check_fit(folder, body.name, body.hidden, body.vocab, "specdiff")
+    weights = HeadWeights(folder, body)
+    made = DiffusionDrafter({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
+    sizes, d, count = made.sizes, made.sizes.hidden, len(made.tokens)
+    found: dict[str, Tensor | None] = {"in_proj.weight": weights.get("in_proj.weight", d, body.hidden), "norm.weight": weights.get("norm.weight", d),
+                                       "lm_head.weight": weights.get("lm_head.weight", count, d),
+                                       "mask_embedding": weights.get("mask_embedding", d), "tokens": weights.ids("tokens", body.vocab)}
+    if weights.shape("tokens") != (count,) or len(set(weights.ids("tokens", body.vocab).tolist())) < count:
+        raise ModelError(f"the tokens of {folder.name} must be {count} different ones", "specdiff.tokens")
+    for i in range(sizes.layers):
+        found |= layer_weights(weights, sizes, f"layers.{i}.", True, True)
+    weights.none_left()
+    return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)
