@@ -40,7 +40,7 @@
       this.text = el("span", { class: "text", dir: "auto" }, this.old, this.now, this.next, this.caret, this.rest);
       this.whole = el("canvas", { class: "whole", hidden: true, role: "img", "aria-label": "The picture so far" });
       this.seen = el("figure", { class: "seen", hidden: true });
-      this.page = el("div", { class: "page" }, this.seen, this.turns, this.ask, this.text, this.whole);
+      this.page = el("div", { class: "page" }, this.turns, this.seen, this.ask, this.text, this.whole);
       this.box = el("div", { class: "stage", tabindex: 0, role: "group" }, this.page);
       this.up = false;
       this.box.addEventListener(

@@ -225,18 +225,20 @@ class Handlers:
 
     async def preload(self, target: str | None, draft: str | None = None) -> AsyncIterator[dict]:
         """Load the default models when a visitor first touches the page. Other models may be large; they are loaded
-        when a run needs them."""
-        models = model_key(target, draft)
-        if models or not self.warm or self.backend.ready(None):
-            yield self._models_line(models)
+        when a run needs them. ``preloaded`` follows, because another model may have been chosen meanwhile."""
+        if model_key(target, draft) or not self.warm or self.backend.ready(None):
+            yield {self.ui["models"]: gr.skip()}
             return
         try:
             async with aclosing(self.loader.wait(None)) as progress:
                 async for words in progress:
                     yield {self.ui["models"]: _line("loading", words)}
-            yield self._models_line(None)
         except Refused as why:
             yield {self.ui["models"]: _line("error", str(why))}
+
+    def preloaded(self, target: str | None, draft: str | None = None) -> dict:
+        """After the default models were loaded, describe those that are chosen now."""
+        return self.describe(target, draft) if self.backend.ready(None) else {self.ui["models"]: gr.skip()}
 
     def page_opened(self) -> dict:
         """Show which models are loaded when a page is opened."""

@@ -240,7 +240,8 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     chosen = [*known, ui["draft"], ui["notice"]]
     gr.on([ui["target"].change, ui["draft"].change], hands.models_chosen, pair, chosen, **at_once)
     touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
-    gr.on(touches, hands.preload, pair, known, trigger_mode="once", concurrency_limit=None, **quiet)
+    warmed = gr.on(touches, hands.preload, pair, ui["models"], trigger_mode="once", concurrency_limit=None, **quiet)
+    warmed.then(hands.preloaded, pair, known, **at_once)
 
 
 CHOICE = ("prompt", "methods", "knobs", "temperature", "top_p", "length", "seed", "repeats", "prompts", "system", "target",
