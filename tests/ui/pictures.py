@@ -23,12 +23,16 @@ SEVERAL = {"prompt": "Name three colours.", "methods": ["speculative"], "length"
 PAINTED = {"prompt": "a red heart", "methods": ["speculative_jacobi", "lantern"], "target": "specviz-pictures", "temperature": 1, "tab": "race"}
 SEEN = {"prompt": "What does the picture show?", "methods": ["multimodal"], "target": "specviz-vision", "length": 64, "tab": "watch"}
 GROWN = {"prompt": "a red heart", "methods": ["collaborative_decoding"], "target": "specviz-scales", "temperature": 0.7, "tab": "watch"}
+STATES = {"prompt": "Write a short story about a fox.", "methods": ["stree"], "target": "Llama-specviz-mamba", "length": 64, "tab": "watch"}
+ROUTED = {"prompt": "Write a short story about Ada.", "methods": ["blockffn"], "target": "Llama-specviz-blockffn", "length": 96, "tab": "watch"}
 STATE = "document.querySelector('#board .sv').dataset.state"
 
 
 REFUSED = "() => { const b = document.querySelector('#board .sv').svBoard, l = [...b.board.st.lanes.values()][0];\
   const r = l.rounds.find((x) => x.i > 8 && x.path.length && x.trials.some((j) => j.verdict === 'rejected')); b.goto({ round: r.i, phase: 4 }); }"
 ENDED = "() => { const b = document.querySelector('#board .sv').svBoard; b.goto({ t: b.end() }); }"
+LENS = "() => { const b = document.querySelector('#board .sv').svBoard; b.goto({ round: 9, tab: 'lens' });\
+  document.querySelector('#board .insp')?.scrollIntoView(); }"
 TO_LANES = "() => document.querySelector('#board .p-stage').scrollIntoView()"
 
 
@@ -53,10 +57,14 @@ SCENES = {
     "schema-phone": Scene("watch", 390, 844, run=INVENTED, then=TO_LANES),
     "answers-desktop": Scene("watch", run=SEVERAL),
     "picture-desktop": Scene("race", 1440, 1100, run=PAINTED),
+    "experts-desktop": Scene("watch", 1440, 1400, run=ROUTED, then=LENS),
+    "experts-phone": Scene("watch", 390, 844, run=ROUTED, then=LENS),
     "vision-desktop": Scene("watch", 1440, 1000, run=SEEN),
     "vision-phone": Scene("watch", 390, 844, run=SEEN, then=TO_LANES),
     "picture-phone": Scene("watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES),
     "scales-desktop": Scene("watch", 1440, 1000, run=GROWN),
+    "states-desktop": Scene("watch", 1440, 1000, run=STATES),
+    "states-phone": Scene("watch", 390, 844, run=STATES, then=TO_LANES),
     "scales-phone": Scene("watch", 390, 844, run=GROWN, then=TO_LANES),
 }
 
