@@ -197,7 +197,7 @@
     return { root, update: method.update, destroy: () => chart?.stop() };
   }
 
-  /* A speed of a busy machine, or one that its accepted length cannot carry; the spread of the turns, where the server sends it. */
+  /* A speed of a busy machine, or one that its accepted length cannot carry; the spread of the turns. */
   const speedup = (r) => r.tokens_per_second / r.plain_tokens_per_second;
   const doubtful = (r) => Boolean(r.busy) || !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
   const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
