@@ -68,6 +68,7 @@ class AddressBudget:
         if self.queue is None:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session
+        self._drop_records(now)
         unread = {}
         for session, messages in list(sessions.items()):
             first = next(iter(messages._queue), None)
@@ -86,6 +87,15 @@ class AddressBudget:
         for session, since in self._idle.items():
             if now - since > (0 if session in self._single else PAGE_IDLE):
                 self._forget(session)
+
+    def _drop_records(self, now: float) -> None:
+        """Drop Gradio's record of each event that has ended, which no page shows, and the accounts of addresses that have sent nothing
+        for a minute and are owed nothing."""
+        records = getattr(self.queue, "event_analytics", {})
+        for event in [event for event in list(records) if event not in self.queue.event_ids_to_events]:
+            records.pop(event, None)
+        for address in [address for address, account in self._accounts.items() if now - account.at > 60 and not self._open_events(account)]:
+            del self._accounts[address]
 
     def _forget(self, session: str) -> None:
         """Drop an idle session's queue, and its component states if it was created for one call."""

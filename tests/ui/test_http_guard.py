@@ -125,6 +125,23 @@ def test_an_address_has_so_many_open_events_and_bytes_and_they_end_with_patience
     assert "page" in queue.pending_messages_per_session and read
 
 
+def test_nothing_is_kept_of_events_that_ended_and_of_addresses_that_left(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(address_budget.time, "monotonic", lambda: now[0])
+    budget, queue = AddressBudget(), gradio_queue()
+    budget.queue = queue
+    queue.event_analytics, queue.event_ids_to_events = {"ended": {}, "running": {}}, {"running": None}
+    for i in range(9):
+        budget.request(f"10.0.0.{i}")
+    queue.pending_event_ids_session["page"] = {"running"}
+    budget.opened("10.0.0.0", "running", "page")
+    budget.drop_unread()
+    assert set(queue.event_analytics) == {"running"} and len(budget._accounts) == 9
+    now[0] = 61.0
+    budget.drop_unread()
+    assert set(budget._accounts) == {"10.0.0.0"}
+
+
 def test_answers_that_nobody_fetches_are_dropped(server, backend, monkeypatch):
     monkeypatch.setattr(address_budget, "PATIENCE", 0.3)
     queue = server.demo._queue
