@@ -61,8 +61,10 @@ def test_a_union_without_negative_weights_changes_the_distribution(right, uses, 
     assert off < 1e-12 if right else off > 1e-3
 
 
-@pytest.mark.parametrize("key", ["blockffn", "speculative", "draft_tree", "swift", "layerskip", "prompt_lookup"])
-def test_methods_write_what_plain_decoding_writes(key, tmp_path):
+@pytest.mark.parametrize("key", ["blockffn", "speculative", "draft_tree", "swift", "knapspec", "prompt_lookup"])
+@pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 1, "num_hidden_layers": 4}], ids=["two groups", "one group"])
+def test_methods_write_what_plain_decoding_writes(key, sizes, tmp_path, monkeypatch):
+    monkeypatch.setattr(toy_target, "SIZES", toy_target.SIZES | sizes)
     net = toy_target.net(2)
     folders = [toy_target.folder(tmp_path / "target", net)]
     with torch.no_grad():

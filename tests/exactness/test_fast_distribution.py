@@ -8,15 +8,15 @@ import torch
 import transformers as tf
 
 from specviz.core import DraftTree, Sampling
-from specviz.targets.fast import FastModel, FastTarget
+from specviz.targets.fast import FastModel
 
 from ..targets.tiny import network
 from .enumeration import TooMany, distance, joint, probs_of_engine
 from .pair import Pair
-from .toys import CAPABILITIES, begin, cache_error, later, methods, sample, small_knobs
+from .toys import CAPABILITIES, begin, cache_error, later, methods, needs_own_target, sample, small_knobs
 
 VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
-EXACT = [method for method in methods("exact") if method.needs <= FastTarget.capabilities | CAPABILITIES]
+EXACT = [method for method in methods("exact") if not needs_own_target(method)]
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ import torch
 from specviz.core import FixedCosts, Sampling, State, open_run
 from specviz.loops.batched import Batch, why_not_batched
 from specviz.methods import catalogue
-from specviz.targets.fast import FastModel, FastTarget
+from specviz.targets.fast import FastModel
 from specviz.targets.static_shapes import StaticModel
 
 from ..targets.tiny import CONFIGS, VOCAB, network
 from .pair import Pair
 from .test_architectures import LENGTH, PROMPT, write
-from .toys import CAPABILITIES, greedy, later, methods, player, sample
+from .toys import CAPABILITIES, greedy, later, methods, needs_own_target, player, sample
 
-METHODS = [method for method in methods("exact", "greedy only") if method.needs <= FastTarget.capabilities | CAPABILITIES]
+METHODS = [method for method in methods("exact", "greedy only") if not needs_own_target(method)]
 
 
 @pytest.fixture(scope="module")

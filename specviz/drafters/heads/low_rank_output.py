@@ -2,8 +2,8 @@
 
 A one-layer head that uses the target's full output matrix spends most of its time on it. Factors [vocab, rank] and [rank, hidden] keep
 the whole vocabulary, where FR-Spec keeps some tokens (reduced_output.py). Without training, they minimise the squared error of the
-logits over hidden states of a calibration text; the plain singular value decomposition of the matrix, which weighs all directions of
-the states alike, drafts almost nothing right (docs/log/2026-11/models.md).
+logits over hidden states of a calibration text, weighted by the tokens' probability. The plain singular value decomposition of the
+matrix weighs all directions and tokens alike, and drafts almost nothing right (docs/log/2026-11/models.md).
 """
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ...models.linear import fastest_layout, without_timing
 from .reduced_output import ReducedTarget, output_rows
 
 PIECE = 128  # tokens of a piece of the calibration text
+FLOOR = 0.1  # share of the weights that is the same for all tokens
 RIDGE = 1e-3  # of the states' mean variance, added to each direction, so that a short text leaves none out
 
 _low_rank_heads: WeakKeyDictionary[Any, dict[int, LowRankHead]] = WeakKeyDictionary()
@@ -42,21 +43,29 @@ def calibration_states(target: CapableTarget, tokens: np.ndarray, count: int) ->
     return torch.cat(states)
 
 
+def mean_probs(target: CapableTarget, states: Tensor) -> Tensor:
+    """Return the mean distribution [vocab] of the target over states, with a share FLOOR spread evenly over all tokens."""
+    total = sum(target.head(part).softmax(-1).double().sum(0) for part in states.split(PIECE))
+    return (1 - FLOOR) * torch.as_tensor(total) / len(states) + FLOOR / target.vocab
+
+
 class LowRankHead:
     """The best approximation of a rank of the target's logits over ``states`` [n, hidden]: states -> logits [n, vocab], up to a constant
-    per row, which no distribution depends on. kept: its share of the variance of these logits; eight: the large factor is computed in
-    int8."""
+    per row, which no distribution depends on. Squared errors are weighted by the tokens' mean probability, without which most of the
+    rank is spent on tokens that are never written. kept: its share of the weighted variance of these logits; eight: the large factor
+    is computed in int8."""
 
     def __init__(self, target: CapableTarget, rank: int, states: Tensor, eight: bool = False):
         rows = output_rows(target)
-        rows = rows - rows.mean(0)
+        self.weights = mean_probs(target, states).to(rows.dtype)
+        rows = rows - self.weights @ rows
         self.centre = states.to(rows.dtype).mean(0)
         near = (states.to(rows.dtype) - self.centre).double()
         spread = near.T @ near / len(near)
         spread.diagonal().add_(RIDGE * spread.diagonal().mean())
         values, basis = torch.linalg.eigh(spread)
         root = basis * values.sqrt() @ basis.T  # symmetric: spread = root root
-        values, vectors = torch.linalg.eigh(root @ (rows.double().T @ rows.double()) @ root)  # ascending
+        values, vectors = torch.linalg.eigh(root @ (rows.double().T * self.weights.double() @ rows.double()) @ root)  # ascending
         self.rank = min(rank, rows.shape[1])
         self.kept = float(values[-self.rank:].sum() / values.sum())
         chosen = vectors[:, -self.rank:]

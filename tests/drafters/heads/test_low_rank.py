@@ -31,12 +31,14 @@ def test_the_logits_of_the_calibration_text_are_approximated_best(rank):
     target = TinyTarget(toy(7).net, 32)
     states = torch.randn(200, target.hidden, dtype=torch.float64) * torch.linspace(0.1, 3, target.hidden, dtype=torch.float64) + 1
     made, logits = LowRankHead(target, rank, states), target.head(states)
-    logits = logits - logits.mean(1, True)
-    near = logits - logits.mean(0)
-    values = torch.linalg.svdvals(near)
-    best = float((values[rank:] ** 2).sum())
-    found = made(states)
-    error = float(((found - found.mean(1, True)) - logits).square().sum())
+    weights = made.weights
+    assert float(weights.sum()) == pytest.approx(1) and float(weights.min()) >= 0.1 / 7
+
+    def centred(rows):
+        return (rows - (rows @ weights)[:, None]) * weights.sqrt()
+
+    values = torch.linalg.svdvals(centred(logits) - centred(logits).mean(0))
+    best, error = float((values[rank:] ** 2).sum()), float((centred(made(states)) - centred(logits)).square().sum())
     assert best - 1e-9 <= error <= best + 1e-2 * float((values ** 2).sum())
     assert made.kept == pytest.approx(float((values[:rank] ** 2).sum() / (values ** 2).sum()), abs=1e-2)
 
