@@ -17,10 +17,12 @@ class Sublayers:
 
     def __init__(self, target: LlamaTarget, count: int):
         target.flush()
-        self.model, tokens = target.model, target.cached_tokens
-        self.past, self.slots, self.target = len(tokens) - count, target.slots_in_order(), target
-        self._ids = token_tensor(self.model.device, tokens[self.past:])
-        self._rotation = self.model.rotations(len(tokens))[self.past:len(tokens)]
+        self.model, self.target, tokens = target.model, target, target.cached_tokens
+        self.past = len(tokens) - count
+        with torch.inference_mode():
+            self.slots = target.slots_in_order()[..., :self.past, :]
+            self._ids = token_tensor(self.model.device, tokens[self.past:])
+            self._rotation = self.model.rotations(len(tokens))[self.past:len(tokens)]
         model = self.model
         heads, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
         self.costs = (2 * model.hidden * (heads + kv) + 2 * heads * len(tokens), 3 * model.hidden * model.inner)
@@ -37,7 +39,7 @@ class Sublayers:
             if index % 2:
                 return model.transform(block, x).view(states.shape)
             q, new = model.project(block, x, self._rotation.repeat(len(states), 1, 1))
-            seen = torch.cat([self.slots[index // 2, :, :, :self.past], new], 2)
+            seen = torch.cat([self.slots[index // 2], new], 2)
             y = model.attention(block, q, seen, self._mask(*states.shape[:2], x).repeat(model.group, 1))
             return model.join(block, x, y.to(x.dtype)).view(states.shape)
 

@@ -24,7 +24,7 @@ from specviz.ui.cards import cards
 from specviz.verifiers import BlockVerification, KSeq, Lenient, SpecHub, TokenRejection, Traversal, Typical
 
 from ..message_codes import refuses
-from .toys import PROMPT, begin, methods, toy
+from .toys import PROMPT, begin, methods, toy, toy_of
 
 KNOBS = {knob.name: knob for knob in METHOD.knobs}
 CHILDREN = KNOBS["children"].choices
@@ -88,7 +88,7 @@ def test_who_is_compatible_for_what(labels, who):
 @pytest.mark.parametrize("method", methods("exact"), ids=lambda m: m.key)
 def test_every_method_is_a_compatible_pair_at_its_defaults(method):
     """At temperature 1, where drawn children are drawn: a method that breaks the table could not play a round."""
-    kit = toy(6, share=0.6)
+    kit = toy_of(method, 6, share=0.6)
     parts = method.build(kit, **method.read_knobs({}))
     state = begin(parts, kit, Sampling(1.0), 8)
     if parts.loop is None:

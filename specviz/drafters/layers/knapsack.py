@@ -57,7 +57,6 @@ def weights_of(costs: tuple[float, float]) -> tuple[int, int]:
     return ((min(round(attention / feed), MOST_WEIGHT), 1) if attention > feed else (1, min(round(feed / attention), MOST_WEIGHT)))
 
 
-@torch.inference_mode()
 def candidates(sublayers: Sublayers, layers: int, share: float, least: float) -> tuple[list[Cell], Tensor]:
     """Return the remaining cells, by saved cost, and the full target's last hidden states [tokens, hidden]. share:
     largest share of the whole cost that may be saved; least: mean cosine below which a cell is dropped. The first and
@@ -141,7 +140,8 @@ class KnapsackLayers(Drafter):
         count = min(self.context, cached)
         if count < 1 or self.layers < 3:
             return
-        self.plan = best_plan(self.target.sublayers(count), self.layers, self.share, self.least, self.longest)
+        with torch.inference_mode():
+            self.plan = best_plan(self.target.sublayers(count), self.layers, self.share, self.least, self.longest)
         if self.plan is not None:
             self.chain = DraftChain(self.target.skipping(self.plan.skipped))
 

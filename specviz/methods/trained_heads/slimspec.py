@@ -26,7 +26,7 @@ METHOD = Method(
     paper="Plaksin et al. 2026, arXiv 2605.10453",
     summary="EAGLE-2 whose output matrix is two thin ones: a guess costs a part of the full matrix, and no token is left out.",
     knobs=(
-        Knob("rank", 192, 1, 4096, "inner width of the two factors; above the width of the target nothing is lost and nothing gained"),
+        Knob("rank", 96, 1, 4096, "inner width of the two factors; above the width of the target nothing is lost and nothing gained"),
         Knob("calibration", 1024, 64, 16384, "tokens of the datastore whose hidden states the factors are fitted to, once per session"),
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; 10 on a GPU"),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each"),
@@ -45,7 +45,7 @@ METHOD = Method(
     notes={
         "low_rank": note(
             "heads", "The low-rank output matrix with which a head drafts (SlimSpec).",
-            rank=("inner width of the two factors", 192), hidden=("width of the target", 576),
+            rank=("inner width of the two factors", 96), hidden=("width of the target", 576),
             kept=("share of the variance of a calibration text's logits that the factors hold", 0.9)),
     },
     build=build,
