@@ -21,6 +21,7 @@ def add(sub: Any) -> None:
     sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
     add_image(sub)
     sub.add_argument("--hide-image", action="store_true", help="keep the picture with the run, and hide it from the target")
+    sub.add_argument("--guidance-scale", metavar="N", help="classifier-free guidance of a target that paints (1: none)")
     sub.add_argument("--request", metavar="JSON", help="further fields of the request, or @FILE (docs/requests.md)")
     sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
                      help="fields that are left out take the values of the model's generation_config.json (SPECVIZ_GENERATION_CONFIG=1: "
@@ -50,6 +51,7 @@ def given_fields(args: argparse.Namespace) -> dict[str, Any]:
     given |= {"stop": tuple(args.stop)} if args.stop else {}
     given |= {"image": given_image(args)} if args.image else {}
     given |= {"hide_image": True} if args.hide_image else {}
+    given |= {} if args.guidance_scale is None else {"guidance_scale": args.guidance_scale}
     given |= {} if args.generation_config is None else {SWITCH: args.generation_config}
     GenerationRequest.from_dict({name: value for name, value in given.items() if name != SWITCH})  # a mistake is reported before loading
     return given

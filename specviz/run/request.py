@@ -35,6 +35,7 @@ MOST_LOGPROBS = 20  # top log-probabilities per token
 MOST_BIASES = 1024  # entries of logit_bias
 MOST_BAD_WORDS = 256  # bad words
 MOST_STOP_IDS = 256  # stop token ids
+MOST_GUIDANCE = 20.0  # classifier-free guidance
 BIAS = 100.0  # logit biases are clamped to [-100, 100]
 SWITCH = "generation_config"  # the field of ``for_model``
 SWITCHED_ON = "SPECVIZ_GENERATION_CONFIG"  # the owner's default for it
@@ -54,7 +55,7 @@ class GenerationRequest:
     this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
     ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. tool_choice:
     "none" (tools are not given to the template), "auto", "required" (the answer is a call) or {"type": "function", "function": {"name"}}
-    (a call of this function). image: a picture that the target reads before the prompt, as a data URL (zoo/picture_input.py); hide_image:
+    (a call of this function). guidance_scale: of classifier-free guidance, 1 for none (targets/guided.py). image: a picture that the target reads before the prompt, as a data URL (zoo/picture_input.py); hide_image:
     it is kept with the run, and the target does not read it. from_model: names of the fields that ``for_model`` took from the model.
     """
 
@@ -79,6 +80,7 @@ class GenerationRequest:
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: str | dict[str, Any] | None = None
     enable_thinking: bool | None = None
+    guidance_scale: float = 1.0
     image: str | None = None
     hide_image: bool = False
     from_model: tuple[str, ...] = ()
@@ -132,6 +134,7 @@ class GenerationRequest:
             "response_format": read_format(self.response_format),
             "tools": read_tools(self.tools),
             "enable_thinking": None if self.enable_thinking is None else _switch("enable_thinking", self.enable_thinking),
+            "guidance_scale": _between("guidance_scale", self.guidance_scale, 0.0, MOST_GUIDANCE),
             "image": None if self.image is None else read_image(self.image),
             "hide_image": _switch("hide_image", self.hide_image),
         }

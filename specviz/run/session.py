@@ -62,7 +62,7 @@ class Session:
         read_given(loaded, method, knobs, sampling, memory)
         self.request = read_request(request, sampling)
         sampling = self.request.sampling
-        loaded = with_picture(loaded, self.request)
+        loaded = guided(with_picture(loaded, self.request), self.request)
         self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
         self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
         self.method = find_method(method) if isinstance(method, str) else method
@@ -168,6 +168,14 @@ def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
     """Return the models that read the request's picture before every prompt. Raises SessionError."""
     try:
         return loaded if request.image is None else loaded.seeing(request.image).seeing(request.seen_image)
+    except ZooError as error:
+        raise SessionError(str(error), code_of(error, "session.refused")) from None
+
+
+def guided(loaded: Loaded, request: GenerationRequest) -> Loaded:
+    """Return the models whose logits are guided as the request asks. Raises SessionError."""
+    try:
+        return loaded if request.guidance_scale == 1 else loaded.guided(request.guidance_scale)
     except ZooError as error:
         raise SessionError(str(error), code_of(error, "session.refused")) from None
 

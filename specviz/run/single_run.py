@@ -85,7 +85,7 @@ class Run:
             self.batch_prompts.close()
             if self.kit:
                 if intact and self.session.prefix_cache is not None and self.state:
-                    self.session.prefix_cache.keep(self.kit, self.loaded.name, self.session.method.exactness)
+                    self.session.prefix_cache.keep(self.kit, self.loaded.conversation, self.session.method.exactness)
                 self.kit.close()
                 self._remember()
                 if self.state:
@@ -99,7 +99,7 @@ class Run:
             return
         self.kit = kit = self.loaded.kit()
         if self.session.prefix_cache is not None:
-            self.session.prefix_cache.take(kit, self.loaded.name, self.session.method.exactness)
+            self.session.prefix_cache.take(kit, self.loaded.conversation, self.session.method.exactness)
         if self.session.memory is not None:
             self.session.memory.belong(self.loaded.name)
             kit.memory = self.session.memory

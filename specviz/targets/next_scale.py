@@ -32,25 +32,24 @@ def load(folder: Path, device: torch.device) -> NextScaleModel:
 class NextScaleTarget(CachedTarget):
     """The picture and KV cache of one run. Token ids below ``model.words`` are the prompt, the others patches, scale after scale.
 
-    guidance: scale of classifier-free guidance at the last scale, 1 for none; unknown: id of the word that stands for each word in the
-    unconditional row, which runs beside the other in the same pass.
+    guidance: scale of classifier-free guidance at the last scale, 1 for none; its unconditional row runs beside the other in the same
+    pass.
     """
 
-    capabilities = frozenset({"scales"})
+    capabilities = frozenset({"scales", "guide"})
 
     def __init__(self, model: NextScaleModel):
         self.model, self.name, self.net, self.scales = model, model.name, model.net, model.scales
         self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
-        self.guidance, self.unknown = 1.0, 0
+        self.guidance, self._unguided = 1.0, range(model.vocab)
         self._reset([])
         super().__init__()
 
-    def guide(self, strength: float, unknown: int) -> None:
+    def guide(self, strength: float, unguided: Sequence[int]) -> None:
         """Set classifier-free guidance: logits u + s (c - u) of the conditional row c and the unconditional row u, with s rising from 1
-        at the first scale to ``strength`` at the last. 1: one row alone."""
-        if strength != self.guidance or unknown != self.unknown:
-            self.guidance, self.unknown = strength, unknown
-            self._reset(self._prompt)
+        at the first scale to ``strength`` at the last. 1: one row alone. unguided: what the unconditional row reads for each token."""
+        self.guidance, self._unguided = strength, unguided
+        self._reset(self._prompt)
 
     def _reset(self, prompt: list[int]) -> None:
         self._prompt, self._painted = prompt, list[int]()
@@ -126,7 +125,7 @@ class NextScaleTarget(CachedTarget):
 
     def _word_counts(self) -> Tensor:
         """Return how often each word occurs, [rows, words]: with the prompt, and where guided without it."""
-        rows = [self._prompt] + [[self.unknown] * len(self._prompt)] * (self.guidance != 1)
+        rows = [self._prompt] + [[self._unguided[word] for word in self._prompt]] * (self.guidance != 1)
         return torch.stack([torch.bincount(torch.tensor(row, dtype=torch.long), minlength=self.model.words).float() for row in rows])
 
     def kv_bytes(self) -> int:
@@ -134,8 +133,12 @@ class NextScaleTarget(CachedTarget):
         return sum(part.nbytes for kv in self._kv if kv is not None for part in kv)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Raise InvalidUse: patches of a scale do not depend on each other, so there is no next token to score a draft against."""
-        raise InvalidUse(f"{self.name} paints a whole scale in one pass; drafts of single tokens are not scored", "target.scales")
+        """Return the logits of the next patch, from a new pass. Raises InvalidUse for a tree with nodes: patches of a scale do not depend
+        on each other, so drafts of single tokens are not scored."""
+        if len(tree):
+            raise InvalidUse(f"{self.name} paints a whole scale in one pass; drafts of single tokens are not scored", "target.scales")
+        self._last = None
+        return Scores(self.next_scale()[:1], {}, len(self.cached_tokens))
 
     def close(self) -> None:
         self._reset([])

@@ -105,7 +105,12 @@ def write_codec(folder: Path, codes: np.ndarray, words) -> None:
     side = drawings.SIDE // codes.shape[1]
     write_json(folder / codec.FILE, {
         "kind": "patches", "rows": side, "columns": side, "patch": codes.shape[1], "first": words.convert_tokens_to_ids("patch 0"),
-        "things": list(THINGS), "codes": base64.b64encode(codes.tobytes()).decode()})
+        "things": list(THINGS), "unconditional": unconditional(words), "codes": base64.b64encode(codes.tobytes()).decode()})
+
+
+def unconditional(words) -> dict[str, int]:
+    """Return what codec.json says of prompts without words, on which a share of the pictures is trained."""
+    return {"unknown": words.unk_token_id, "words_from": len(SPECIAL)}
 
 
 def patches(pictures: np.ndarray, size: int) -> np.ndarray:

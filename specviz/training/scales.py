@@ -217,5 +217,6 @@ def write(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dic
         write_json(folder / codec.FILE, {
             "kind": "scales", "grids": hparams["grids"], "patch": hparams["patch"], "entries": hparams["entries"],
             "first": words.convert_tokens_to_ids("patch 0"), "things": list(pictures.THINGS),
+            "unconditional": pictures.unconditional(words),
             "codes": base64.b64encode((codes + HALF).to(torch.uint8).numpy().tobytes()).decode()})
         write_text(folder / "README.md", card)

@@ -29,7 +29,7 @@ NO_DRAFT = "none"
 FIXED = "fixed"
 GENERATION = ("n", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
               "logprobs", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "tool_choice", "enable_thinking",
-              "image", "hide_image", "generation_config")  # as run.request names them
+              "guidance_scale", "image", "hide_image", "generation_config")  # as run.request names them
 BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
 SEED_BELOW = 2**31
 VALUE_NAMES = {"distribution": "whole distribution"}  # knob values whose name is not a reader's word, as in stage.js

@@ -34,7 +34,7 @@ from .messages import Refused, shorten
 ROLES = ("system", "developer", "user", "assistant", "tool")
 REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
                   "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n",
-                  "response_format", "tools", "tool_choice", "enable_thinking", "generation_config")
+                  "response_format", "tools", "tool_choice", "enable_thinking", "guidance_scale", "generation_config")
 OTHER_FIELDS = ("chat_template_kwargs", "model", "stream", "stream_options", "max_completion_tokens", "logprobs", "speculative", "user",
                 "metadata", "store")
 MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")

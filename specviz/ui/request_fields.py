@@ -21,6 +21,7 @@ NUMBERS = (  # name, default, step, label, help
     ("presence_penalty", 0, 0.1, "Presence penalty", "0: off"),
     ("frequency_penalty", 0, 0.1, "Frequency penalty", "0: off"),
     ("min_tokens", 0, 1, "Min tokens", "before an end"),
+    ("guidance_scale", 1, 0.5, "Guidance scale", "1: off; pictures"),
 )
 OTHERS = tuple(name for name in GENERATION  # without a widget of their own
                if name not in (*(number[0] for number in NUMBERS), "stop", "generation_config", "response_format", "image", "hide_image"))

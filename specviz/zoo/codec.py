@@ -40,7 +40,8 @@ class Codec(Protocol):
     capabilities: what methods may require of it; output: a field of the trace's header; most_tokens: maximum tokens of
     an answer, None without a limit; columns: of the output's grid, 0 without one; tokens: the ids that an output may
     contain; prompts: examples that the target understands, empty if it understands any; neighbours [len(tokens), k]:
-    for each token, the nearest other tokens, nearest first."""
+    for each token, the nearest other tokens, nearest first; unguided [vocab]: what stands for each token in a prompt
+    without words, for classifier-free guidance, None if the target was not trained on such prompts."""
 
     capabilities: frozenset[str]
     output: dict[str, Any]
@@ -51,6 +52,7 @@ class Codec(Protocol):
     prompts: tuple[str, ...]
     picture_size: tuple[int, int] | None
     picture_samples: tuple[dict[str, str], ...]
+    unguided: tuple[int, ...] | None
 
     @property
     def table(self) -> TokenTable: ...
@@ -86,6 +88,7 @@ class TextCodec:
     prompts: tuple[str, ...] = ()
     picture_size: tuple[int, int] | None = None
     picture_samples: tuple[dict[str, str], ...] = ()
+    unguided: tuple[int, ...] | None = None
 
     def __init__(self, open_tokenizer: Callable[[], Any]):
         self._open = open_tokenizer
@@ -167,6 +170,7 @@ class PatchCodec:
     media_type = "image/png"
     picture_size: tuple[int, int] | None = None
     picture_samples: tuple[dict[str, str], ...] = ()
+    unguided: tuple[int, ...] | None = None
 
     def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, rows: int, columns: int, things: Sequence[str]):
         self.tokenizer, self.codes, self.first, self.rows, self.columns = tokenizer, codes, first, rows, columns
@@ -270,7 +274,9 @@ def open_codec(folder: Path, open_tokenizer: Callable[[], Any]) -> TextCodec | P
     if not found:
         return TextCodec(open_tokenizer)
     try:
-        return OPENED[found["kind"]][1](found, open_tokenizer())
+        made = OPENED[found["kind"]][1](found, open_tokenizer())
+        made.unguided = _unguided(found, made)
+        return made
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise ZooError(f"{FILE} of {folder.name} cannot be read ({type(error).__name__}).", "codec.read") from None
 
@@ -320,6 +326,14 @@ def sample_picture(folder: Path | None, name: str) -> str:
     if not (number.isascii() and number.isdigit()) or int(number[:9]) >= len(samples):
         raise ZooError(f"There is no such sample picture: this target ships {len(samples)}, {SAMPLE}0 the first.", "picture.sample")
     return samples[int(number)]["image"]
+
+
+def _unguided(found: dict[str, Any], made: PatchCodec) -> tuple[int, ...] | None:
+    """Return what stands for each token in a prompt without words, [tokens of the vocabulary]; None if the target was not trained on it."""
+    if "unconditional" not in found:
+        return None
+    unknown, first = _sizes(found["unconditional"]["unknown"], found["unconditional"]["words_from"])
+    return tuple(unknown if first <= token < made.first else token for token in range(made.first + len(made.codes)))
 
 
 def _sizes(*numbers: Any) -> list[int]:

@@ -66,7 +66,7 @@ class Kit:
             found = self.loaded.model_for(role)
         if found is None:
             raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
-        model = found.open()
+        model = self.loaded.opened(found)
         self.context = min(self.context, model.context) if required else self.context
         model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))
         self.opened.append(model)

@@ -19,6 +19,7 @@ from ..core import Method
 from ..core.needs import missing
 from ..indexes.store import vocabulary_mark
 from ..targets.base import CachedTarget
+from ..targets.guided import GuidedTarget
 from . import other_vocabulary as others
 from . import trained_drafts
 from .backends import Forward, LoadedModel, choose, chosen_for
@@ -61,6 +62,7 @@ class Loaded:
     nature: str = ""  # what a reader must know about its answers, from models.yaml
     picture: Any = None  # uint8 [height, width, 3], read before every prompt
     rows: int = 0  # a target of fixed shapes pads every pass to at least so many rows; certificates compare runs of one shape
+    guidance: float = 1.0  # scale of classifier-free guidance, 1 for none
 
     @property
     def vocab(self) -> int:
@@ -161,7 +163,7 @@ class Loaded:
 
     def open_target(self) -> CachedTarget:
         """Open the target with a KV cache of its own."""
-        target = self.model.open()
+        target = self.opened(self.model)
         target.expect(self.rows)
         if self.picture is not None:
             target.see(self.picture)
@@ -175,6 +177,31 @@ class Loaded:
         other = copy.copy(self)
         other.picture = None if image is None or self.codec.picture_size is None else pixels(image, *self.codec.picture_size)
         return other
+
+    def opened(self, model: LoadedModel) -> Any:
+        """Open a model with a KV cache of its own, with classifier-free guidance where the run asks for it."""
+        target = model.open()
+        if self.guidance == 1 or self.codec.unguided is None:
+            return target
+        if "guide" in target.capabilities:
+            target.guide(self.guidance, self.codec.unguided)
+            return target
+        return GuidedTarget(target, model.open(), self.codec.unguided, self.guidance)
+
+    def guided(self, scale: float) -> Loaded:
+        """Return these models with classifier-free guidance. Raises ZooError if the target was not trained without prompts."""
+        if self.codec.unguided is None:
+            raise ZooError(f"guidance_scale needs a target that was also trained without its prompt, such as specviz-pictures; {self.name} "
+                           "was not.", "guidance.target")
+        other = copy.copy(self)
+        other.guidance = scale
+        other.__dict__.pop("capabilities", None)  # of the target that was not guided
+        return other
+
+    @property
+    def conversation(self) -> str:
+        """Names the models whose KV cache a later turn may go on with."""
+        return self.name if self.guidance == 1 else f"{self.name}, guidance {self.guidance:g}"
 
     @property
     def loop(self) -> Any:

@@ -6,6 +6,9 @@ import pytest
 from specviz import load
 from specviz.evidence import certificate as certify
 from specviz.evidence.pictures import measure
+from specviz.run.request import GenerationRequest, SessionError
+from specviz.run.result import collect
+from specviz.run.session import Session
 from specviz.zoo import survey
 
 from .toys import methods
@@ -37,3 +40,22 @@ def test_speculative_jacobi_takes_fewer_passes_and_lantern_fewer_still(loaded):
         ("autoregressive", {}), ("speculative_jacobi", {"window": 16}), ("lantern", {"window": 16, "delta": 0.4})))
     assert plain["passes"] == loaded.codec.most_tokens and sjd["passes"] < plain["passes"] / 1.6
     assert relaxed["accepted"] > sjd["accepted"] and 0 < relaxed["tv"] < 0.4
+
+
+def test_guided_pictures_are_the_same_by_every_exact_method_and_not_the_unguided_ones(loaded):
+    def paint(key, scale):
+        request = GenerationRequest(guidance_scale=scale, max_tokens=24)
+        return collect(Session(loaded, key, request=request).run("a red heart", 24)).token_ids
+
+    plain = paint("autoregressive", 2.0)
+    assert paint("autoregressive", 1.0) != plain
+    assert all(paint(key, 2.0) == plain for key in ("speculative_jacobi", "prompt_lookup", "lookahead"))
+
+
+def test_a_target_without_unconditional_training_refuses_guidance(loaded):
+    with pytest.raises(SessionError) as error:
+        Session(load("Llama-specviz-16M", "none", "cpu"), "autoregressive", request=GenerationRequest(guidance_scale=2.0))
+    assert error.value.code == "guidance.target"
+    with pytest.raises(SessionError):
+        GenerationRequest(guidance_scale=-1)
+    assert loaded.guided(2.0).why_not(next(m for m in methods("exact") if m.key == "swift"))

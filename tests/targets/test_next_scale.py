@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 
+from specviz.core import DraftTree
 from specviz.core.errors import InvalidUse
 from specviz.models.scales import ModelError, Scales
 from specviz.targets.next_scale import NextScaleModel
@@ -91,12 +92,22 @@ def test_a_changed_text_is_followed(net):
         target.sync([*PROMPT, *PAINTED[:1], 2, *PAINTED[1:2]])
 
 
+def test_the_next_patch_alone_is_scored_by_a_new_pass_and_no_draft_is(net):
+    target = net.open()
+    target.sync(PROMPT + PAINTED[:1])
+    rows = target.next_scale()
+    assert torch.allclose(target.score(DraftTree()).logits, rows[:1], atol=1e-5) and target.passes == 2
+    with pytest.raises(InvalidUse) as error:
+        target.score(DraftTree.chain((PAINTED[1],)))
+    assert error.value.code == "target.scales"
+
+
 def test_guidance_grows_with_the_scale(net):
     guided = net.open()
-    guided.guide(3.0, 0)
+    guided.guide(3.0, [0, 1, 0, 0, *range(4, 17)])
     for scale, strength in enumerate((1.0, 2.0, 3.0)):
         guided.sync(PROMPT + PAINTED[:net.scales.ends[scale]])
-        with_words, without = (reference(net, PAINTED, scale, prompt) for prompt in (PROMPT, [0, 0, 0]))
+        with_words, without = (reference(net, PAINTED, scale, prompt) for prompt in (PROMPT, [1, 0, 0]))
         wanted = without + strength * (with_words - without)
         assert torch.allclose(of_scale(net, guided.next_scale(), scale), wanted, atol=1e-4)
     assert guided.passes == 3

@@ -9,6 +9,7 @@
     ["presence_penalty", 0],
     ["frequency_penalty", 0],
     ["min_tokens", 0],
+    ["guidance_scale", 1],
   ]; /* in the order of request_fields.py */
   const OWN = [
     ...NUMBERS.map(([name]) => name),

@@ -1,0 +1,85 @@
+"""Classifier-free guidance (Ho and Salimans 2207.12598) on a target that was also trained without its prompt's words.
+
+Two sequences over the same weights, each with a KV cache of its own: one reads the prompt, in the other each word is replaced by an unknown
+one. Both are rows of one forward pass, and the logits u + scale (c - u) take the place of the model's before any softmax, so every method
+drafts for, and is verified against, the guided distribution.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from torch import Tensor
+
+from ..core import CapableTarget, DraftTree, Scores, Verdict
+from .base import CachedTarget
+
+KEPT = frozenset({"tree", "rewind", "tap:final", "tap:layer"})  # capabilities that go through this class
+
+
+class GuidedTarget:
+    """A target whose logits are guided. Hidden states are those of the row with the prompt.
+
+    unguided: the token that the row without the prompt reads in place of each token, [vocab]; scale: 1 is the target as it is, 0 the one
+    without a prompt.
+    """
+
+    def __init__(self, with_prompt: CachedTarget, without: CachedTarget, unguided: Sequence[int], scale: float):
+        self._model, self._other, self._unguided, self.scale = with_prompt, without, unguided, scale
+        self.capabilities = with_prompt.capabilities & KEPT
+        self._together = "batch" in with_prompt.capabilities
+
+    name = property(lambda self: self._model.name)
+    vocab = property(lambda self: self._model.vocab)
+    context = property(lambda self: self._model.context)
+    hidden = property(lambda self: self._model.hidden)
+    layers = property(lambda self: self._model.layers)
+    passes = property(lambda self: self._model.passes)
+    busy = property(lambda self: self._model.busy + self._other.busy)
+    cached_tokens = property(lambda self: self._model.cached_tokens)
+    root = property(lambda self: self._model.root)
+
+    def capture(self, names: frozenset[str]) -> None:
+        self._model.capture(names)
+
+    def expect(self, rows: int) -> None:
+        self._model.expect(rows)
+        self._other.expect(rows)
+
+    def sync(self, tokens: Sequence[int]) -> Scores:
+        scores, others = self._model.sync(tokens), self._other.sync([self._unguided[token] for token in tokens])
+        both = len(scores.logits) and len(scores.logits) == len(others.logits)
+        return replace(scores, logits=self._guided(scores.logits, others.logits)) if both else scores
+
+    def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        blind = replace(tree, tokens=tuple(self._unguided[int(token)] if token >= 0 else token for token in tree.tokens))
+        if self._together:
+            found = cast(CapableTarget, self._model).score_many([self._model, self._other], [tree, blind], [start, start])
+        else:
+            found = [self._model.score(tree, start), self._other.score(blind, start)]
+        return replace(found[0], logits=self._guided(found[0].logits, found[1].logits))
+
+    def _guided(self, with_prompt: Tensor, without: Tensor) -> Tensor:
+        return without + self.scale * (with_prompt - without)
+
+    def commit(self, verdict: Verdict) -> None:
+        self._model.commit(verdict)
+        self._other.commit(replace(verdict, token=self._unguided[verdict.token]))
+
+    def close(self) -> None:
+        self._model.close()
+        self._other.close()
+
+    def flush(self) -> None:
+        self._model.flush()
+        self._other.flush()
+
+    def forget(self) -> None:
+        self._model.forget()
+        self._other.forget()
+
+
+def guided(open_target: Any, unguided: Sequence[int], scale: float) -> GuidedTarget:
+    """Return two fresh targets of ``open_target()`` as one."""
+    return GuidedTarget(open_target(), open_target(), unguided, scale)
