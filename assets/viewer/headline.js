@@ -36,7 +36,12 @@
     if (M.isBaseline(lane))
       return {
         ...out,
-        text: "Plain decoding: " + count(n, "token") + " in " + passes(m.passes) + ", one token a pass.",
+        text:
+          "Plain decoding: " +
+          count(n, "token") +
+          " in " +
+          passes(m.passes) +
+          `, ${SV.messages.say(SV.output.of(lane).grids ? "plain.scale" : "plain.token")}.`,
       };
     if (!over(lane) || (base && !over(base))) {
       const same = base && !sampled(lane) ? SV.messages.say("headline.checking") : "";

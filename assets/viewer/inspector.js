@@ -200,14 +200,16 @@
           ? ""
           : SV.serverFacts.is(v.lane)
             ? "What the server drafted here, and which of it was refused, it does not tell: unknown, so nothing is drawn."
-            : SV.metrics.isBaseline(v.lane)
+            : SV.metrics.isBaseline(v.lane) && !SV.output.of(v.lane).grids
               ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several " +
                 "tokens and let one pass check them all."
               : probes
                 ? "Nothing was drafted this round. The same target pass scored " +
                   count(probes, "probe token") +
                   ", which can never be accepted; what they say is kept for later guesses."
-                : "There is no draft to draw this round: the target wrote one token by itself.";
+                : SV.output.of(v.lane).grids
+                  ? "Nothing is drafted here: one pass gives all patches of a scale."
+                  : "There is no draft to draw this round: the target wrote one token by itself.";
         this.tree.replaceChildren(el("p", { class: "empty" }, why));
         this.zoom.keys.hidden = true;
         return;

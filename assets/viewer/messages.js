@@ -52,6 +52,12 @@
       "text stays the same as in plain decoding.",
     "why.tail.correction.sampled":
       "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did.",
+    "plain.token": "one token a pass",
+    "plain.scale": "one scale a pass",
+    "round.scale.large": "One pass of the large model painted {patches}, all of this scale.",
+    "round.scale.small": "One pass of the small model painted {patches}, all of this scale; the large model was not asked.",
+    "why.tail.scale.large": "Nothing was guessed here: one pass of the large model gives all patches of a scale.",
+    "why.tail.scale.small": "The small model painted this scale; the large one was not asked.",
     "scale.large": "large model",
     "scale.small": "small model",
     "why.tail.small": "The small model wrote this token alone; the large one was not asked.",

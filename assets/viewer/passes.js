@@ -116,7 +116,7 @@
         lane.error
           ? "failed"
           : M.isBaseline(lane)
-            ? "one token a pass"
+            ? SV.messages.say(SV.output.of(lane).grids ? "plain.scale" : "plain.token")
             : SV.serverFacts.is(lane)
               ? "a block is a message"
               : knobs(lane),

@@ -19,6 +19,10 @@
     const n = r.nodes.filter((x) => !x.probe).length,
       tree = r.kind === "tree",
       copied = r.nodes.some((x) => x.src);
+    if (!n && SV.output.of(lane).grids) {
+      const patches = r.commit ? count(r.commit.n_new, "patch", "patches") : "a scale";
+      return SV.messages.say(r.commit && r.why === "small" ? "round.scale.small" : "round.scale.large", { patches });
+    }
     if (!n) {
       if (SV.metrics.isBaseline(lane)) return "Plain decoding: one target pass, one token.";
       return r.commit && r.why === "small"

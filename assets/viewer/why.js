@@ -47,6 +47,7 @@
   }
   function tailBecause(lane, r) {
     if (r.why === "correction") return "why.tail.correction." + (temperature(lane) > 0 ? "sampled" : "greedy");
+    if (SV.output.of(lane).grids) return r.why === "small" ? "why.tail.scale.small" : "why.tail.scale.large";
     if (["bonus", "small", "unchecked", "forced", "accepted"].includes(r.why)) return "why.tail." + r.why;
     return r.nodes.some((n) => !n.probe) ? "why.tail.drafted" : "why.tail.plain";
   }

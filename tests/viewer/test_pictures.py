@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 
+import numpy as np
 import pytest
 
 from specviz.trace.schema import SCHEMA
+from specviz.zoo.codec import ScaleCodec
 
 SIDE, COLUMNS, ROWS = 2, 3, 2
 FIRST = 10
@@ -106,5 +108,61 @@ def test_what_is_no_picture_is_text(drive, settled, output):
         settled(page)
         assert page.evaluate("document.querySelectorAll('.stage .patches').length") == 0
         assert page.evaluate("document.querySelector('.stage canvas.whole').hidden")
+
+    drive(use)
+
+
+GRIDS = {"kind": "scales", "grids": [1, 2, 3], "patch": SIDE}
+BOXES = """() => { const copy = (c) => {
+  const context = Object.assign(document.createElement("canvas"), {width: c.width, height: c.height}).getContext("2d", {willReadFrequently: true});
+  context.drawImage(c, 0, 0);
+  return context; };
+  return [...document.querySelectorAll(".stage .text.scales .scale")].map((box) => {
+  const c = box.querySelector(".sheet > canvas");
+  return {small: box.classList.contains("small"), cells: box.querySelectorAll(".cells .t").length, title: box.querySelector(".cap b").textContent,
+    rgb: c.width ? [...copy(c).getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 < 3) : []}; }); }"""
+
+
+def growing(codes: np.ndarray, limit: int = 14) -> list[dict]:
+    """A picture of three scales: the large model painted the first two, the small one the last."""
+    rows = [row for row in records(GRIDS) if row["type"] in ("header", "prefill")]
+    tokens = {str(FIRST + i): base64.b64encode(code.tobytes()).decode() for i, code in enumerate(codes)}
+    rows.insert(1, dict(type="vocab", lane=0, tokens=tokens, special=[]))
+    at = 0
+    for round, grid in enumerate(GRIDS["grids"]):
+        ids, small = list(range(at, min(limit, at + grid * grid))), round == 2
+        at += grid * grid
+        rows.append(dict(type="draft", lane=0, round=round, t0=round + 0.1, t1=round + 0.1 + 0.1 * small, kind="none", nodes=[]))
+        if not small:
+            rows.append(dict(type="verify", lane=0, round=round, t0=round + 0.1, t1=round + 0.2, n_in=grid * grid))
+        rows.append(dict(type="commit", lane=0, round=round, t=round + 0.3, path=[], n_new=len(ids),
+                         tail=dict(tok=FIRST + ids[-1], why="small" if small else "plain")))
+        rows.append(dict(type="text", lane=0, round=round, pieces=[dict(tok=FIRST + i, b=tokens[str(FIRST + i)], span=[0, 12]) for i in ids]))
+        rows.append(dict(type="timing", lane=0, round=round, draft_ns=0, verify_ns=1, judge_ns=0, cache_ns=0, other_ns=0))
+    rows.append(dict(type="done", lane=0, finish="stop", totals=dict(tokens=limit, rounds=2), peak_mem=None))
+    for seq, row in enumerate(rows):
+        row["seq"] = seq
+        SCHEMA[row["type"]](row, row["type"])
+    return rows
+
+
+@pytest.mark.parametrize("limit", [14, 10])
+def test_scales_stand_side_by_side_and_show_the_picture_as_python_sums_it(drive, settled, limit):
+    codes = np.random.default_rng(0).integers(0, 256, (14, SIDE, SIDE, 3), np.uint8)
+    codec = ScaleCodec(None, codes, FIRST, GRIDS["grids"], ())
+
+    def use(page):
+        page.evaluate("(rows) => { globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'), {trace: rows}); }", growing(codes, limit))
+        page.evaluate("board.goto({ round: 2, phase: 4 })")
+        settled(page)
+        boxes = page.evaluate(BOXES)
+        assert [(box["title"], box["cells"], box["small"]) for box in boxes] == [
+            ("1 \u00d7 1", 1, False), ("2 \u00d7 2", 4, False), ("3 \u00d7 3", limit - 5, True)]
+        for box, upto in zip(boxes, (1, 5, limit)):
+            wanted = codec.pixels(codes[:upto].tobytes()).astype(int).ravel()
+            assert np.abs(wanted - np.array(box["rgb"])).max() <= 1
+        page.evaluate("board.goto({ round: 1, phase: 4 })")
+        settled(page)
+        assert len(page.evaluate(BOXES)) == 2
 
     drive(use)
