@@ -179,7 +179,7 @@
       "Speed as",
       [
         ["rate", "Tokens per second"],
-        ["relative", "Times its own plain decoding"],
+        ["relative", "Times plain"],
       ],
       "rate",
       (v) => {

@@ -33,7 +33,7 @@ METHOD = Method(
             "cached, a row predicts the token after it (SpecDiff-2), and the drafter reads the target's embedding, not its states.",
     notes={"diffusion": note(
         "diffusion", "The step of the diffusion model in which each place of the draft was filled in (SpecDiff).",
-        order=("`left_to_right` or `random`", "left_to_right"), passes=("passes over the block", 2),
+        order=("`left_to_right`, `random`, or `chains` of one pass", "left_to_right"), passes=("passes over the block", 2),
         steps=("of each drafted token, from 0", [0, 0, 1, 1]))},
     aliases=("diffusion draft", "masked diffusion", "MDLM", "speculative diffusion decoding"),
     trains=(Trained("specdiff", "A small masked diffusion model that fills in a block of masks in a few forward passes.",

@@ -1,6 +1,7 @@
 """Draft a block with a masked diffusion model in T steps (SpecDiff, Christopher et al. 2408.05636)."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor
 
 from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, common, never_stop
 from ....drafters.model.chain import policy_probs
-from ....trees import draw_one
+from ....trees import draw_one, first_duplicates
+from ....trees.draws import path_tokens
 
 
 class DiffusionDraft(Drafter):
@@ -92,6 +94,34 @@ class DiffusionDraft(Drafter):
             with torch.inference_mode():
                 self.rows.text(self.target.embed(text[held:]))
         self._text = list(text)
+
+
+class DiffusionPaths(DiffusionDraft):
+    """Sample ``chains`` sequences from one pass (SpecDiff-2, 2511.00606). Places are independent given the text, so sequences that share a
+    beginning are still independent after it. Equal ones remain separate nodes. At temperature 0 of the run they are sampled at 1, since
+    their argmax would be equal, and merged, since a match is all that counts."""
+
+    def __init__(self, head: Any, chains: int):
+        super().__init__(head)
+        self.chains = chains
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        count, build, tips = min(budget.gamma, self.net.block), TreeBuilder(), [-1] * self.chains
+        if count < 1:
+            return build.tree()
+        logits, greedy, nodes = self._logits(state, [None] * count), state.sampling.greedy, {}
+        sampling = replace(state.sampling, temperature=1.0) if greedy else state.sampling
+        for place in range(count):
+            alike = first_duplicates(build, tips)
+            paths = {i: sampling.probs(state.processed_row(logits[place], path_tokens(build, tips[i]))) for i in sorted(set(alike))}
+            drawn = [(tip, state.rng.pick("draft", paths[i])) for i, tip in zip(alike, tips)]
+            if greedy:
+                nodes |= {key: build.add(key[1], key[0]) for key in dict.fromkeys(drawn)}
+                tips = [nodes[key] for key in drawn]
+            else:
+                draws = {i: build.begin(probs, IID) for i, probs in paths.items()}
+                tips = [build.add(token, tip, draws[i]) for i, (tip, token) in zip(alike, drawn)]
+        return _noted(build, [list(range(len(build)))], "chains", state)
 
 
 def _ends(count: int, steps: int) -> list[int]:
