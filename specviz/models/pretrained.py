@@ -76,7 +76,7 @@ def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
     if read_json(Path(folder), "config.json").get("model_type") in ("bamba", "linear_llama"):
         from .trainable import open_trained
 
-        return open_trained(Path(folder), dtype)
+        return open_trained(Path(folder), open_config(folder), dtype)
     return transformers.AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=dtype, trust_remote_code=False)
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModelForCausalLM, BambaConfig, BambaForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, BambaForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.bamba.modeling_bamba import BambaMixer
 from transformers.models.llama.modeling_llama import LlamaAttention, apply_rotary_pos_emb
 
-from .pretrained import open_config
 from .weights import ModelError, Weights
 
 CHUNK = 64  # positions of a chunk of the scan
@@ -64,8 +63,8 @@ def in_groups(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, group: int) -> Te
 
 
 def shifted_sum(x: Tensor, taps: Tensor) -> Tensor:
-    """Return a causal depthwise convolution of x [..., length, width]; taps [..., kernel], whose other axes broadcast with x, the position itself last. A
-    sum of shifted rows is several times as fast on a processor as a grouped convolution."""
+    """Return a causal depthwise convolution of x [..., length, width]. taps [..., kernel]: the position itself last; their other axes
+    broadcast with x. A sum of shifted rows is several times as fast on a processor as a grouped convolution."""
     kernel, length = taps.shape[-1], x.shape[-2]
     x = F.pad(x, (0, 0, kernel - 1, 0))
     return sum((x[..., i:i + length, :] * taps[..., i] for i in range(1, kernel)), x[..., :length, :] * taps[..., 0])
@@ -134,9 +133,8 @@ def quick(model: BambaForCausalLM) -> BambaForCausalLM:
     return model
 
 
-def open_trained(folder: Path, dtype: torch.dtype) -> Any:
+def open_trained(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     """Open a folder with linear attention or Bamba's layers, whose matrices may be stored in MXINT8. Raises ModelError."""
-    config = open_config(folder)
     config.__dict__.pop("quantization_config", None)
     model = AutoModelForCausalLM.from_config(config)
     model = quick(model) if isinstance(model, BambaForCausalLM) else model

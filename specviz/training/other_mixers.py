@@ -73,7 +73,7 @@ ABOUT = {
                         "the cosine to earlier groups, a causal convolution of {conv} taps over the values, no normaliser",
     "mamba": "Mamba-2 mixers (2405.21060) with {state_heads} heads and a state of {state}, in the layout of Bamba without attention layers",
 }
-CARD = FRONT + """A toy target without keys and values: {layers} layers of {hidden}, {parameters:.2f} million parameters. {mixer}.
+CARD = FRONT + """A toy target without keys and values: {layers} layers of {hidden}, {parameters:.2f} million parameters, with {mixer}.
 Made to be watched while draft trees are verified on it. Its **facts are unreliable**.
 
 Embedding, norms and feed-forward parts began as those of [{from}](../{from}); the mixers learned from the distribution of

@@ -15,12 +15,23 @@
       beyond = group.filter((g) => g > own).length;
     host.append(
       say(
-        "The root is at position " + (at + 1) + ", " + ((at % size) + 1) + " of " + size + " in its group; " +
-          count(int(d.complete, 0), "earlier group") + " " + (d.complete === 1 ? "is" : "are") + " one sum of fixed size.",
+        "The root is at position " +
+          (at + 1) +
+          ", " +
+          ((at % size) + 1) +
+          " of " +
+          size +
+          " in its group; " +
+          count(int(d.complete, 0), "earlier group") +
+          (d.complete === 1 ? " is" : " are") +
+          " one sum of fixed size.",
       ),
       say(
         beyond
-          ? count(beyond, "place") + " of the tree " + (beyond === 1 ? "lies" : "lie") + " beyond the border: there the root's group is read as a sum, too."
+          ? count(beyond, "place") +
+              " of the tree " +
+              (beyond === 1 ? "lies" : "lie") +
+              " beyond the border: there the root's group is read as a sum, too."
           : "The whole tree lies in the root's group: its rows read one another by squared relu attention.",
       ),
     );
