@@ -154,6 +154,9 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
 def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
     """Return a config.json for a head with layers like the target's, except for the sizes given in hparams."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
+    rotary = whole.get("rope_parameters")
+    if isinstance(rotary, dict) and isinstance(rotary.get("full_attention"), dict):  # a head's layers have full attention
+        whole = whole | {"rope_parameters": rotary["full_attention"]}
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads
     fields = {

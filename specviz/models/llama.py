@@ -70,6 +70,9 @@ def rope_of(config: dict[str, Any]) -> dict[str, Any]:
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}  # transformers takes them in this order
     if not isinstance(given, dict):
         raise ModelError("the rotary parameters in its config.json are not a JSON object", "config.rotary")
+    if any(isinstance(value, dict) for value in given.values()):
+        raise ModelError("its config.json has rotary parameters for each kind of layer, and one set is read here: rope_parameters",
+                         "config.rotary_kinds")
     rope = {"rope_theta": config.get("rope_theta", 10000.0), "partial_rotary_factor": config.get("partial_rotary_factor") or 1.0, **given}
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
     for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):

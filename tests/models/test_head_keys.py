@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from dataclasses import replace
 
 import pytest
 import torch
@@ -77,6 +78,15 @@ def test_a_key_that_the_layers_do_not_obey_is_refused_by_name(tmp_path, kind):
 def test_a_block_whose_rows_see_less_is_refused(tmp_path, more):
     with refuses(ModelError, "head.key"):
         edited(tmp_path / "head", "dflash", **more)()
+
+
+def test_a_heads_layers_rotate_as_the_targets_with_full_attention():
+    """A target may have rotary parameters for each kind of its layers; a published head that has them is refused."""
+    rotary = {"full_attention": {"rope_type": "default", "rope_theta": 9.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 8.0}}
+    head = eagle.build(replace(BODY, config={**third.CONFIG, "rope_parameters": rotary}), {})
+    assert head.config["rope_parameters"]["rope_theta"] == 9.0
+    with refuses(ModelError, "config.rotary_kinds", "rope_parameters"):
+        eagle.Eagle({**third.CONFIG, "rope_parameters": rotary})
 
 
 def test_a_default_in_which_readers_differ_is_not_guessed(tmp_path):
