@@ -241,8 +241,8 @@ class Handlers:
         return self.describe(target, draft) if self.backend.ready(None) else {self.ui["models"]: gr.skip()}
 
     def page_opened(self) -> dict:
-        """Show which models are loaded when a page is opened."""
-        return self._models_line(None)
+        """Show which models are loaded when a page is opened. ``preloaded`` follows, because a link may choose others."""
+        return {self.ui["models"]: self._models_line(None)[self.ui["models"]]}
 
     def models_chosen(self, target: str | None, draft: str | None) -> dict:
         """After a target or draft was chosen, list the drafts that fit. A draft that does not fit is replaced by the

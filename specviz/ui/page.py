@@ -235,8 +235,8 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
     ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
     known = [ui["models"], ui["methods"]]
-    demo.load(hands.page_opened, None, known, **at_once)
     pair = [ui["target"], ui["draft"]]
+    demo.load(hands.page_opened, None, ui["models"], **at_once).then(hands.preloaded, pair, known, **at_once)
     chosen = [*known, ui["draft"], ui["notice"]]
     gr.on([ui["target"].change, ui["draft"].change], hands.models_chosen, pair, chosen, **at_once)
     touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
@@ -291,6 +291,6 @@ def _try(ui: dict[str, Any], tries: list[gr.Button], start: StartContent, cards:
         methods = list(example["methods"] or start.chosen)
         shown = {"prompt": example["prompt"], "look": example.get("look", ""), "methods": methods,
                 "titles": [cards[key].title for key in methods],
-                "set": {name: example[name] for name in ("target", "temperature") if name in example} or None}
+                "set": {name: example[name] for name in ("target", "temperature", "length") if name in example} or None}
         button.click(None, ui["methods"], [ui["prompt"], ui["notice"], ui["methods"]], api_visibility="private",
                      js=f"(chosen) => SpecVizPage.example({pack(shown)}, chosen)")
