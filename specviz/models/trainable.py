@@ -88,13 +88,14 @@ class ScannedMixer(BambaMixer):
     def forward(self, hidden_states: Tensor, **_: Any) -> Tensor:
         """Run whole texts: hidden_states [batch, length, hidden]."""
         batch, length, _ = hidden_states.shape
+        groups: Any = self.n_groups
         inner, gn = self.intermediate_size, self.n_groups * self.ssm_state_size
         gate, raw, dt = self.in_proj(hidden_states).split([inner, self.conv_dim, self.num_heads], -1)
         mixed = shifted_sum(raw, self.conv1d.weight[:, 0].to(raw.dtype)) + self.conv1d.bias.to(raw.dtype)
         x, b, c = F.silu(mixed).split([inner, gn, gn], -1)
         dt = F.softplus(dt.float() + self.dt_bias.float()).clamp(*self.time_step_limit)
         y = scan(x.view(batch, length, self.num_heads, -1), dt, -self.A_log.float().exp(),
-                 b.view(batch, length, self.n_groups, -1), c.view(batch, length, self.n_groups, -1), self.D)
+                 b.view(batch, length, groups, -1), c.view(batch, length, groups, -1), self.D)
         return self.out_proj(self.norm(y.reshape(batch, length, inner), gate).to(hidden_states.dtype))
 
 
@@ -125,7 +126,8 @@ def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> T
 
 def quick(model: BambaForCausalLM) -> BambaForCausalLM:
     """Replace the mixers by ones with the same parameters and a quick scan."""
-    for index, layer in enumerate(model.model.layers):
+    layers: Any = model.model.layers
+    for index, layer in enumerate(layers):
         if hasattr(layer, "mamba"):
             mixer = ScannedMixer(model.config, index)
             mixer.load_state_dict(layer.mamba.state_dict())
@@ -136,7 +138,7 @@ def quick(model: BambaForCausalLM) -> BambaForCausalLM:
 def open_trained(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     """Open a folder with linear attention or Bamba's layers, whose matrices may be stored in MXINT8. Raises ModelError."""
     config.__dict__.pop("quantization_config", None)
-    model = AutoModelForCausalLM.from_config(config)
+    model: Any = AutoModelForCausalLM.from_config(config)
     model = quick(model) if isinstance(model, BambaForCausalLM) else model
     stored = Weights(folder, torch.device("cpu"), torch.float32)
     shapes = {name: weight.shape for name, weight in model.state_dict().items() if name in stored}

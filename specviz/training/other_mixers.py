@@ -71,7 +71,7 @@ def card(model: Any, hparams: dict, figures: dict) -> str:
 ABOUT = {
     "linear_attention": "linear attention (2406.07368): squared relu of cosines within groups of {group} positions, a learned factor times "
                         "the cosine to earlier groups, a causal convolution of {conv} taps over the values, no normaliser",
-    "mamba": "Mamba-2 mixers (2405.21060) with {state_heads} heads and a state of {state}, in the layout of Bamba without attention layers",
+    "mamba": "Mamba-2 mixers (2405.21060) of {state_heads} heads and a state of {state}, in the layout of Bamba without attention layers",
 }
 CARD = FRONT + """A toy target without keys and values: {layers} layers of {hidden}, {parameters:.2f} million parameters, with {mixer}.
 Made to be watched while draft trees are verified on it. Its **facts are unreliable**.
