@@ -114,6 +114,36 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
     assert blind < 0.05, f"what takes the text for a bag of words is found; it drafts otherwise in {blind:.0%}"
 
 
+CORRECTIONS = {"domino": "domino", "dflash2": "dflash2", "lilicorr": "lilicorr", "treeflash": "treeflash", "taps": "taps"}  # kind -> a method
+
+
+@pytest.mark.parametrize("entry", tried(*CORRECTIONS))
+def test_a_correction_says_something_else_after_another_token(entry):
+    """The most probable token of the second place, after either of the first place's two favourites: without a correction it is
+    the same."""
+    loaded = load(entry.target, "none")
+    kit = loaded.kit()
+    method = catalogue()[CORRECTIONS[entry.kind]]
+    ids, target, moved = loaded.tokenizer.encode(TEXT), kit.target, 0
+    ends = range(len(ids) // 3, len(ids), 3)
+    with torch.inference_mode():
+        for end in ends:
+            drafter = method.build(kit, **method.read_knobs({})).drafter
+            target.capture(drafter.hidden_states)
+            state = State(ids[:end], Sampling(0.0), limit=64)
+            target.close()
+            drafter.start(state, target, target.sync(state.tokens))
+            scores, found = drafter.scores(state, 3), []
+            _, carry = scores.step(0, scores.start(), torch.tensor(ids[end - 1:end]))
+            for token in scores.block.logits[0].topk(2).indices:
+                logits, _ = scores.step(1, carry, token[None])
+                found.append(int(scores.whole(1, logits)[0].argmax()))
+            moved += found[0] != found[1]
+    kit.close()
+    forget()
+    assert moved / len(ends) > 0.1, f"it drafts otherwise in {moved / len(ends):.0%} of the places"
+
+
 @pytest.mark.parametrize("entry", tried("glide", "m2r2"))
 def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_alike(entry):
     """Heads that look at the target's own keys and values, which no test can shuffle: their queries choose among them."""

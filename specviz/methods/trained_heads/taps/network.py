@@ -42,8 +42,9 @@ class Scorer(nn.Module):
     def forward(self, parents: Tensor, children: Tensor, log_probs: Tensor, entropy: Tensor, depth: Tensor) -> Tensor:
         """Return what is added to the children's log-probabilities, [..., k]. parents [..., hidden] and children [..., k, hidden]:
         embeddings; log_probs [..., k]; entropy [...] in nats; depth [...], 0 for the root's children."""
-        u = self.parent(F.normalize(parents, dim=-1))[..., None, :].expand(*children.shape[:-1], -1)
-        v = self.child(F.normalize(children, dim=-1))
+        size = parents.shape[-1] ** 0.5  # embeddings are made as long as states after a norm
+        u = self.parent(size * F.normalize(parents, dim=-1))[..., None, :].expand(*children.shape[:-1], -1)
+        v = self.child(size * F.normalize(children, dim=-1))
         x = torch.cat([u, v, u * v, log_probs[..., None], entropy[..., None, None].expand(*log_probs.shape, 1)], -1)
         return self.out(F.silu(self.hidden(x) + self.depth(depth.clamp(max=self.depths - 1))[..., None, :]))[..., 0]
 
