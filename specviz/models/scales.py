@@ -51,7 +51,7 @@ class Scales:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The first entry of each scale's codebook, and the number of all entries: len(grids) + 1 numbers."""
+        """The index of the first codebook entry of each scale, and the number of all entries: len(grids) + 1 integers."""
         return (0, *accumulate(self.entries))
 
     @property

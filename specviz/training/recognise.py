@@ -12,8 +12,8 @@ import random
 import numpy as np
 from PIL import Image
 
-from ..core import Sampling
 from ..methods import catalogue
+from ..run.request import GenerationRequest
 from ..run.result import collect
 from ..run.session import Session
 from ..zoo import load
@@ -56,11 +56,12 @@ def asked(count: int, seed: int = 1) -> list[tuple[str, str]]:
     return [(f"a {wish.colour} {wish.thing if wish.thing in drawings.SHAPES else f'capital {wish.thing}'}", wish.thing) for wish in wishes]
 
 
-def measure(loaded, key: str, knobs: dict, wanted: list[tuple[str, str]], classify: Classifier) -> tuple[float, float, float]:
+def measure(loaded, key: str, knobs: dict, wanted: list[tuple[str, str]], classify: Classifier,
+            **request: float) -> tuple[float, float, float]:
     """Return the share of pictures that are recognised, and target passes and seconds for each, without the prompt's."""
     right, passes, seconds = 0, 0, 0.0
     for seed, (prompt, thing) in enumerate(wanted):
-        result = collect(Session(loaded, key, knobs, sampling=Sampling(1.0, seed=seed)).run(prompt, 4096))
+        result = collect(Session(loaded, key, knobs, request=GenerationRequest(seed=seed, max_tokens=4096, **request)).run(prompt, 4096))
         right += classify(loaded.codec.pixels(result.data)) == thing
         passes, seconds = passes + result.totals.rounds, seconds + sum(result.totals.phase_seconds.values())
     return right / len(wanted), passes / len(wanted), seconds / len(wanted)
@@ -70,6 +71,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="specviz-pictures")
     parser.add_argument("--pictures", type=int, default=100, help="pictures of each method")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--guidance-scale", type=float, default=1.0)
     args = parser.parse_args()
     loaded, classify, wanted, rng = load(args.target, None, "cpu"), Classifier(), asked(args.pictures), random.Random(2)
     right = [classify(drawings.paint(drawings.Wish(thing, "blue"), rng)) == thing for _, thing in wanted]
@@ -77,7 +80,8 @@ def main() -> None:
           f"| the program (fresh drawings) | {np.mean(right):.0%} | | |")
     for key, knobs in CASES:
         if loaded.why_not(catalogue()[key]) is None:
-            share, passes, seconds = measure(loaded, key, knobs, wanted, classify)
+            share, passes, seconds = measure(loaded, key, knobs, wanted, classify, temperature=args.temperature,
+                                              guidance_scale=args.guidance_scale)
             print(f"| `{key}`{''.join(f', {name} {value}' for name, value in knobs.items())} | {share:.0%} | {passes:.1f} | "
                   f"{1000 * seconds:.1f} |", flush=True)
 

@@ -21,7 +21,7 @@ RECORDED = ASSETS / "traces" / "first.jsonl"
 class StartContent:
     """The page's initial content.
 
-    ``examples``: name, prompt, and optionally look, methods, follow, target, temperature; ``first``: methods listed
+    ``examples``: name, prompt, and optionally look, methods, follow, target, temperature, length; ``first``: methods listed
     besides the chosen ones; ``chosen``: initially chosen methods; ``presets``: name, methods, and optionally
     temperature and about, or name, ``among`` (the keys to which the list is filtered) and about.
     """

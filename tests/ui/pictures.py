@@ -22,7 +22,8 @@ SEVERAL = {"prompt": "Name three colours.", "methods": ["speculative"], "length"
            "generation": {"n": 3}}
 PAINTED = {"prompt": "a red heart", "methods": ["speculative_jacobi", "lantern"], "target": "specviz-pictures", "temperature": 1, "tab": "race"}
 SEEN = {"prompt": "What does the picture show?", "methods": ["multimodal"], "target": "specviz-vision", "length": 64, "tab": "watch"}
-GROWN = {"prompt": "a red heart", "methods": ["collaborative_decoding"], "target": "specviz-scales", "temperature": 0.7, "tab": "watch"}
+GROWN = {"prompt": "a red heart", "methods": ["collaborative_decoding"], "target": "specviz-scales", "temperature": 0.7, "length": 128,
+         "tab": "watch", "generation": {"guidance_scale": 4}}
 STATES = {"prompt": "Write a short story about a fox.", "methods": ["stree"], "target": "Llama-specviz-mamba", "length": 64, "tab": "watch"}
 ROUTED = {"prompt": "Write a short story about Ada.", "methods": ["blockffn"], "target": "Llama-specviz-blockffn", "length": 96, "tab": "watch"}
 STATE = "document.querySelector('#board .sv').dataset.state"
