@@ -39,10 +39,11 @@ def check_config(config: dict[str, Any], name: str) -> None:
         if layers > MOST_LAYERS:
             raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read",
                              "config.layers")
-        two_sided = next((key for key, value in (("is_causal", False), ("use_bidirectional_attention", True)) if part.get(key) is value), None)
+        keys = (("is_causal", False), ("use_bidirectional_attention", True))
+        two_sided = next((key for key, value in keys if part.get(key) is value), None)
         if two_sided:
-            raise ModelError(f"{two_sided} in config.json of {name} makes its tokens attend to later ones: it is not a causal language model",
-                             "config.not_causal")
+            raise ModelError(f"{two_sided} in config.json of {name} makes its tokens attend to later ones: it is not a causal "
+                             "language model", "config.not_causal")
         kinds = part.get("layer_types")
         if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
             raise ModelError(f"layer_types in config.json of {name} is not a list of names", "config.layer_types")

@@ -26,8 +26,8 @@ def check_keys(config: dict[str, Any], name: str, head_dim: int, layers: int, ca
     rotary, inner = config.get("rope_parameters") or config.get("rope_scaling"), config.get("dflash_config")
     fine = NEUTRAL | {"query_pre_attn_scalar": (head_dim,), "attention_multiplier": (head_dim**-0.5,), "is_causal": (causal,),
                       "causal": (causal,)}
-    for part in (rotary, config, inner):
-        for key, values in fine.items() if isinstance(part, dict) else ():
+    for part in (one for one in (rotary, config, inner) if isinstance(one, dict)):
+        for key, values in fine.items():
             if part.get(key) is not None and part[key] not in values:
                 raise _refusal(key, part[key], name)
     kinds = config.get("layer_types")

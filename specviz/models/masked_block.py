@@ -294,8 +294,8 @@ def load(folder: str | Path, body: Body) -> BlockDrafter:
     if made.lm_head is not None:
         found |= {"lm_head.weight": weights.get("lm_head.weight", spoken, d)} | tokens
     for name, tensor in made.state_dict().items():
-        if name == "markov_head.markov_w2.weight" and made.lm_head is not None:
-            found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), tokens["d2t"], body.vocab)
+        if name == "markov_head.markov_w2.weight" and (d2t := tokens.get("d2t")) is not None:
+            found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), d2t, body.vocab)
         elif name.startswith(("markov_head.", "confidence_head.")):
             found[name] = weights.get(name, *tensor.shape)
     weights.none_left(*VERIFIER, r"lm_head\.weight")

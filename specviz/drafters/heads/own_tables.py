@@ -7,7 +7,7 @@ has_own_embed_tokens, has_own_lm_head, compared with the target's).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -42,7 +42,8 @@ def with_own_tables(target: CapableTarget, head: Any) -> CapableTarget:
         return target
 
     def embed(ids: Sequence[int] | Tensor) -> Tensor:
-        return F.embedding(ids if isinstance(ids, Tensor) else token_tensor(embedding.device, ids), embedding)
+        table = cast(Tensor, embedding)  # used where there is one
+        return F.embedding(ids if isinstance(ids, Tensor) else token_tensor(table.device, ids), table)
 
     return OwnTables(target, None if embedding is None else embed,  # pyright: ignore[reportReturnType] (it forwards everything else)
                      None if output is None else lambda states: F.linear(states.to(output.dtype), output).to(states.dtype))
