@@ -55,7 +55,7 @@
     "plain.token": "one token a pass",
     "plain.scale": "one scale a pass",
     "round.scale.large": "One pass of the large model painted {patches}, all of this scale.",
-    "round.scale.small": "One pass of the small model painted {patches}, all of this scale; the large model was not asked.",
+    "round.scale.small": "One pass of the small model painted {patches}, all of this scale.",
     "why.tail.scale.large": "Nothing was guessed here: one pass of the large model gives all patches of a scale.",
     "why.tail.scale.small": "The small model painted this scale; the large one was not asked.",
     "scale.large": "large model",

@@ -140,7 +140,8 @@ class ScaleNet(nn.Module):
         self.patch_in = nn.Linear(width, hidden, bias=False)
         layers = (ScaleLayer(hidden, config["num_attention_heads"], config["intermediate_size"])
                   for _ in range(config["num_hidden_layers"]))
-        self.layers, self.norm, self.lm_head = nn.ModuleList(layers), nn.LayerNorm(hidden, bias=False), nn.Linear(hidden, entries, bias=False)
+        self.layers, self.norm = nn.ModuleList(layers), nn.LayerNorm(hidden, bias=False)
+        self.lm_head = nn.Linear(hidden, entries, bias=False)
         self.register_buffer("codes", torch.zeros(entries, width))
         self.codes: Tensor
 

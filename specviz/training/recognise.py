@@ -1,8 +1,8 @@
 """Whether a painted picture shows what was asked for, by a nearest-neighbour classifier of our own (not FID).
 
-`python -m specviz.training.recognise` prints a table: accuracy on fresh drawings and on pictures painted by plain decoding, speculative Jacobi
-decoding, LANTERN and, with `--target specviz-scales`, CoDe; passes of the target and seconds for each picture. The classifier compares
-outlines: the difference from the ground, cut to what is there and scaled to one size.
+`python -m specviz.training.recognise` prints a table: accuracy on fresh drawings and on pictures painted by plain decoding, speculative
+Jacobi decoding, LANTERN and, with `--target specviz-scales`, CoDe; passes of the target and seconds for each picture. The classifier
+compares outlines: the difference from the ground, cut to what is there and scaled to one size.
 """
 from __future__ import annotations
 

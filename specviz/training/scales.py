@@ -88,7 +88,8 @@ def run(job: Job) -> Path:
 def config(hparams: dict, vocab: int) -> dict:
     return {"model_type": KIND, "vocab_size": vocab, "hidden_size": hparams["hidden"], "num_hidden_layers": hparams["layers"],
             "num_attention_heads": hparams["heads"], "intermediate_size": hparams["intermediate"],
-            "max_position_embeddings": hparams["prompt"], "quantization_config": {"quant_method": "mxint8"}, **{name: hparams[name] for name in ("grids", "patch", "entries")}}
+            "max_position_embeddings": hparams["prompt"], "quantization_config": {"quant_method": "mxint8"},
+            **{name: hparams[name] for name in ("grids", "patch", "entries")}}
 
 
 def scales_in(hparams: dict) -> Scales:

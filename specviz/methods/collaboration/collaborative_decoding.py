@@ -27,8 +27,8 @@ METHOD = Method(
     look="The picture after each scale: the first ones are the large model's, the framed ones the small model's.",
     wins="The fine scales hold most patches and little choice: a small model paints them nearly as well.",
     loses="With few large scales the shape itself is the small model's, and more pictures are not what was asked for.",
-    differs="Both models were trained once, on all scales, so that any N can be tried; the paper fine-tunes each for its scales. Patches of "
-            "pixels with a codebook per scale take the place of a VQ-VAE.",
+    differs="Both models were trained once, on all scales, so that any N can be tried; the paper fine-tunes each for its scales. Patches "
+            "of pixels with a codebook per scale take the place of a VQ-VAE.",
     compared="notes",
     published={"large_scales": 8},
     aliases=("collaborative decoding", "next-scale prediction", "VAR"),
