@@ -17,8 +17,9 @@ from torch import Tensor
 
 from ..core import DraftTree
 from ..drafters.heads.shapes import calibrated, expected_length
-from ..targets.fast import FastModel
 from ..trees import Shape
+from ..zoo.backends import choose
+from ..zoo.registry import register
 from . import losses
 from .data import TASKS
 from .draft import collate
@@ -142,7 +143,7 @@ def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
 
 def costs(path: Path, repeats: int = 7) -> dict[int, float]:
     """Return {nodes: seconds of a target pass with a tree of that size} on this machine, each the best of several runs."""
-    target = FastModel(path).open()
+    target = choose(register().backends, path).load(path, torch.device("cpu")).open()
     target.sync([i % target.vocab for i in range(64)])
     best: dict[int, float] = dict.fromkeys(SIZES, float("inf"))
     for _ in range(repeats):
