@@ -203,12 +203,12 @@ class Progress:
     failed: dict[str, int]  # failed runs not repeated yet, by method
 
     def __str__(self) -> str:
-        text = f"All {self.of} runs ({self.of_turns} turns: one prompt, one repeat, all methods) are measured"
+        text = f"All {self.of} runs ({self.of_turns} turns; a turn runs all methods once on one prompt) are measured"
         if self.runs < self.of:
             text = (f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
                     f"{self.of_turns} turns complete)")
         broke = ", ".join(f"{key} ({times})" for key, times in self.failed.items())
-        return f"{text} in {self.hours:.1f} hours" + (f"; failed runs: {broke}" if broke else "")
+        return f"{text} in {60 * self.hours:.0f} minutes" + (f"; failed runs: {broke}" if broke else "")
 
 
 def progress_of(sessions: list[BenchSession], asked: Requested) -> Progress:

@@ -39,7 +39,7 @@ It is a clear winner if its lower quartile is above the runner-up's median and b
     "loops": f"An answer loops if some {GRAM} consecutive tokens occur {TIMES} times. Methods that copy gain most on such answers.",
     "excluded": "Excluded, because settings, versions or machine differ: {runs}.",
     "excluded.runs": "{count} runs of {target} with {draft} on {machine}, {threads} threads, {tokens} tokens",
-    "progress": "{when}: {prompts} prompts of {tasks} tasks, {repeats} repeats and {methods} methods requested. {progress}.",
+    "progress": "{when}: {methods} methods on {prompts} prompts (tasks: {tasks}), each repeated {repeats} times in all. {progress}.",
     "noise": "Two runs of plain decoding on the same prompt, measured shortly after one another, differ by {apart:.1%} (median of "
              "{count}). Smaller differences between methods are noise.",
     "same": "Of {runs} greedy runs of exact methods, {same} equal plain decoding token for token.",

@@ -22,7 +22,8 @@ Router = Callable[[Tensor], Tensor]  # distributions [rows, vocab] of the small 
 
 
 class MixedTarget:
-    """A target and a small model as one target. ``hidden_states``: those of the small model that the mixture needs."""
+    """A target whose logits are a mixture of a large and a small model's: ``mix`` combines them where ``router`` asks for the large
+    model; elsewhere they are the small model's. ``hidden_states``: states of the small model that ``mix`` reads."""
 
     capabilities = frozenset({"tree", "rewind"})
 

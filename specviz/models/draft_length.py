@@ -156,8 +156,9 @@ def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
 
 
 def build(body: Body, hparams: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
-    """Return an untrained network; ``body``: of the draft model, for AdaEAGLE of the target. hparams: kind, and layers, or top
-    and inner, or inner and most."""
+    """Return an untrained network. body: the draft model, or the target for AdaEAGLE. hparams["kind"] selects the network and its other
+    keys: AdaEAGLE ``inner`` (width) and ``most`` (longest draft); DISCO ``top`` (number of largest probabilities read) and ``inner``;
+    SpecDec++ ``layers``."""
     if hparams["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, hparams["inner"], hparams["most"])
     if hparams["kind"] == DISCO:

@@ -43,7 +43,8 @@ class MaskedModel(causal.Causal):
 
 
 class MaskedRows(RowCache):
-    """KV cache of the text's tokens; masks after them are dropped after each pass."""
+    """KV cache of a model that drafts with mask tokens: it keeps the rows of the text and drops those of the appended mask
+    tokens after each pass."""
 
     def __init__(self, whole: MaskedModel):
         super().__init__(whole.fused)

@@ -27,8 +27,9 @@ TRAILERS = 64  # lines after the last chunk
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits. In seconds: to connect, until an answer begins, of silence within it. In bytes: of a line, a stream, a
-    page. Counts: messages and lines per stream, pieces per answer."""
+    """Limits on what a server may send. connect, begin, silent: seconds to connect, until the answer begins, and without data within it;
+    line, stream, page: largest number of bytes of a line, of a stream and of a page; messages, lines: their largest number per stream;
+    pieces: of text per answer."""
 
     connect: float = 3.0
     begin: float = 30.0

@@ -31,7 +31,8 @@ class SkippedLayers(LlamaTarget):
         super().__init__(target.model)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied, the rest is run without the sublayers."""
+        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied, the others are run without the
+        skipped sublayers. Returns the Scores of the last token."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
         mine = min(self._borrowed, common(self.cached_tokens, tokens[:-1]))

@@ -33,7 +33,8 @@ class Cascade(MultiDrafter):
 
 
 def append_chain(head: DraftTree, tail: DraftTree) -> DraftTree:
-    """Append a chain of chosen nodes to another chain."""
+    """Append the chain ``tail`` to the chain ``head``. The tokens of ``tail`` must be deterministic proposals: without a draft
+    distribution that they were sampled from."""
     n = len(head)
     origin = (*head.origin, *(None for _ in range(n - len(head.origin))), *tail.origin) if tail.origin else head.origin
     return replace(head, tokens=head.tokens + tail.tokens, parents=head.parents + tuple(parent + n for parent in tail.parents),

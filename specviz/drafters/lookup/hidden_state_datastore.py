@@ -15,7 +15,7 @@ class StoreStates(Drafter):
     """Copy the continuations of the nearest positions, one chain each, merged along common prefixes. neighbours: number of positions;
     least: smallest cosine similarity.
 
-    matched: similarity of the best position, in eighths. Raises StoreError if the store has no hidden states or another target's.
+    matched: similarity of the best position times 8, rounded down. Raises StoreError if the store has no hidden states or another target's.
     """
 
     hidden_states = frozenset({"final"})

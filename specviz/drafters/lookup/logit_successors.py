@@ -50,8 +50,8 @@ class LogitSuccessors(ContextIndexDrafter):
             state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
 
     def after(self, tokens: list[int], token: int) -> int:
-        """Return the position after the latest occurrence of the longest suffix of ``tokens`` followed by ``token``; 0
-        if the token did not occur."""
+        """Find the longest suffix s of ``tokens`` such that s + [token] occurred before; return the position after its latest
+        occurrence, 0 if there is none."""
         for index in reversed(self.index.sizes):
             places = index.places.get((*tokens[len(tokens) - index.n + 1:], token)) if index.n <= len(tokens) else None
             if places and places[-1] < len(tokens):
