@@ -96,7 +96,7 @@ class FakeLoaded:
 
     name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities | TextCodec.capabilities | {"middle:half"}
     generation_defaults: dict = {}
-    loop = None  # the ordinary one
+    loop, conversation = None, name  # the ordinary loop; unguided
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
         self.tokenizer = byte_level()

@@ -14,7 +14,7 @@
       name = (one) => int(one.grid, 0) + "\u00d7" + int(one.grid, 0);
     host.append(
       say(
-        "Scale " + (int(d.scale, 0) + 1) + " of " + int(d.of, 0) + ": " + count(grid * grid, "patch", "patches") + " in one pass of ",
+        `Scale ${int(d.scale, 0) + 1} of ${int(d.of, 0)}: ${count(grid * grid, "patch", "patches")} in one pass of `,
         small(d) ? "the small model" : "the large model",
         ` (${short(num(d.parameters, 0) / 1e6)} M parameters, ${span(num(d.seconds, 0))}). Nothing was verified.`,
       ),
