@@ -59,7 +59,6 @@ SCENES = {
     "answers-desktop": Scene("watch", run=SEVERAL),
     "picture-desktop": Scene("race", 1440, 1100, run=PAINTED),
     "experts-desktop": Scene("watch", 1440, 1400, run=ROUTED, then=LENS),
-    "experts-phone": Scene("watch", 390, 844, run=ROUTED, then=LENS),
     "vision-desktop": Scene("watch", 1440, 1000, run=SEEN),
     "vision-phone": Scene("watch", 390, 844, run=SEEN, then=TO_LANES),
     "picture-phone": Scene("watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES),
