@@ -267,3 +267,33 @@ def test_every_kind_of_head_is_asked_for_its_use_or_reads_nothing():
     declared = {part.kind for method in catalogue().values() for part in method.trains if part.network}
     assert NO_READERS <= declared and declared - NO_READERS == set(methods_of_kinds())
     assert {entry.values[0].kind for entry in readers()} <= set(methods_of_kinds())
+
+
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.name, marks=pytest.mark.thorough) for entry in shipped() if entry.kind == "specdiff"])
+def test_a_diffusion_drafter_drafts_otherwise_when_the_text_before_the_last_tokens_is_shuffled(entry):
+    """Its text rows are causal, so attention that weighs all rows alike is not blind to their order; it must see less of it."""
+    loaded = load(entry.target, "none")
+    kit, ids = loaded.kit(), loaded.tokenizer.encode(TEXT)
+    ends = range(len(ids) // 2, len(ids), 2)
+
+    def drafted(tokens):
+        drafter, state = catalogue()["specdiff"].build(kit, gamma=3, steps=1, order="left_to_right").drafter, State(tokens, Sampling(0.0))
+        drafter.start(state, kit.target, None)
+        return tuple(map(int, drafter.propose(state, Budget(3)).tokens))
+
+    def moved():
+        def shuffled(end):
+            order = torch.randperm(end - 4, generator=torch.Generator().manual_seed(end)).tolist()
+            return [ids[0], *(ids[1 + i] for i in order), *ids[end - 3:end]]
+        return sum(drafted(ids[:end]) != drafted(shuffled(end)) for end in ends) / len(ends)
+
+    with torch.inference_mode():
+        seeing = moved()
+        for part in kit.head(entry.kind).modules():
+            if isinstance(part, Attention):
+                part.q_proj.weight.zero_()
+            part.__dict__.pop("fused", None)
+        blind = moved()
+    kit.close()
+    forget()
+    assert seeing > 0.1 and seeing > blind, f"{seeing:.0%} of the drafts change, {blind:.0%} with attention that weighs all rows alike"
