@@ -23,7 +23,8 @@ METHOD = Method(
     needs=frozenset({"head:dflash", "head:lilicorr", "tap:layer", "embed", "head"}),
     look="The lattice of candidates, and where the walk through it leaves the places' own favourites.",
     wins="Blocks whose places hesitate between the same two continuations: the candidates of one agree with each other.",
-    loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one.",
+    loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one. The head that ships saw two minutes "
+          "of training and drafts no better than DFlash alone.",
     differs="The network is the authors', with their names of weights, over a frozen DFlash. Ours adds the drafter's log-probability to "
             "each score, as minutes of training do not relearn it. The text row is DFlash's projected one. The walk samples above "
             "temperature 0.",
