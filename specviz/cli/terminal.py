@@ -48,7 +48,7 @@ class Writer:
 
     def take(self, event: Event) -> None:
         if isinstance(event, Committed):
-            self._verdicts = ["accepted"] * len(event.path) + [event.kind]
+            self._verdicts = ["accepted"] * len(event.path) + [event.kind] * (len(event.tokens) - len(event.path))
         elif isinstance(event, TextEmitted):
             for piece, verdict in zip(event.pieces, self._verdicts):
                 _, _, start, end = self._transcript.add(piece[0])

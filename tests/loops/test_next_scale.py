@@ -2,16 +2,18 @@
 the probability that the models give it."""
 from __future__ import annotations
 
+import io
 import itertools
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from specviz.cli.terminal import Writer
 from specviz.core import Drafter, Parts, RandomStreams, Sampling, State
 from specviz.loops.next_scale import NextScale, paint_scales
 from specviz.policies import Fixed
-from specviz.trace.events import Committed, Noted, Verified
+from specviz.trace.events import Committed, Noted, TextEmitted, Verified
 from specviz.verifiers import TokenRejection
 
 from ..models.scale_nets import WORDS, model
@@ -95,3 +97,27 @@ def test_the_method_hands_over_after_n_scales(pair):
     events = list(parts.loop(parts, pair[0].open(), state))
     assert [event.kind for event in events if isinstance(event, Committed)] == ["plain", "plain", "small"]
     assert state.tokens[3:] == paint(pair, 2, seed=4)[0]
+
+
+class Bytes:
+    """A table in which each token is one letter."""
+
+    special = frozenset()
+
+    def __call__(self, token):
+        return b"x"
+
+    def output_bytes(self, token, first=False):
+        return b"x"
+
+
+def test_the_terminal_takes_all_patches_of_a_scale(pair):
+    out = io.StringIO()
+    writer = Writer(out, Bytes())
+    tokens, events = paint(pair, 1)
+    for event in events:
+        writer.take(event)
+        if isinstance(event, Committed):
+            writer.take(TextEmitted(event.round, tuple((token, b"x", 0, 1) for token in event.tokens)))
+    writer.close()
+    assert out.getvalue().count("x") == len(tokens) == 14
