@@ -41,7 +41,7 @@ class LinearAttention(LlamaAttention):
 
     def forward(self, hidden_states: Tensor, position_embeddings: Any = None, **_: Any) -> tuple[Tensor, None]:
         """Run whole texts: hidden_states [batch, length, hidden]."""
-        batch, length, _ = hidden_states.shape
+        batch, length = hidden_states.shape[:2]
         q, k, v = (proj(hidden_states).view(batch, length, -1, self.head_dim).transpose(1, 2)
                    for proj in (self.q_proj, self.k_proj, self.v_proj))
         q, k = apply_rotary_pos_emb(q, k, *position_embeddings)
@@ -87,14 +87,16 @@ class ScannedMixer(BambaMixer):
 
     def forward(self, hidden_states: Tensor, **_: Any) -> Tensor:
         """Run whole texts: hidden_states [batch, length, hidden]."""
-        batch, length, _ = hidden_states.shape
-        groups: Any = self.n_groups
-        inner, gn = self.intermediate_size, self.n_groups * self.ssm_state_size
-        gate, raw, dt = self.in_proj(hidden_states).split([inner, self.conv_dim, self.num_heads], -1)
-        mixed = shifted_sum(raw, self.conv1d.weight[:, 0].to(raw.dtype)) + self.conv1d.bias.to(raw.dtype)
+        batch, length = hidden_states.shape[:2]
+        sizes: Any = (self.n_groups, self.num_heads, self.ssm_state_size, self.time_step_limit)  # all set, whatever the types say
+        groups, heads, state, limits = sizes
+        inner, gn = self.intermediate_size, groups * state
+        gate, raw, dt = self.in_proj(hidden_states).split([inner, self.conv_dim, heads], -1)
+        mixed = shifted_sum(raw, self.conv1d.weight[:, 0].to(raw.dtype))
+        mixed = mixed if self.conv1d.bias is None else mixed + self.conv1d.bias.to(raw.dtype)
         x, b, c = F.silu(mixed).split([inner, gn, gn], -1)
-        dt = F.softplus(dt.float() + self.dt_bias.float()).clamp(*self.time_step_limit)
-        y = scan(x.view(batch, length, self.num_heads, -1), dt, -self.A_log.float().exp(),
+        dt = F.softplus(dt.float() + self.dt_bias.float()).clamp(*limits)
+        y = scan(x.view(batch, length, heads, -1), dt, -self.A_log.float().exp(),
                  b.view(batch, length, groups, -1), c.view(batch, length, groups, -1), self.D)
         return self.out_proj(self.norm(y.reshape(batch, length, inner), gate).to(hidden_states.dtype))
 
