@@ -4,7 +4,7 @@
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { span, count } = SV.dom;
   const { num, int, bars, say, short } = SV.pictures;
-  const seconds = (x) => Math.max(0, num(x, 0));
+  const bounded = (x) => Math.min(1e9, Math.max(0, num(x, 0))); /* a trace may hold any number */
 
   /* Measured seconds of drafting and verification of a round; null without times. */
   function measured(round) {
@@ -16,7 +16,7 @@
 
   function draw(host, notes, c) {
     const d = notes[0] || {},
-      round = seconds(d.draft) + seconds(d.verify) + seconds(d.sync),
+      round = bounded(d.draft) + bounded(d.verify) + bounded(d.sync),
       tokens = Math.max(1, int(d.tokens, 1)),
       here = measured(c.round);
     host.append(
@@ -30,7 +30,7 @@
           "Milliseconds:",
       ),
     );
-    const values = [round, seconds(d.host), tokens * seconds(d.plain)].map((x) => x * 1000);
+    const values = [round, bounded(d.host), tokens * bounded(d.plain)].map((x) => x * 1000);
     bars(host, {
       name: "Modelled milliseconds of this round",
       width: Math.min(c.width, 260),
@@ -42,17 +42,17 @@
     const all = c.history().map(({ data }) => data || {}),
       sum = (f) => all.reduce((t, x) => t + f(x), 0),
       made = sum((x) => Math.max(0, int(x.tokens, 0))) || 1,
-      spent = sum((x) => seconds(x.draft) + seconds(x.verify) + seconds(x.sync));
+      spent = sum((x) => bounded(x.draft) + bounded(x.verify) + bounded(x.sync));
     host.append(
       say(
         "So far, modelled: " +
           short(made / (spent || 1)) +
           " tokens per second (plain " +
-          short(all.length / (sum((x) => seconds(x.plain)) || 1)) +
+          short(all.length / (sum((x) => bounded(x.plain)) || 1)) +
           "), " +
-          short((1000 * sum((x) => num(x.joules, 0))) / made) +
+          short((1000 * sum((x) => bounded(x.joules))) / made) +
           " mJ per token (plain " +
-          short((1000 * sum((x) => num(x.plain_joules, 0))) / (all.length || 1)) +
+          short((1000 * sum((x) => bounded(x.plain_joules))) / (all.length || 1)) +
           ").",
       ),
     );

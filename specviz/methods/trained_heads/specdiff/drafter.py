@@ -26,7 +26,7 @@ class DiffusionDraft(Drafter):
     needs = frozenset({"embed"})
 
     def __init__(self, head: Any, steps: int = 1, order: str = "left_to_right"):
-        self.net, self.rows, self.steps, self.order = head, head.open(), steps, order
+        self.net, self.rows, self.passes, self.order = head, head.open(), steps, order
         self._text: list[int] = []  # tokens in the KV cache
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -37,12 +37,12 @@ class DiffusionDraft(Drafter):
         count = min(budget.gamma, self.net.block)
         if count < 1:
             return DraftTree()
-        return self._random(state, count) if self.order == "random" and self.steps > 1 else self._in_order(state, count, budget)
+        return self._random(state, count) if self.order == "random" and self.passes > 1 else self._in_order(state, count, budget)
 
     def _in_order(self, state: State, count: int, budget: Budget) -> DraftTree:
         """Reveal the leftmost places step by step and record the distribution of each token as it is drawn."""
         build, shown = TreeBuilder(), []
-        for upto in _ends(count, self.steps):
+        for upto in _ends(count, self.passes):
             logits, first = self._logits(state, [*build.tokens, *[None] * (count - len(build))]), len(build)
             for place in range(first, upto):
                 row = state.processed_row(logits[place], build.tokens)
@@ -59,10 +59,10 @@ class DiffusionDraft(Drafter):
         """Reveal places in random order; their tokens are chosen nodes."""
         tokens: list[int | None] = [None] * count
         shown = []
-        for step in range(self.steps):
+        for step in range(self.passes):
             logits, hidden = self._logits(state, tokens), [i for i, token in enumerate(tokens) if token is None]
-            kept = 1 - 1 / (self.steps - step)  # s / t for times 1, (T - 1) / T, ..., 0
-            shown.append([place for place in hidden if step + 1 == self.steps or not state.rng.flip("reveal", kept)[0]])
+            kept = 1 - 1 / (self.passes - step)  # s / t for times 1, (T - 1) / T, ..., 0
+            shown.append([place for place in hidden if step + 1 == self.passes or not state.rng.flip("reveal", kept)[0]])
             for place in shown[-1]:
                 tokens[place] = draw_one(logits[place], state)[0]
             if None not in tokens:
