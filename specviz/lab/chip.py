@@ -53,10 +53,12 @@ def chip_model(**asked: Any) -> dict[str, Any]:
     lengths = list(range(int(longest) + 1))
     chip = Chip(si["bandwidth"], si["arithmetic"], si["sram_bandwidth"], si["dram_energy"], si["sram_energy"], si["operation_energy"],
                 si["sync"])
-    target, draft = Model(si["target_size"], si["target_size"] * si["bytes"], si["cache"]), Model(si["draft_size"], si["draft_size"] * si["bytes"])
+    target = Model(si["target_size"], si["target_size"] * si["bytes"], si["cache"])
+    draft = Model(si["draft_size"], si["draft_size"] * si["bytes"])
     expected = [tokens_per_round(si["acceptance"], n) for n in lengths]
     designs = {name: _design(one, target, draft, lengths, expected) for name, one in (("host", chip.as_host), ("on_chip", chip))}
-    return {"asked": values, "lengths": lengths, "plain": {name: designs["host"][name][0] for name in ("tokens_per_second", "joules_per_token")},
+    plain = {name: designs["host"][name][0] for name in ("tokens_per_second", "joules_per_token")}
+    return {"asked": values, "lengths": lengths, "plain": plain,
             "designs": designs, "measured": _measured(asked.get("measured"), lengths, expected), "sram_bytes": draft.bytes}
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..trace.events import Committed, Drafted, Event, Decided
+from ..trace.events import Committed, Decided, Drafted, Event
 
 
 def cut_round(events: list[Event], count: int) -> list[Event]:

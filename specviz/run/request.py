@@ -55,8 +55,9 @@ class GenerationRequest:
     this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
     ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. tool_choice:
     "none" (tools are not given to the template), "auto", "required" (the answer is a call) or {"type": "function", "function": {"name"}}
-    (a call of this function). guidance_scale: of classifier-free guidance, 1 for none (targets/guided.py). image: a picture that the target reads before the prompt, as a data URL (zoo/picture_input.py); hide_image:
-    it is kept with the run, and the target does not read it. from_model: names of the fields that ``for_model`` took from the model.
+    (a call of this function). guidance_scale: of classifier-free guidance, 1 for none (targets/guided.py).
+    image: a picture that the target reads before the prompt, as a data URL (zoo/picture_input.py); hide_image: it is kept with the run,
+    and the target does not read it. from_model: names of the fields that ``for_model`` took from the model.
     """
 
     temperature: float = 0.0

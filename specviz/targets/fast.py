@@ -50,7 +50,8 @@ class FastModel(Llama):
 class FastTarget(LlamaTarget):
     """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
-    capabilities = LlamaTarget.capabilities | {"kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain", "sublayers"}
+    capabilities = LlamaTarget.capabilities | {
+        "kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain", "sublayers"}
     model: FastModel
     work: ExitStates | None = None  # result of an early exit
 

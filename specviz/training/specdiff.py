@@ -70,7 +70,8 @@ def run(job: Job) -> Path:
         return trainer.loss(batch, anchors, hidden_places(*anchors.shape, size, rng)), len(batch.labels)
 
     runner.train(loss_at, trainer.measure)
-    return chains.export(job, job.named("specdiff"), model, features, runner, CARD.format(**hparams | {"draft_vocab": len(model.tokens)}), most=4e6)
+    card = CARD.format(**hparams | {"draft_vocab": len(model.tokens)})
+    return chains.export(job, job.named("specdiff"), model, features, runner, card, most=4e6)
 
 
 def begin(job: Job, features: TextFeatures, hparams: dict) -> network.DiffusionDrafter:
@@ -113,7 +114,8 @@ def hidden_places(rows: int, blocks: int, size: int, rng: random.Random) -> Tens
 
 
 def blocks(batch: Batch, anchors: Tensor, hidden: Tensor) -> Blocks:
-    """Return the blocks after anchors [rows, blocks] (indices into ``batch.where``) with masks where ``hidden`` [rows, blocks, size - 1]."""
+    """Return the blocks after anchors [rows, blocks] (indices into ``batch.where``), with masks where ``hidden`` [rows, blocks,
+    size - 1] is true."""
     (rows, width), count, size, device = batch.ids.shape, anchors.shape[1], hidden.shape[2] + 1, anchors.device
     start, ahead = batch.where[anchors] % width, torch.arange(size, device=device)
     index = anchors[..., None] + ahead[:-1]
@@ -192,8 +194,8 @@ class Trainer:
 
 
 CARD = """A masked diffusion drafter ({layers} layers of width {hidden}; it reads the target's embedding through a projection and may
-draft {draft_vocab:,} tokens). It fills in up to {block} places in one pass or several; the target checks them, so a wrong guess costs time and never changes the
-text.
+draft {draft_vocab:,} tokens). It fills in up to {block} places in one pass or several; the target checks them, so a
+wrong guess costs time and never changes the text.
 
 Loss: distillation at the masked places of {anchors} blocks per row of text, multiplied by e^(-place / {loss_decay_length}), plus
 {hard_label_weight} times cross-entropy on the generated tokens. Half of the blocks are masked whole, the others in part, as in later

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.drafters.heads.diffusion import DiffusionDraft
 from specviz.methods.trained_heads.specdiff import network
-from specviz.methods.trained_heads.specdiff.drafter import DiffusionDraft
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, specdiff

@@ -125,8 +125,9 @@ def test_logits_of_a_loaded_target_are_the_trained_networks(trained):
     loaded = load(str(trained[0]), "none", "cpu")
     config = vision.LlamaConfig(**json.loads((trained[0] / "config.json").read_text()))
     net = vision.VisionLlama(config)
-    from specviz.models import mx
     from safetensors.torch import load_file
+
+    from specviz.models import mx
 
     net.load_state_dict(mx.read(load_file(trained[0] / "model.safetensors")), strict=False)
     image = loaded.codec.picture_samples[0]["image"]

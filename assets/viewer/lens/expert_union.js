@@ -16,7 +16,13 @@
       nodes = c.round.nodes;
     host.append(
       say(
-        "The pass over " + count(rows, "token") + " read " + kB(bytes) + " of experts instead of all " + kB(whole) + ". ",
+        "The pass over " +
+          count(rows, "token") +
+          " read " +
+          kB(bytes) +
+          " of experts instead of all " +
+          kB(whole) +
+          ". ",
         "Token by token it would have been " + kB(num(d.separately) ?? 0) + ". ",
         "All other weights are " + kB(num(d.other) ?? 0) + ".",
       ),
@@ -36,7 +42,9 @@
       colName: "experts of layer 1, 2, \u2026, side by side",
       width: c.width,
     });
-    host.append(say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."));
+    host.append(
+      say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."),
+    );
     strip(
       host,
       Array.from({ length: rows }, (_, row) => ({

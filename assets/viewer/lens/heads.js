@@ -1,4 +1,5 @@
-/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, SlimSpec's rank, Falcon's passes. */
+/* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, SlimSpec's rank,
+   Falcon's passes. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));

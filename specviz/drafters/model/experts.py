@@ -34,7 +34,8 @@ class PricedShape(DraftShape):
             self.totals[i] += union
             self.counts[i] += 1
         layers, _, experts = read.used.shape
-        state.note("expert_union", experts=experts, used=[[[e for e, on in enumerate(row) if on] for row in layer] for layer in read.used.tolist()],
+        used = [[[e for e, on in enumerate(row) if on] for row in layer] for layer in read.used.tolist()]
+        state.note("expert_union", experts=experts, used=used,
                    bytes=unions[-1] * read.expert_bytes, whole=layers * experts * read.expert_bytes,
                    separately=read.separately() * read.expert_bytes, other=read.other_bytes,
                    line=[union * read.expert_bytes for union in unions],

@@ -28,7 +28,8 @@ METHOD = Method(
     wins="Where a pass waits for weights, as on phones: a draft shares most of the experts that its first token loads anyway.",
     loses="A wide tree uses experts that a chain would not. On this small target, loops over experts cost more than the reads they save.",
     differs="The target is trained here, with the paper's router and both losses, at 3.6 million parameters; drafts come from a small "
-            "model instead of an EAGLE head. The union also counts experts with a negative routing weight, which the authors' kernel drops.",
+            "model instead of an EAGLE head. The union also counts experts with a negative routing weight, which the authors' kernel "
+            "drops.",
     compared="notes",
     published={"nodes": 31},
     build=build,

@@ -37,7 +37,8 @@ METHOD = Method(
         "outcomes": note(
             "outcomes", "Whether this round's draft was ready before it began, and what was prepared for the next one (SSD).",
             ready=("whether the draft was ready", True), dropped=("prepared drafts whose outcome did not happen", 1),
-            prepared=("drafts prepared while the target verified this round", 2), drafting=("seconds until the draft was available", 0.0004)),
+            prepared=("drafts prepared while the target verified this round", 2),
+            drafting=("seconds until the draft was available", 0.0004)),
     },
     build=build,
 )

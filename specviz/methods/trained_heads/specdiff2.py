@@ -6,9 +6,9 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, gamma: int, chains: int) -> Parts:
+    from ...drafters.heads.diffusion import DiffusionPaths
     from ...policies import Fixed
     from ...verifiers import MultiStep
-    from .specdiff.drafter import DiffusionPaths
 
     return Parts(DiffusionPaths(kit.head("specdiff"), chains), Fixed(gamma, chains, gamma * chains), MultiStep())
 
@@ -24,8 +24,9 @@ METHOD = Method(
     look="Chains that part at their first token: every one comes from the same pass, so only the target's pass grows.",
     wins="Where more rows in the target's pass cost little, and at temperatures near 1, where one chain is often wrong.",
     loses="On a processor each row of the target costs; a place does not know what its chain wrote before it.",
-    differs="Chains, their order and the rejection rule are the authors'; a residual of zero cannot occur here, where theirs falls back to a "
-            "uniform draw. The drafter is SpecDiff's of this project, without their streak distillation, and the target's pass runs once.",
+    differs="Chains, their order and the rejection rule are the authors'; a residual of zero cannot occur here, where theirs falls back "
+            "to a uniform draw. The drafter is SpecDiff's of this project, without their streak distillation, and the target's pass "
+            "runs once.",
     compared="code",
     published={"gamma": 8, "chains": 8},
     aliases=("streak distillation", "diffusion tree"),

@@ -8,7 +8,7 @@ import torch
 
 from specviz.core import IID, DraftTree, Sampling, State, TreeBuilder
 from specviz.core.budget import Budget
-from specviz.methods.trained_heads.specdiff.drafter import DiffusionDraft
+from specviz.drafters.heads.diffusion import DiffusionDraft
 from specviz.models.heads import Body
 from specviz.verifiers import TokenRejection
 

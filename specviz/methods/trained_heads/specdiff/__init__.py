@@ -7,9 +7,9 @@ from ....core.note_kind import note
 
 
 def build(kit, gamma: int, steps: int, order: str) -> Parts:
+    from ....drafters.heads.diffusion import DiffusionDraft
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import DiffusionDraft
 
     return Parts(DiffusionDraft(kit.head("specdiff"), steps, order), Fixed(gamma), TokenRejection())
 

@@ -135,7 +135,8 @@ def load(folder: str | Path, body: Body) -> DiffusionDrafter:
     weights = HeadWeights(folder, body)
     made = DiffusionDrafter({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
     sizes, d, count = made.sizes, made.sizes.hidden, len(made.tokens)
-    found: dict[str, Tensor | None] = {"in_proj.weight": weights.get("in_proj.weight", d, body.hidden), "norm.weight": weights.get("norm.weight", d),
+    found: dict[str, Tensor | None] = {"in_proj.weight": weights.get("in_proj.weight", d, body.hidden),
+                                       "norm.weight": weights.get("norm.weight", d),
                                        "lm_head.weight": weights.get("lm_head.weight", count, d),
                                        "mask_embedding": weights.get("mask_embedding", d), "tokens": weights.ids("tokens", body.vocab)}
     if weights.shape("tokens") != (count,) or len(set(weights.ids("tokens", body.vocab).tolist())) < count:

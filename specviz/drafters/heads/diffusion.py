@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, common, never_stop
-from ....drafters.model.chain import policy_probs
-from ....trees import draw_one, first_duplicates
-from ....trees.draws import path_tokens
+from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, common, never_stop
+from ...trees import draw_one, first_duplicates
+from ...trees.draws import path_tokens
+from ..model.chain import policy_probs
 
 
 class DiffusionDraft(Drafter):
@@ -48,7 +48,8 @@ class DiffusionDraft(Drafter):
                 row = state.processed_row(logits[place], build.tokens)
                 token, probs = draw_one(row, state)
                 build.add(token, place - 1, build.begin(probs, IID))
-                if token in state.stop or budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place)):
+                enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place))
+                if enough or token in state.stop:
                     break
             shown.append(list(range(first, len(build))))
             if len(build) < upto:
