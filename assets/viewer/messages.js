@@ -202,12 +202,12 @@
     "contexts.method.beyond": "{speed} at {at}, extrapolated.",
     "hardware.about": "A model, not a measurement.",
     "chip.about":
-      "A chip that accepts and rolls back draft tokens itself and keeps the draft\u2019s weights in its own memory, beside the same " +
-      "chip with its host. No figure of the paper is used.",
+      "A chip that accepts and rolls back draft tokens itself and keeps the draft\u2019s weights in its own memory, " +
+      "beside the same chip with its host. No figure of the paper is used.",
     "chip.sums":
-      "A pass takes as long as reading its weights or doing its sums, whichever is longer; a round drafts token by token, verifies " +
-      "once and, with the host, waits {sync} more. Two bytes a weight; on-chip memory of 1,000 GB/s at 5 pJ a byte. Energy counts bytes " +
-      "and operations only; this machine\u2019s was not measured.",
+      "A pass takes as long as reading its weights or doing its sums, whichever is longer; a round drafts token by token, " +
+      "verifies once and, with the host, waits {sync} more. Two bytes a weight; on-chip memory of 1,000 GB/s at 5 pJ a byte. " +
+      "Energy counts bytes and operations only; this machine\u2019s was not measured.",
     "methods.none": "No method fits; take a word away.",
     "load.interrupted": " It was stopped before the end.",
     "load.best": "{load}: {title} wrote most, {goodput} tokens per second, with {prompts} prompts at once in a pass.",
