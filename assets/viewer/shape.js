@@ -73,8 +73,8 @@
       : { kind: "text" };
   }
 
-  /* The picture before the prompt, {src, hidden: whether it was hidden from the target}; null without one. Only the data URL of a small
-     PNG is taken: its size is in its first bytes and is checked before a browser decodes anything. */
+  /* The picture before the prompt, {src, hidden: whether it was hidden from the target}; null without one. Only the data URL
+     of a small PNG is taken: its size is in its first bytes and is checked before a browser decodes anything. */
   const PNG = /^data:image\/png;base64,(iVBORw0KGgo[A-Za-z0-9+/]{33})[A-Za-z0-9+/]{0,60000}={0,2}$/,
     SIDE = 512;
   function pictureOf(x) {

@@ -97,8 +97,8 @@
     return s.slice(1).every((x) => (finite(x.high) ? x.high : x.value * 1.05) < low) ? s[0] : null;
   };
 
-  /* What is to be said of rows that a measurement of the Lab returned: how many of its runs were left out, and that the others' times
-     do not count or cannot be, where `doubtful` says so of a row. Ends with a space, or is "". */
+  /* Sentences about rows that a measurement of the Lab returned: how many of its runs were left out, and that the other times do
+     not count or cannot be, where `doubtful` says so of a row. Ends with a space, or is "". */
   /** @type {Viewer["timing"]["remarks"]} */
   function remarks(rows, doubtful, lost, runs) {
     const say = SV.messages.say,

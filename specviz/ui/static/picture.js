@@ -1,6 +1,6 @@
-/* The picture that a target reads before the prompt, shown for targets that read one: samples, an upload, and a switch that hides it
-   from the target. props.samples: by the title of such a target, {shows, image}. The value is JSON {image, hide_image}. An uploaded
-   file is drawn here, so that only its pixels are sent; the server reads and writes them anew. */
+/* The picture that a target reads before the prompt, shown for targets that read one: samples, an upload, and a switch that
+   hides it from the target. props.samples: by the title of such a target, {shows, image}. The value is JSON {image,
+   hide_image}. An uploaded file is drawn here, so that only its pixels are sent; the server reads and writes them anew. */
 const SIDE = 96; /* pixels of the longer side of what is sent */
 const root = element.querySelector(".pg-picture");
 const make = (tag, name, text = "") => {
