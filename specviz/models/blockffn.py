@@ -44,13 +44,14 @@ def routed(scores: Tensor, scale: Tensor, eps: float) -> Tensor:
 class ExpertLayer(nn.Module):
     """One feed-forward layer for training: all experts as two matrices. ``scores``: router outputs of the last call, [..., experts]."""
 
+    scores: Tensor
+
     def __init__(self, hidden: int, experts: int, size: int, eps: float):
         super().__init__()
         self.experts, self.size, self.eps = experts, size, eps
         self.router = nn.Linear(hidden, experts, bias=False)
         self.scale = nn.Parameter(torch.ones(experts))
         self.w_in, self.w_out = nn.Linear(hidden, experts * size, bias=False), nn.Linear(experts * size, hidden, bias=False)
-        self.scores: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         self.scores = self.router(x)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from torch import Tensor
 
@@ -16,6 +16,12 @@ from ..core import CapableTarget, DraftTree, Scores, Verdict
 from .base import CachedTarget
 
 KEPT = frozenset({"tree", "rewind", "tap:final", "tap:layer"})  # capabilities that go through this class
+
+
+class GuidesItself(Protocol):
+    """A target with the capability "guide": it runs the row without the prompt itself."""
+
+    def guide(self, strength: float, unguided: Sequence[int], /) -> None: ...
 
 
 class GuidedTarget:

@@ -35,12 +35,13 @@ class Sublayers:
     def run(self, index: int, states: Tensor) -> Tensor:
         """Return states [alternatives, count, hidden] after the sublayer."""
         model, block, x = self.model, self.model.blocks[index // 2], states.flatten(0, 1)
+        alternatives, count, _ = states.shape
         with self.target.timed():
             if index % 2:
                 return model.transform(block, x).view(states.shape)
-            q, new = model.project(block, x, self._rotation.repeat(len(states), 1, 1))
+            q, new = model.project(block, x, self._rotation.repeat(alternatives, 1, 1))
             seen = torch.cat([self.slots[index // 2], new], 2)
-            y = model.attention(block, q, seen, self._mask(*states.shape[:2], x).repeat(model.group, 1))
+            y = model.attention(block, q, seen, self._mask(alternatives, count, x).repeat(model.group, 1))
             return model.join(block, x, y.to(x.dtype)).view(states.shape)
 
     def logits(self, states: Tensor) -> Tensor:

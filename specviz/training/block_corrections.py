@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +54,7 @@ class Blocks:
     entropy: Tensor
 
 
-Scores = Callable[[nn.Module, "Corrected", Blocks], Tensor]  # -> [n, places, m]
+Scores = Callable[[Any, "Corrected", Blocks], Tensor]  # (the recipe's network, ...) -> [n, places, m]
 
 
 class Corrected(AuxStateFeatures):

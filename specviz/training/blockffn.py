@@ -7,7 +7,7 @@ options of the recipe; ``plain`` trains without them, for comparison. The embedd
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,8 @@ class ExpertsLlama(LlamaForCausalLM):
     and at its end, the sum of the chunk loss in this interval and its mean in the one before, and steps done; kept with the weights,
     so that a killed run resumes to the same losses."""
 
+    chunk_factor: Tensor
+
     def __init__(self, config: LlamaConfig, experts: int, size: int):
         super().__init__(config)
         for layer in self.model.layers:
@@ -78,11 +80,16 @@ class ExpertsLlama(LlamaForCausalLM):
             nn.init.zeros_(layer.mlp.w_out.weight)
         self.register_buffer("chunk_factor", torch.zeros(5, dtype=torch.float64))
 
+    @property
+    def expert_layers(self) -> list[ExpertLayer]:
+        """The feed-forward layers."""
+        return [cast(ExpertLayer, layer.mlp) for layer in self.model.layers]
+
     def sparsity(self, hparams: dict, rows: int) -> Tensor | float:
         """Return the weighted sum of both losses of the last forward pass over ``rows`` packed rows, averaged over layers."""
         if not hparams["locality"] and not hparams["chunk_loss"]:
             return 0.0
-        layers = [layer.mlp for layer in self.model.layers]
+        layers = self.expert_layers
         scores = [layer.scores.float().view(rows, -1, layer.experts) for layer in layers]  # under autocast a share of 1 - 1e-6 is 1
         near = torch.stack([locality_loss(one) for one in scores]).mean()
         shared = torch.stack([chunk_loss(one, hparams["chunk"], layer.eps) for one, layer in zip(scores, layers)]).mean()
@@ -135,8 +142,8 @@ def statistics(model: ExpertsLlama, tokenizer, rows: list[data.Row], hparams: di
     for row in [row for row in rows if row.task == "story"][:hparams["heldout_rows"]]:
         ids, _ = data.chat_row(tokenizer, row)
         model(torch.tensor([ids[:hparams["length"]]], device=model.device))
-        for layer in model.model.layers:
-            for n, share in union_shares(layer.mlp.scores.reshape(-1, hparams["experts"]) > 0).items():
+        for layer in model.expert_layers:
+            for n, share in union_shares(layer.scores.reshape(-1, hparams["experts"]) > 0).items():
                 found.setdefault(n, []).append(1 - share)
     return {"TLS" if n == 1 else f"CLS_{n}": round(sum(shares) / len(shares), 4) for n, shares in sorted(found.items())}
 

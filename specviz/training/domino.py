@@ -16,7 +16,7 @@ def run(job: Job) -> Path:
 def scores(model: network.Domino, _, blocks: Blocks) -> Tensor:
     """Return corrected logits of the candidates, [n, positions, m]."""
     latent = model(blocks.states, blocks.embeds)
-    bias = (latent[..., None, :] * model.embed_proj[2].weight[blocks.ids]).sum(-1)
+    bias = (latent[..., None, :] * model.widen.weight[blocks.ids]).sum(-1)
     places = bias.new_ones(bias.shape[1]).cumsum(0) > model.skipped
     return blocks.logits + bias * places[:, None]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -57,7 +58,7 @@ def asked(count: int, seed: int = 1) -> list[tuple[str, str]]:
 
 
 def measure(loaded, key: str, knobs: dict, wanted: list[tuple[str, str]], classify: Classifier,
-            **request: float) -> tuple[float, float, float]:
+            **request: Any) -> tuple[float, float, float]:
     """Return the share of pictures that are recognised, and target passes and seconds for each, without the prompt's."""
     right, passes, seconds = 0, 0, 0.0
     for seed, (prompt, thing) in enumerate(wanted):

@@ -67,7 +67,8 @@ def run(job: Job) -> Path:
         batch, rng = features.batch(step, runner.done()), random.Random(f"{job.seed} {step}")
         size = model.block if rng.random() < 0.5 else rng.randint(1, model.block)
         anchors = drawn(batch, hparams["anchors"], rng)
-        return trainer.loss(batch, anchors, hidden_places(*anchors.shape, size, rng)), len(batch.labels)
+        rows, count = anchors.shape
+        return trainer.loss(batch, anchors, hidden_places(rows, count, size, rng)), len(batch.labels)
 
     runner.train(loss_at, trainer.measure)
     card = CARD.format(**hparams | {"draft_vocab": len(model.tokens)})

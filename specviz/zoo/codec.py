@@ -328,10 +328,12 @@ def sample_picture(folder: Path | None, name: str) -> str:
     return samples[int(number)]["image"]
 
 
-def _unguided(found: dict[str, Any], made: PatchCodec) -> tuple[int, ...] | None:
+def _unguided(found: dict[str, Any], made: TextCodec | PatchCodec) -> tuple[int, ...] | None:
     """Return what stands for each token in a prompt without words, [tokens of the vocabulary]; None if the target was not trained on it."""
     if "unconditional" not in found:
         return None
+    if not isinstance(made, PatchCodec):
+        raise ValueError("unconditional")
     unknown, first = _sizes(found["unconditional"]["unknown"], found["unconditional"]["words_from"])
     return tuple(unknown if first <= token < made.first else token for token in range(made.first + len(made.codes)))
 

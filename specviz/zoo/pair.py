@@ -19,7 +19,7 @@ from ..core import Method
 from ..core.needs import missing
 from ..indexes.store import vocabulary_mark
 from ..targets.base import CachedTarget
-from ..targets.guided import GuidedTarget
+from ..targets.guided import GuidedTarget, GuidesItself
 from . import other_vocabulary as others
 from . import trained_drafts
 from .backends import Forward, LoadedModel, choose, chosen_for
@@ -184,7 +184,7 @@ class Loaded:
         if self.guidance == 1 or self.codec.unguided is None:
             return target
         if "guide" in target.capabilities:
-            target.guide(self.guidance, self.codec.unguided)
+            cast(GuidesItself, target).guide(self.guidance, self.codec.unguided)
             return target
         return GuidedTarget(target, model.open(), self.codec.unguided, self.guidance)
 

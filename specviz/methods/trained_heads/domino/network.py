@@ -7,7 +7,7 @@ authors' code (``prefix_gru``, ``embed_proj``); the drafter below it is a DFlash
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,25 +36,35 @@ class Domino(nn.Module):
         self.embed_proj = nn.Sequential(nn.Linear(d + gru, width, bias=False), nn.SiLU(),
                                         nn.Linear(width, int(config["vocab_size"]), bias=False))
 
+    @property
+    def narrow(self) -> nn.Linear:
+        """The first matrix of the bottleneck, ``embed_proj.0``."""
+        return cast(nn.Linear, self.embed_proj[0])
+
+    @property
+    def widen(self) -> nn.Linear:
+        """The last matrix of the bottleneck, ``embed_proj.2``: a row for each token."""
+        return cast(nn.Linear, self.embed_proj[2])
+
     @torch.no_grad()
     def begin(self, embedding: Tensor, output: Tensor) -> None:
         """Initialise the weights for training: zero correction, along directions of the target's output matrix [vocab,
         hidden]."""
-        mixed = torch.randn(output.shape[1], self.embed_proj[2].weight.shape[1], device=output.device) / output.shape[1] ** 0.5
-        self.embed_proj[2].weight.copy_(output @ mixed)
-        self.embed_proj[0].weight.zero_()
+        mixed = torch.randn(output.shape[1], self.widen.weight.shape[1], device=output.device) / output.shape[1] ** 0.5
+        self.widen.weight.copy_(output @ mixed)
+        self.narrow.weight.zero_()
 
     def read(self, embeds: Tensor, carry: Tensor) -> Tensor:
         """Return the GRU's states [n, gru] after one more token each. embeds [n, hidden]: of these tokens; carry [n,
         gru]: the states before."""
-        gates = F.linear(embeds, self.prefix_gru.weight_ih_l0).chunk(3, -1)
-        reset, update, new = F.linear(carry, self.prefix_gru.weight_hh_l0).chunk(3, -1)
+        gates = F.linear(embeds, cast(Tensor, self.prefix_gru.weight_ih_l0)).chunk(3, -1)
+        reset, update, new = F.linear(carry, cast(Tensor, self.prefix_gru.weight_hh_l0)).chunk(3, -1)
         kept = torch.sigmoid(gates[1] + update)
         return (1 - kept) * torch.tanh(gates[2] + torch.sigmoid(gates[0] + reset) * new) + kept * carry
 
     def latent(self, states: Tensor, carry: Tensor) -> Tensor:
         """Return [..., emb_dim]; multiplied by ``embed_proj.2`` it is the bias of positions with these states [..., hidden]."""
-        return F.silu(self.embed_proj[0](torch.cat([states, carry], -1)))
+        return F.silu(self.narrow(torch.cat([states, carry], -1)))
 
     def forward(self, states: Tensor, embeds: Tensor) -> Tensor:
         """Training: return the latents [blocks, positions, emb_dim] of whole blocks. states [blocks, positions, hidden];
@@ -72,7 +82,7 @@ class DominoScores(CandidateScores):
 
     def __init__(self, block: Block, head: Domino, candidates: int):
         super().__init__(block, candidates)
-        self.head, self.matrix = head, head.embed_proj[2].weight
+        self.head, self.matrix = head, head.widen.weight
 
     def start(self) -> Tensor:
         return self.block.states.new_zeros(1, self.head.prefix_gru.hidden_size)
