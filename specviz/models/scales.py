@@ -95,7 +95,7 @@ class Scales:
 def scales_of(config: dict[str, Any], name: str) -> Scales:
     """Read the scales from a config.json. Raises ModelError."""
     grids, patch, entries = (config.get(key) for key in ("grids", "patch", "entries"))
-    if (not isinstance(grids, list) or not isinstance(entries, list) or not isinstance(patch, int)
+    if (not isinstance(grids, list) or not grids or not isinstance(entries, list) or not isinstance(patch, int)
             or not all(type(n) is int and n > 0 for n in (*grids, *entries, patch)) or len(grids) != len(entries)
             or len(grids) > MOST_SCALES or grids != sorted(set(grids)) or grids[-1] * patch > MOST_SIDE):
         raise ModelError(f"config.json of {name} gives scales that do not fit together", "config.sizes")

@@ -140,7 +140,7 @@ def quick(model: BambaForCausalLM) -> BambaForCausalLM:
 def open_trained(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     """Open a folder with linear attention or Bamba's layers, whose matrices may be stored in MXINT8. Raises ModelError."""
     config.__dict__.pop("quantization_config", None)
-    model: Any = AutoModelForCausalLM.from_config(config)
+    model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     model = quick(model) if isinstance(model, BambaForCausalLM) else model
     stored = Weights(folder, torch.device("cpu"), torch.float32)
     shapes = {name: weight.shape for name, weight in model.state_dict().items() if name in stored}

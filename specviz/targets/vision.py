@@ -27,12 +27,13 @@ WHY_NOT = "it reads no pictures: its config.json has no vision_config that is kn
 
 def why_not(config: dict[str, Any]) -> str | None:
     """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
-    sizes = sizes_of(config)
-    return WHY_NOT if sizes is None or _labels_of(config) is None else why_not_text(config)
+    return WHY_NOT if _labels_of(config) is None else why_not_text(config)
 
 
 def _labels_of(config: dict[str, Any]) -> list[list[int]] | None:
-    """Return the token ids of each group of caption words, -1 for no word; None where they cannot be read."""
+    """Return the token ids of each group of caption words, -1 for no word; None where they or the encoder's sizes cannot be read."""
+    if sizes_of(config) is None:
+        return None
     found, vocab = config["vision_config"].get("labels"), config.get("vocab_size")
     groups = found if isinstance(found, list) and len(found) == LABELS else []
     good = groups and all(isinstance(group, list) and 0 < len(group) <= 1024 for group in groups)

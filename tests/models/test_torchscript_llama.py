@@ -153,6 +153,7 @@ def test_a_fallback_records_its_reason(folder, monkeypatch):
         raise RuntimeError("no TorchScript here")
 
     monkeypatch.setattr(torch.jit, "freeze", broken)
+    monkeypatch.setattr("specviz.models.torchscript._frozen", 0)  # other tests of this process may have reached the limit
     made = FastModel(checkpoint(folder, "llama"))
     assert made.uncompiled == "RuntimeError: no TorchScript here" and made.scripted is None
 
