@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 import torch
+from PIL import Image
 
 from specviz.core import Sampling
 from specviz.indexes.earlier_answers import Memory
@@ -17,6 +18,7 @@ from specviz.run.request import GenerationRequest
 from specviz.trace.events import Committed, Started
 from specviz.trace.files import Trace
 from specviz.trace.recorder import Recorder
+from specviz.zoo.picture_input import data_url
 from specviz.zoo.text import TokenBytes, Transcript
 
 from ..message_codes import refuses
@@ -27,7 +29,8 @@ EXAMPLE = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetiti
            "frequency_penalty": 0.3, "logit_bias": {"7": 2}, "bad_words": ["cat"], "min_tokens": 3, "ignore_eos": False, "stop": ["x"],
            "stop_token_ids": [9], "seed": 5, "max_tokens": 20, "n": 2, "logprobs": 4,
            "response_format": {"type": "choice", "choice": ["a", "b"]},
-           "tools": [{"type": "function", "function": {"name": "add"}}], "tool_choice": "auto", "enable_thinking": False}
+           "tools": [{"type": "function", "function": {"name": "add"}}], "tool_choice": "auto", "enable_thinking": False,
+           "guidance_scale": 2.0, "image": data_url(Image.new("RGB", (2, 2))), "hide_image": True}
 
 
 def ask(method: str = "speculative", loaded=None, prompt=PROMPT, **settings):

@@ -93,9 +93,9 @@ def test_a_head_that_states_its_draft_tokens_drafts_no_others(key):
     method, tokens, drafted = catalogue()[key], torch.arange(1, 40, 2), []  # more than a node has children
     for stated in (None, tokens):
         kit, seen = toy(40, sharp=0.5), set()
-        head = kit.head(kind_of(method))
+        head, others = kit.head(kind_of(method)), kit.head
         head.draft_tokens = stated
-        kit.head = lambda kind, head=head: head
+        kit.head = lambda kind, head=head, others=others: head if kind == kind_of(method) else others(kind)
         parts, state = method.build(kit, **method.read_knobs({})), State(list(PROMPT), Sampling(0.0), limit=30)
         open_run(parts, kit.target, state)
         while not state.done:
