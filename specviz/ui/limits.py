@@ -40,12 +40,14 @@ __all__ = ["OPEN_RUNS", "RUN_SECONDS", "SENTENCE", "WAITING", "Refused", "RunQue
 @dataclass(frozen=True)
 class Size:
     """Limits of the size of a JSON value. what: its name in messages; characters: maximum length of each text and key;
-    values: maximum number of values in lists and objects, itself included; depth: maximum nesting."""
+    values: maximum number of values in lists and objects, itself included; depth: maximum nesting; picture: maximum length of a text
+    that is a picture's data URL."""
 
     what: str
     characters: int
     values: int = 1
     depth: int = 0
+    picture: int = 0
 
 
 # Every field of every endpoint. Checked before anything else is done with a value.
@@ -70,8 +72,9 @@ SIZES = {
     "generation": Size("The request's further fields", CONVERSATION_CHARACTERS, 4000, 24),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
     "body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24),
-    "openai body": Size("The request", PICTURE_CHARACTERS, 20_000, 24),
+    "openai body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24, PICTURE_CHARACTERS),
 }
+PICTURE = "data:image/"  # begins a picture's data URL
 DIGITS = 400  # of a whole number
 BODY_BYTES = 2**20  # of a request
 
@@ -92,8 +95,8 @@ def check_size(name: str, value: Any) -> None:
             todo += [(inner, depth + 1) for inner in one.values()]
         elif isinstance(one, (list, tuple)):
             todo += [(inner, depth + 1) for inner in one]
-        elif isinstance(one, str) and len(one) > size.characters:
-            raise Refused("size.text", what=size.what, count=len(one), most=size.characters)
+        elif isinstance(one, str) and len(one) > (most := max(size.characters, size.picture * one.startswith(PICTURE))):
+            raise Refused("size.text", what=size.what, count=len(one), most=most)
         elif isinstance(one, int) and one.bit_length() > 3.33 * DIGITS:
             raise Refused("size.text", what=size.what, count=one.bit_length() * 301 // 1000, most=DIGITS)
 

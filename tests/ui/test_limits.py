@@ -70,12 +70,22 @@ def test_a_hundred_thousand_of_anything_is_refused_by_size_alone(field, shape):
     with pytest.raises(Refused) as refused:
         if field == "name" or field == "payload":
             LabQuestions(FakeBackend(), RunQueue())._check(LARGE[shape] if field == "name" else "echo", LARGE[shape] if field == "payload" else {})
-        elif field == "body":
+        elif field.endswith("body"):
             check_size(field, LARGE[shape])
         else:
             given = {"generation": {"n": LARGE[shape]}} if field == "n" else {field: LARGE[shape]}
             read_request(Untouched(), **({"prompt": "x"} | given))
     assert refused.value.code.startswith("size.")
+
+
+def test_only_a_pictures_data_url_may_be_longer_than_a_text():
+    url = "data:image/png;base64," + "A" * MANY
+    check_size("openai body", {"messages": [{"content": [{"image_url": {"url": url}}]}]})
+    check_size("prompt", "data:image/ is how such a URL begins")
+    for field, value in (("openai body", "x" + url), ("body", url), ("openai body", url * 20)):
+        with pytest.raises(Refused) as refused:
+            check_size(field, [value])
+        assert refused.value.code == "size.text"
 
 
 class Untouched(dict):
