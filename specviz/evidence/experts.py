@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--target", default=TARGET)
     args = parser.parse_args()
     loaded = load(args.target, None, "cpu")
-    print("| width | depth | rows a pass | kB of experts read | row by row | all | tokens per pass | kB of experts per token |")
+    print("| width | depth | rows per pass | kB of experts read | row by row | all | tokens per pass | kB of experts per token |")
     print("|---|---|---|---|---|---|---|---|")
     for width, depth in SHAPES:
         one = bytes_read(loaded, width, depth)

@@ -101,8 +101,8 @@
       hidden = int(d.hidden, 0);
     host.append(
       say(
-        "The head\u2019s output matrix passed through " + rank + " of " + count(hidden, "dimension") + ". ",
-        "They hold " + short(d.kept) + " of the logits\u2019 variance; every token of the vocabulary can be drafted.",
+        "The head\u2019s output matrix has rank " + rank + " of " + count(hidden, "dimension") + ". ",
+        "It keeps " + short(d.kept) + " of the logits\u2019 variance; every token of the vocabulary can be drafted.",
       ),
     );
     bars(host, {
