@@ -5,8 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Test workers; each test computes with one thread.
-WORKERS ?= 2
+# Test workers, each with one thread; one more than cores, since tests of the page wait for the browser half of their time.
+WORKERS ?= 3
 
 .PHONY: help run test test-engines thorough check docs pictures soak dist clean
 
