@@ -58,7 +58,8 @@ def page(job: Job, hparams: dict) -> str:
     found = {target: of_target(replace(job, target=target), hparams) for target in targets(job)}
     parts = [HEAD.format(nodes=hparams["equal_nodes"])]
     for target, rows in found.items():
-        parts += [f"## {target}", "", *table(rows), ""]
+        if any(row.there for row in rows) or len(found) == 1:  # small targets have no trained drafters
+            parts += [f"## {target}", "", *table(rows), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 

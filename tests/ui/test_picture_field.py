@@ -53,9 +53,10 @@ def test_a_run_takes_a_picture_of_the_kept_size_and_none_that_is_longer():
     with pytest.raises(Refused) as why:
         limits.read_request(known, prompt="see", generation={"image": largest + "A" * limits.CONVERSATION_CHARACTERS})
     assert why.value.code == "size.text"
-    limits.check_size("openai body", {"messages": [user({"type": "image_url", "image_url": {"url": "A" * 600_000}})]})
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 600_000}}
+    limits.check_size("openai body", {"messages": [user(picture)]})
     with pytest.raises(Refused):
-        limits.check_size("openai body", {"messages": "A" * (limits.PICTURE_CHARACTERS + 1)})
+        limits.check_size("openai body", {"messages": "data:image/" + "A" * limits.PICTURE_CHARACTERS})
 
 
 def test_a_target_that_reads_pictures_is_offered_with_its_samples():
