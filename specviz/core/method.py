@@ -13,7 +13,7 @@ from .note_kinds import register_notes
 from .parts import CapableTarget, Parts
 
 EXACTNESS = ("exact", "greedy only", "approximate", "simulated")
-COMPARED = ("code", "formula", "notes")  # the authors' code on the same inputs, the paper's formulas, or notes taken from the paper
+COMPARED = ("code", "formula", "notes")  # public code read or run, the paper's formulas, or notes taken from the paper
 AS_PUBLISHED = "As published."
 
 

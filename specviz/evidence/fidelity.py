@@ -6,14 +6,14 @@ from typing import Any
 
 from ..core import AS_PUBLISHED, Method
 
-WHAT = {"code": "authors' code", "formula": "formula", "notes": "notes only"}
+WHAT = {"code": "public code", "formula": "formula", "notes": "notes only"}
 HEAD = """# Fidelity to the papers
 
 Generated from the cards of the methods by `specviz list --fidelity`; a test checks that the page is up to date.
 
 | compared with | meaning |
 |---|---|
-| authors' code | public code was read, or run on the same inputs |
+| public code | the authors' code, or an engine's where the card says so, was read or run on the same inputs |
 | formula | the paper's formula was derived again and enumerated on toy distributions |
 | notes only | neither was available in full |
 

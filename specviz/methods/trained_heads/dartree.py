@@ -28,8 +28,7 @@ METHOD = Method(
     wins="Cheap rows, and text where the second choice at one place changes all places after it.",
     loses="Where the correction is no better than the block's own predictions, DDTree's tree costs less to build.",
     differs="The authors' pruned variant: fixed width per depth, 64 candidates a place, then the best nodes. Theirs runs Domino's "
-            "published "
-            "heads in captured CUDA graphs; the optional n-gram term is left out.",
+            "published heads in captured CUDA graphs; the optional n-gram term is left out.",
     compared="code",
     published={"nodes": 64, "width": 12},
     build=build,

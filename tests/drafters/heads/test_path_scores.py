@@ -1,4 +1,4 @@
-"""Corrections of a block drafter: the authors' arithmetic on random weights, stated again place by place; trees and chains over them."""
+"""Corrections of a block drafter: the published arithmetic on random weights, written again place by place; trees and chains over them."""
 from __future__ import annotations
 
 import math

@@ -23,8 +23,9 @@ METHOD = Method(
     look="Where the pick is not the place's own favourite: the token before it spoke for another.",
     wins="Wherever DFlash does: a place costs a few hundred multiplications, no matrix at all.",
     loses="Where the right token is not among the sixteen, or only a longer prefix than one token would tell.",
-    differs="The selector alone, with the published names of weights: the convolutions inside DFlash2's layers are left out, and its "
-            "tables have rank 16 instead of 256, over a frozen DFlash. Tokens are sampled, so temperatures above 0 are exact.",
+    differs="Read in an engine's public port: the selector alone, with the published names of weights. The convolutions inside DFlash2's "
+            "layers are left out, and its tables have rank 16 instead of 256, over a frozen DFlash. Tokens are sampled, so temperatures "
+            "above 0 are exact.",
     compared="code",
     aliases=("dflash2",),
     trains=(Trained("dflash2", "A selector among the candidates of DFlash's places.", f"{__name__}.network", after="dflash"),),

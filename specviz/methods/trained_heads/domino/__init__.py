@@ -24,8 +24,8 @@ METHOD = Method(
     look="Places where the corrected choice is not the block's own: most stand where two continuations got mixed.",
     wins="Wherever DFlash does; the price of a place is two small matrices, not a pass.",
     loses="Where DFlash's places are already right, or wrong for want of depth: it only chooses among what the block offers.",
-    differs="The head is the authors', with their names of weights, trained here over a frozen DFlash; theirs trains both, first the "
-            "block's own loss, then the corrected one. Tokens are sampled, so temperatures above 0 are exact.",
+    differs="Read in engines' public ports, whose names of weights are kept. The head is trained here over a frozen DFlash; the authors "
+            "train both, first the block's own loss, then the corrected one. Tokens are sampled, so temperatures above 0 are exact.",
     compared="code",
     aliases=("domino",),
     trains=(Trained("domino", "A recurrent correction of DFlash's blocks.", f"{__name__}.network", after="dflash"),),

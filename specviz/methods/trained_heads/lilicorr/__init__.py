@@ -25,9 +25,9 @@ METHOD = Method(
     wins="Blocks whose places hesitate between the same two continuations: the candidates of one agree with each other.",
     loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one. The head that ships saw two minutes "
           "of training and drafts no better than DFlash alone.",
-    differs="The network is the authors', with their names of weights, over a frozen DFlash. Ours adds the drafter's log-probability to "
-            "each score, as minutes of training do not relearn it. The text row is DFlash's projected one. The walk samples above "
-            "temperature 0.",
+    differs="Read in an engine's public port, whose names of weights are kept; over a frozen DFlash. Ours adds the drafter's "
+            "log-probability to each score, as minutes of training do not relearn it. The text row is DFlash's projected one, which is a "
+            "guess. The walk samples above temperature 0.",
     compared="code",
     aliases=("lilicorr",),
     trains=(Trained("lilicorr", "A transformer over the lattice of DFlash's candidates.", f"{__name__}.network", after="dflash"),),
