@@ -84,8 +84,8 @@ def of_target(job: Job, hparams: dict) -> list[Drafter]:
 
 
 def kind_of(method: Method) -> str:
-    """Return the kind of the model that a method drafts with ("draft", "eagle", ...), as ``drafters.model_of`` chooses it."""
-    return next((need.partition(":")[2] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), "draft")
+    """Return the kind of the model that a method drafts with ("draft", "eagle", ...)."""
+    return (drafters.weights_need(method) or "draft").rpartition(":")[2]
 
 
 def card(job: Job, name: str) -> str | None:

@@ -67,10 +67,19 @@ def shown(hparams: dict) -> list[Method]:
             and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in hparams["with_draft"])]
 
 
+def weights_need(method: Method) -> str | None:
+    """Return the need that names the weights a method drafts with ("head:eagle", "draft:pard"), of several the one that its own recipe
+    trains; None for the draft model."""
+    needs = [need for need in sorted(method.needs) if need.startswith(("head:", "draft:"))]
+    own = {part.kind for part in method.trains}
+    return next((need for need in needs if need.partition(":")[2] in own), needs[0] if needs else None)
+
+
 def model_of(loaded: zoo.Loaded, method: Method) -> str:
     """Return the folder of the model that a method drafts with."""
     places = loaded.more | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
-    return next((places[need] for need in sorted(method.needs) if need.startswith(("head:", "draft:"))), loaded.draft_folder).name
+    need = weights_need(method)
+    return (places[need] if need else loaded.draft_folder).name
 
 
 def prompts(job: Job, hparams: dict) -> list[Item]:

@@ -180,7 +180,7 @@ def test_there_are_some():
 PROMPTS = ("Tell me a story about a fox and a river.",
            "Rewrite this text with Anna instead of Tom: Tom went to the park. Tom saw a dog and Tom ran home.")
 USE = 0.85  # without what it reads, a head keeps at most this share of its accepted tokens
-NO_READERS = {"adaeagle", "cllm", "disco", "judge", "pard", "reward", "specdecpp"}  # they choose lengths, judge, replace the target, or are
+NO_READERS = {"adaeagle", "cllm", "disco", "judge", "pard", "reward", "specdecpp", "specdiff"}  # they choose lengths, judge, replace the target, or are
 # draft models that read the text alone
 SHORT = {("Llama-specviz-52M", "fspad"): (0.270, 0.250), ("Llama-specviz-52M", "mlp_speculator"): (0.333, 0.333)}  # accepted, and blind
 
