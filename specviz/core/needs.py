@@ -3,6 +3,9 @@ says why it cannot run."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from .errors import InvalidUse
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,15 @@ def inputs(needs: frozenset[str]) -> str:
 def missing(need: str, name: str) -> str:
     """Return why a target of this name does not meet a need, as the end of a message."""
     return NEEDS.get(need, NEEDS.get(need.split(":")[0], Need())).missing.format(need=need, name=name)
+
+
+DRAFT_LACKS = {  # by the capability of a draft model that a method uses
+    "learning": "cannot be trained while it drafts: choose a draft of the Llama family with --draft",
+    "layer_parallel": "cannot run its layers side by side: choose another draft with --draft, or the target's own layers",
+}
+
+
+def require_of_draft(model: Any, capability: str) -> None:
+    """Raise InvalidUse unless a draft model has the capability."""
+    if capability not in model.capabilities:
+        raise InvalidUse(f"the draft model {getattr(model, 'name', '')} {DRAFT_LACKS[capability]}", "draft.capability")

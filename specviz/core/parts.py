@@ -134,7 +134,7 @@ class Target(Protocol):
 
     The KV cache holds tokens[:-1]; the last token is the uncached root of the next round. No other part accesses keys
     and values. capabilities: a subset of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv",
-    "early", "skip", "layer_parallel", "partial_cache", "batch" (``score_many(targets, trees, starts)``: one pass for
+    "early", "skip", "layer_parallel", "learning", "partial_cache", "batch" (``score_many(targets, trees, starts)``: one pass for
     several targets with the same ``weights``), "draft_chain" (``draft_chain(after, count, temperature, roll, least)``:
     draft a chain of ``count`` tokens in one call).
     """
@@ -272,7 +272,7 @@ class CapableTarget(Target, Protocol):
         ...
 
     def learning(self) -> TrainableTarget:
-        """Return a copy of the target with trainable weights."""
+        """Return a copy of the target with trainable weights. Capability "learning"."""
         ...
 
     def flush(self) -> None:

@@ -20,9 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .eagle_layers import Fused, Layer, Sizes, angles_of
+from .eagle_layers import Fused, Layer, Sizes, angles_of, rotary_keys
 from .heads import Body, HeadWeights, check_fit, config_of, fill
-from .llama import rope_of
 from .row_cache import RowCache
 from .weights import ModelError, Weights
 
@@ -154,9 +153,6 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
 def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
     """Return a config.json for a head with layers like the target's, except for the sizes given in hparams."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
-    rotary = whole.get("rope_parameters")
-    if isinstance(rotary, dict) and isinstance(rotary.get("full_attention"), dict):  # a head's layers have full attention
-        whole = whole | {"rope_parameters": rotary["full_attention"]}
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads
     fields = {
@@ -165,7 +161,7 @@ def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
         "intermediate_size": hparams.get("intermediate") or whole.get("intermediate_size") or 3 * d,
         "rms_norm_eps": whole.get("rms_norm_eps", 1e-6), "max_position_embeddings": whole.get("max_position_embeddings", 2048),
     }
-    return fields | {"rope_parameters": rope_of(whole) | {"partial_rotary_factor": 1.0}, "model_type": "llama", "hidden_act": "silu"}
+    return fields | {"rope_parameters": rotary_keys(whole), "model_type": "llama", "hidden_act": "silu"}
 
 
 def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:

@@ -60,6 +60,33 @@ class Sizes:
         return found
 
 
+OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "num_attention_heads",
+             "num_key_value_heads", "head_dim", "intermediate_size", "attention_bias")  # keys in which a head's layer follows its target
+
+
+def rotary_keys(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the rotary parameters of a new head for a target: those of its layers with full attention, for whole heads."""
+    rotary = config.get("rope_parameters")
+    if isinstance(rotary, dict) and isinstance(rotary.get("full_attention"), dict):
+        config = config | {"rope_parameters": rotary["full_attention"]}
+    return rope_of(config) | {"partial_rotary_factor": 1.0}
+
+
+def layer_keys(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the config.json keys of a new layer that is shaped like those of a target with this config."""
+    whole = config.get("text_config") or config
+    found = {key: whole[key] for key in OF_TARGET if not key.startswith("rope") and whole.get(key) is not None}
+    return found | {"rope_parameters": rotary_keys(whole)}
+
+
+def saved_layer_keys(config: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a saved head's layer: those of its own config.json, else the target's."""
+    rotary = {key for key in OF_TARGET if key.startswith("rope")}
+    left_out = rotary if rotary & config.keys() else set()  # another spelling of the target's would contradict the head's own
+    return {key: found for key in OF_TARGET
+            if (found := config.get(key, None if key in left_out else target.get(key))) is not None}
+
+
 class Attention(nn.Module):
     """Attention with rotary positions, for trained heads.
 

@@ -19,14 +19,12 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .eagle_layers import Fused, Layer, Sizes, angles_of
+from .eagle_layers import OF_TARGET, Fused, Layer, Sizes, angles_of, layer_keys, saved_layer_keys
 from .heads import Body, HeadWeights, ModelError, calibration, config_of, fill
 from .rms_norm import Norm
 from .row_cache import RowCache
 
 PREFIX = "prefix_embeding_layer"  # the authors' spelling
-OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "num_attention_heads",
-             "num_key_value_heads", "head_dim", "intermediate_size", "attention_bias")
 
 
 class Block(nn.Module):
@@ -126,8 +124,7 @@ class Hydra(nn.Module):
 
 def build(body: Body, hparams: dict[str, Any]) -> Hydra:
     """Return untrained heads."""
-    sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
-    sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
+    sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": hparams["heads"],
                   "hydra_num_layers": hparams["layers"], "prefix": hparams["prefix"], "through": hparams["through"],
                   "grounded": hparams.get("grounded", True), "own_output": hparams["own_output"]}, output_bias=False)
@@ -152,7 +149,7 @@ def load(folder: Path, body: Body) -> Hydra:
                 else f"hydra_lm_head.{i}.1.{part}"
     _check(weights, names, heads, body)
     there = {ours for ours, theirs in names.items() if theirs in weights}
-    sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
+    sizes = saved_layer_keys(config, body.config)
     layers = int(config.get("hydra_num_layers") or layers)  # the authors apply one block again; its copies may be left out
     made = Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": len(heads),
                   "hydra_num_layers": layers, "prefix": any(name.startswith(PREFIX) for name in there),

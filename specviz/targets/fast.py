@@ -51,7 +51,7 @@ class FastTarget(LlamaTarget):
     """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
     capabilities = LlamaTarget.capabilities | {
-        "kv", "early", "skip", "layer_parallel", "partial_cache", "batch", "draft_chain", "sublayers"}
+        "kv", "early", "skip", "layer_parallel", "learning", "partial_cache", "batch", "draft_chain", "sublayers"}
     model: FastModel
     work: ExitStates | None = None  # result of an early exit
 

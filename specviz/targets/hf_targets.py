@@ -88,7 +88,7 @@ class HFTarget(CachedTarget):
         super().__init__()
 
     def _provides(self) -> frozenset[str]:
-        return self.model.capabilities() | {"tree"}
+        return self.model.capabilities() | {"tree", "learning"}
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
         """Return rows of the embedding table, [n, hidden]."""

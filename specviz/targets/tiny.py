@@ -93,7 +93,7 @@ class TinyTarget(CachedTarget):
     """A TinyNet with the Target interface and the shared cache bookkeeping."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-                          "partial_cache", "sublayers", "state:decay", "state:groups"})
+                          "learning", "partial_cache", "sublayers", "state:decay", "state:groups"})
     state_bytes = 0
     group = 4  # positions; keys and values neither decay nor know groups, so both are what a toy says
     name = "the tiny model"

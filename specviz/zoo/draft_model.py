@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from ..core import CapableTarget, DraftTree, Scores, TrainableTarget, Verdict
 
-CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "draft_chain", "skip", "layer_parallel"})
+CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "draft_chain", "skip", "layer_parallel",
+                          "learning"})
 
 
 class DraftModel:

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, Sampling, State, open_run
+from specviz.core.errors import InvalidUse
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 from specviz.targets.int8 import Int8Model
 from specviz.targets.recurrent import RecurrentModel
 
+from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, FAST, STATE_SPACE, VOCAB, network
 from .pair import Pair
 from .toys import CAPABILITIES, greedy, methods, player, sample
@@ -24,6 +26,7 @@ KINDS = [*((kind, HFModel) for kind in CONFIGS), *((kind, FastModel) for kind in
          *((kind, Int8Model) for kind in ("llama", "qwen3")), *((kind, RecurrentModel) for kind in STATE_SPACE)]
 METHODS = methods("exact", "greedy only")
 SAMPLE = sample()
+NEED_LEARNING = ("online",)  # the draft is trained while it drafts
 EVERY = ("llama", FastModel)  # where ``make test``, too, tries every method
 
 
@@ -78,6 +81,9 @@ def test_methods_write_what_plain_decoding_writes(pair, all_of_them):
         kit = make()
         if not method.needs <= kit.target.capabilities | CAPABILITIES:
             left_out.append(method)
+        elif method.key in NEED_LEARNING and "learning" not in kit.target.capabilities:
+            with refuses(InvalidUse, "draft.capability"):
+                write(method, kit, logits)
         elif method.key == "speculative" or takes(at, i) and (all_of_them or KINDS[at] == EVERY or method.key in SAMPLE):
             tokens, accepted = write(method, kit, logits)
             assert tokens == want, method.key

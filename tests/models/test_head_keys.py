@@ -14,6 +14,7 @@ from specviz.drafters.heads.own_tables import read_own_tables
 from specviz.drafters.heads.reduced_output import for_drafting
 from specviz.methods.trained_heads.mtp import network as mtp
 from specviz.models import eagle, eagle3, masked_block
+from specviz.models.eagle_layers import Sizes, layer_keys
 from specviz.models.heads import HeadWeights
 from specviz.models.weights import ModelError
 
@@ -152,3 +153,14 @@ def test_a_table_of_its_own_is_used_where_it_differs_from_the_targets(tmp_path, 
         assert torch.equal(drafting.embed([5, 9]), tables[0 if copied else 2][[5, 9]])
         assert torch.allclose(drafting.head(states), states @ tables[1 if copied or output is None else 3].T)
         assert drafting.vocab == VOCAB and (drafting is target) == copied
+
+
+@pytest.mark.parametrize("config", [
+    {"partial_rotary_factor": 0.25, "rope_theta": 500.0, "num_attention_heads": 4},
+    {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 500.0}, "sliding_attention": {"rope_theta": 7.0}}},
+    {"text_config": {"rope_parameters": {"rope_theta": 500.0, "rope_type": "default", "partial_rotary_factor": 0.5}}},
+])
+def test_new_heads_turn_whole_heads_at_the_targets_base(config):
+    keys = layer_keys(config)
+    assert keys["rope_parameters"] == {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0}
+    Sizes.of({"hidden_size": 16, "num_attention_heads": 2} | keys, "a head")

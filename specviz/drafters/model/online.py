@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...core import CapableTarget, DraftTree, Outcome, Scores, State, Target, TrainableTarget
+from ...core.needs import require_of_draft
 from .overlap import OverlapChain, verified_rows
 
 WINDOW = 512  # context tokens of a training step
@@ -40,6 +41,7 @@ class OnlineChain(OverlapChain):
     model: TrainableTarget
 
     def __init__(self, model: CapableTarget, every: int = 4, rate: float = 3e-4):
+        require_of_draft(model, "learning")
         super().__init__(model.learning())
         self.unlearned, self.every, self.updates = model, every, 0
         self.places: list[VerifiedPosition] = []

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core import CapableTarget, Outcome, State, TrainableTarget
+from ...core.needs import require_of_draft
 from ...models.draft_length import AcceptanceHead, loss
 from .bridge import Bridge
 from .ngrams import MergingChain
@@ -41,6 +42,7 @@ class OmniChain(MergingChain):
 
     def __init__(self, model: CapableTarget, bridge: Bridge, ahead: int = 4, every: int = 16, rate: float = 3e-4, weight: float = 0.2,
                  head: AcceptanceHead | None = None):
+        require_of_draft(model, "learning")
         super().__init__(model.learning(), bridge, ahead)
         self.every, self.weight, self.head, self.updates = every, weight, head, 0
         self.written: list[WrittenTokens] = []

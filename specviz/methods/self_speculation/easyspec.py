@@ -4,7 +4,7 @@ stays exact; the KV cache of accepted tokens is recomputed sequentially."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
-from ...core.errors import InvalidUse
+from ...core.needs import require_of_draft
 
 
 def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, nodes: int) -> Parts:
@@ -15,9 +15,7 @@ def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, node
     from ...verifiers import TokenRejection
 
     drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
-    if "layer_parallel" not in drafter.capabilities:
-        raise InvalidUse("the draft model cannot run its layers side by side; choose the target's own layers",
-                         "easyspec.draft_layers")
+    require_of_draft(drafter, "layer_parallel")
     if drafts == "chain":
         return Parts(LayerParallel(drafter, group, DraftChain), Fixed(gamma), TokenRejection())
     shape = sparse(width, gamma, nodes)

@@ -113,6 +113,6 @@ def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which,
 
 def test_a_draft_that_cannot_is_refused():
     kit = SimpleNamespace(target=None, open=lambda role: SimpleNamespace(capabilities=frozenset({"tree"})))
-    with refuses(ValueError, "easyspec.draft_layers"):
+    with refuses(ValueError, "draft.capability"):
         build(kit, "draft", 4, 3, "tree", 2, 4)
     assert METHOD.needs == {"draft", "layer_parallel"} and METHOD.read_knobs({})["model"] == "deep draft"

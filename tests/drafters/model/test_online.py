@@ -5,10 +5,13 @@ import pytest
 import torch
 
 from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.core.errors import InvalidUse
 from specviz.drafters.model.online import OnlineChain
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
+
+from ...message_codes import refuses
 
 TEXT = [3, 1, 4, 1, 5]
 
@@ -113,3 +116,10 @@ def test_few_places_are_kept_however_seldom_it_is_wrong(monkeypatch):
     assert reported[-1]["waiting"] == refused == len(drafter.places) - len(passed) and len(passed) == 5
     accepted = sum(len(outcome.verdict.path) for outcome in outcomes)
     assert accepted > 5 and passed == sorted(passed) and passed[-1] >= len(state.tokens) - 8
+
+
+def test_a_draft_that_cannot_be_trained_is_refused():
+    plain = TinyTarget(TinyNet(12, 8, sharp=1.5))
+    plain.capabilities = plain.capabilities - {"learning"}
+    with refuses(InvalidUse, "draft.capability"):
+        OnlineChain(plain, 4, 1e-3)

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
+from ....models.eagle_layers import OF_TARGET, Fused, Layer, Sizes, angles_of, layer_keys, saved_layer_keys
 from ....models.heads import Body, HeadWeights, calibration, config_of, fill
-from ....models.hydra import OF_TARGET, Block
+from ....models.hydra import Block
 from ....models.weights import ModelError
 
 
@@ -95,8 +95,7 @@ class Chimera(nn.Module):
 
 def build(body: Body, hparams: dict[str, Any]) -> Chimera:
     """Return an untrained network; its encoder has the shape of a target layer unless hparams give other sizes."""
-    sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
-    sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
+    sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
     return Chimera({**sizes, "chimera_num_heads": hparams["heads"], "own_output": False})
 
@@ -113,7 +112,7 @@ def load(folder: Path, body: Body) -> Chimera:
         raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
     if rows not in (body.vocab, body.hidden):
         raise ModelError(f"the vocabulary of {alien} has {rows} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
-    sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
+    sizes = saved_layer_keys(config, body.config)
     own = bool(config.get("own_output", rows == body.vocab))
     made = Chimera({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "chimera_num_heads": len(heads), "own_output": own},
                    "fast_layer1.0.self_attn.q_proj.bias" in weights)

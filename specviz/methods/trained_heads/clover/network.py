@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....models.eagle_layers import OF_TARGET, layer_keys, saved_layer_keys
 from ....models.heads import Body, HeadWeights, calibration, config_of, fill
-from ....models.hydra import OF_TARGET, Block, Prefix
+from ....models.hydra import Block, Prefix
 from ....models.weights import ModelError
 
 
@@ -86,8 +87,7 @@ class Clover(nn.Module):
 
 def build(body: Body, hparams: dict[str, Any]) -> Clover:
     """Return an untrained network; its layer has the shape of a target layer unless hparams give other sizes."""
-    sizes = {key: body.config[key] for key in OF_TARGET if body.config.get(key) is not None}
-    sizes |= {key: hparams[key] for key in OF_TARGET if key in hparams}
+    sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": hparams["heads"]})
 
 
@@ -103,7 +103,7 @@ def load(folder: Path, body: Body) -> Clover:
     if weights.shape("mlp.0.linear.weight")[0] != body.hidden:
         raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {weights.shape('mlp.0.linear.weight')[0]} numbers, "
                          f"and {body.name} has {body.hidden}", "head.states")
-    sizes = {key: found for key in OF_TARGET if (found := config.get(key, body.config.get(key))) is not None}
+    sizes = saved_layer_keys(config, body.config)
     made = Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": len(heads)})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.none_left()
