@@ -10,7 +10,7 @@ from . import note_kinds as notes
 from .sampling import RandomStreams, Sampling, SingleStream
 
 
-def common(a: Sequence[Any], b: Sequence[Any]) -> int:
+def common_prefix_length(a: Sequence[Any], b: Sequence[Any]) -> int:
     """Return the length of the longest common prefix of two lists. Uses bisection, so that comparisons run in C."""
     low, high = 0, min(len(a), len(b))
     if list(a[:high]) == list(b[:high]):
@@ -32,53 +32,63 @@ class Clock:
         self._paused_at: float | None = None
 
     def now(self) -> float:
+        """Return the seconds counted so far."""
         return (self._source() if self._paused_at is None else self._paused_at) - self._start
 
     def pause(self) -> None:
+        """Stop counting. Without effect while paused."""
         if self._paused_at is None:
             self._paused_at = self._source()
 
     def resume(self) -> None:
+        """Continue counting after a pause. Without effect while running."""
         if self._paused_at is not None:
             self._start += self._source() - self._paused_at
             self._paused_at = None
 
 
 class Costs:
-    """Measured seconds of a verification by number of nodes, and of a draft by depth.
+    """Running averages of the measured seconds of a target pass, by number of draft nodes, and of drafting, by depth.
 
     Costs are interpolated linearly between measured points and constant beyond them; without any measurement they are 1.
+    weight: of a new measurement in the exponential moving average.
     """
 
     def __init__(self, verify: dict[int, float] | None = None, draft: dict[int, float] | None = None, weight: float = 0.2):
         self._verify, self._draft, self._weight = dict(verify or {}), dict(draft or {}), weight
 
     def verify(self, nodes: int) -> float:
+        """Return the estimated seconds of a target pass over the root and this many draft nodes."""
         return _between(self._verify, nodes)
 
     def draft(self, depth: int) -> float:
+        """Return the estimated seconds of drafting to this depth."""
         return _between(self._draft, depth)
 
-    def fresh(self) -> Costs:
-        """Return empty costs of the same kind, for another model."""
+    def new_empty(self) -> Costs:
+        """Return costs of the same class without measurements, for another model."""
         return Costs(weight=self._weight)
 
     def decided(self, seconds: float) -> float:
-        """Return the seconds on which a part may base decisions; here those that it measured."""
+        """Return the value of measured seconds that a part may base decisions on: here the measurement itself; FixedCosts
+        returns 0."""
         return seconds
 
     def charged(self, nodes: int, depth: int, seconds: dict[str, float]) -> dict[str, float]:
-        """Return the seconds of each phase of a round that policy and drafter may learn from; here the measured ones."""
+        """Return the seconds of each phase of a round that policy and drafter learn from: here the measured ones; FixedCosts
+        returns fixed ones."""
         return seconds
 
     def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:
+        """Update the averages: ``nodes`` draft tokens were verified in ``verify`` seconds, ``depth`` steps drafted in
+        ``draft`` seconds."""
         for table, key, seconds in ((self._verify, nodes, verify), (self._draft, depth, draft)):
             table[key] = seconds if key not in table else table[key] + self._weight * (seconds - table[key])
 
 
 class FixedCosts(Costs):
-    """Fixed costs for deterministic runs; measured times are ignored. A target pass costs 1, plus FIRST and ROW per
-    draft node; a draft costs ``step`` per level; everything else costs nothing."""
+    """Fixed costs instead of measured ones, for runs that depend on the seed alone. A target pass costs 1, plus FIRST and
+    ROW per draft node if there are any; drafting costs ``step`` per depth; everything else costs nothing."""
 
     FIRST, ROW = 0.2, 0.05
 
@@ -86,7 +96,7 @@ class FixedCosts(Costs):
         super().__init__()
         self.step = step
 
-    def fresh(self) -> Costs:
+    def new_empty(self) -> Costs:
         return FixedCosts(self.step)
 
     def decided(self, seconds: float) -> float:
@@ -122,11 +132,12 @@ def _between(table: dict[int, float], key: int) -> float:
 class State:
     """One run in progress. ``tokens``: prompt and output; the last one is the root of the next round.
 
-    start: length of the prompt; limit: maximum number of new tokens; stop: token ids that end the run; top_k_saved:
-    number of top tokens of each distribution in the events; logprobs: number of top log-probabilities in the events
-    besides those of the generated tokens (None: no log-probabilities); processors: the run's logits processors;
-    draft_ready: False once a draft model cannot draft any more, after which rounds have no draft; round: number of
-    rounds played.
+    sampling: temperature and filters; rng: its random streams; start: length of the prompt; limit: maximum number of new
+    tokens; stop: token ids that end the run; costs, clock: measured costs and timer; top_k_saved: number of top tokens of
+    each distribution in the events; logprobs: number of top log-probabilities in the events besides those of the
+    generated tokens (None: no log-probabilities); processors: the run's logits processors; draft_ready: returns False
+    once a draft model cannot draft any more, after which rounds have no draft; round: number of rounds played; notes:
+    annotations of the current round (``note``).
     """
 
     tokens: list[int]
@@ -160,34 +171,37 @@ class State:
 
     @property
     def done(self) -> bool:
+        """Whether the run is over: an end token or the limit of new tokens was reached."""
         return self.left <= 0 or self.ended
 
     def fork(self, extra: Sequence[int] = (), limit: int | None = None, stream: str | None = None) -> State:
-        """Return the state of a hypothetical continuation. ``stream``: the random stream for all of its draws."""
+        """Return the state of a hypothetical continuation by the tokens ``extra``. limit: its own maximum number of new
+        tokens; None: unlimited, and end tokens are ignored; stream: the random stream for all of its draws."""
         return State(
             self.tokens + list(extra), self.sampling, SingleStream(self.rng, stream) if stream else self.rng,
             10**9 if limit is None else limit, self.start, self.stop if limit is not None else frozenset(),
             self.costs, self.clock, processors=self.processors,
         )
 
-    def processed(self, tree: Any, scores: Any) -> Any:
-        """Apply the run's logits processors to the scores of a draft tree; each row's context is the text and its own path."""
+    def process_scores(self, tree: Any, scores: Any) -> Any:
+        """Return the target's Scores of a draft tree with the run's logits processors applied; each row's context is the
+        text and the draft tokens on its own path."""
         return self.processors.scores(tree, scores, self.tokens, self.start) if self.processors else scores
 
-    def processed_rows(self, logits: Any, paths: Sequence[tuple[int, ...]]) -> Any:
-        """Apply the run's logits processors to a draft model's logits [rows, vocab], given the drafted tokens on each
-        row's path.
+    def process_draft_logits(self, logits: Any, paths: Sequence[tuple[int, ...]]) -> Any:
+        """Return a draft model's logits [rows, vocab] with the run's logits processors applied. paths: draft tokens from the
+        root to each row.
 
         This raises the acceptance rate; the output is exact either way.
         """
         return self.processors.draft_rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
-    def processed_row(self, logits: Any, path: Sequence[int]) -> Any:
-        """Apply the run's logits processors to a draft model's logits [vocab] after one path."""
-        return self.processed_rows(logits[None], [tuple(path)])[0] if self.processors else logits
+    def process_draft_row(self, logits: Any, path: Sequence[int]) -> Any:
+        """Return a draft model's logits [vocab] after one path of draft tokens with the run's logits processors applied."""
+        return self.process_draft_logits(logits[None], [tuple(path)])[0] if self.processors else logits
 
     def note(self, kind: str, **data: Any) -> None:
-        """Attach a note to this round, for a panel to draw. Values: plain numbers, strings, lists. Raises ValueError if
-        core/note_kinds.py does not declare the kind or the fields differ."""
+        """Attach an annotation ("note") to this round, which a panel of the page draws. Values: plain numbers, strings,
+        lists. Raises InvalidUse (a ValueError) if core/note_kinds.py does not declare the kind or its fields differ."""
         notes.check(kind, data)
         self.notes.append((kind, data))

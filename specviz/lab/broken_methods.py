@@ -39,7 +39,7 @@ class ArgmaxAsDrawn(DraftChain):
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
-            logits = scorer.rows(build, (node,))[0]
+            logits = scorer.logits(build, (node,))[0]
             node = build.add(int(logits.argmax()), node, build.begin(state.sampling.probs(logits), IID))
         return build.tree()
 
@@ -165,7 +165,7 @@ def break_it(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
     if not isinstance(key, str) or key not in BUILT:
         raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.", "lab.mistake")
     method, samples = broken(key), read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
-    missing = loaded.why_not(method)
+    missing = loaded.unsupported_reason(method)
     if missing:
         raise SessionError(missing, "method.missing")
     mistake = MISTAKES.get(key, NONE)

@@ -14,11 +14,11 @@ from .speculate import emit_rounds, start_run
 
 
 class WriterPolicy(Protocol):
-    """A policy that chooses the model of the next token: ``writer`` is "large" or "small"; ``readings``: values for the panel."""
+    """A policy that chooses the model of the next token: ``writer`` is "large" or "small"; ``entropy_values``: values for the panel."""
 
     writer: str
 
-    def readings(self) -> dict[str, float]: ...
+    def entropy_values(self) -> dict[str, float]: ...
 
 
 def switching(parts: Parts, target: Target, state: State) -> Generator[Event]:
@@ -37,7 +37,7 @@ def _rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Ev
         who.sync(state.tokens)
         caught_up = state.clock.now() - began
         outcome = play(parts, who, state)
-        state.note("switch", writer=writer, **policy.readings())
+        state.note("switch", writer=writer, **policy.entropy_values())
         kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
         held = kv["after"]
         yield _switch_events(outcome, state, large, caught_up, kv)

@@ -8,5 +8,5 @@ from .goodput import Goodput
 from .learned import Classified, PredictedAcceptance, PredictedLength
 from .stopping import Confidence, Entropy, Heuristic
 
-__all__ = ["Bandit", "Classified", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput", "Grown", "Heuristic",
-           "PredictedAcceptance", "PredictedLength", "Ragged", "RowBudget", "Ucb"]
+__all__ = ["Bandit", "BatchDraftLength", "BatchTokenBudget", "Classified", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput",
+           "Heuristic", "PredictedAcceptance", "PredictedLength", "RaggedDraftLengths", "Ucb"]

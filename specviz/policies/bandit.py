@@ -13,16 +13,17 @@ import torch
 
 from ..core import Budget, Outcome, Policy, State
 
-SPEED = "speed"  # rewards of a candidate: tokens per second
-TOKENS = "tokens"  # or tokens per round
+SPEED = "speed"  # reward: tokens per second
+TOKENS = "tokens"  # reward: tokens per round
 
 
 class Bandit(Policy):
-    """Base class of the bandit rules; a subclass adds ``choose`` and ``learn``.
+    """Base class of policies that choose the budget with a multi-armed bandit. A subclass implements ``choose``, and ``learn`` if it
+    needs the rewards.
 
-    candidates: the budgets to choose from; names: their display names; reward: "speed" (tokens per second relative to
-    the best round so far) or "tokens" ((tokens - 1) / L, with L the longest draft of any candidate). Rewards are in [0,
-    1].
+    candidates: the budgets to choose from, the bandit's arms; names: their display names; reward: "speed" (tokens per second
+    relative to the best round so far) or "tokens" ((tokens - 1) / L, with L the longest draft of any candidate). Rewards are in
+    [0, 1].
     """
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
@@ -55,18 +56,19 @@ class Bandit(Policy):
         self.learn(arm, self._worth(earned))
 
     def choose(self, state: State) -> int:
+        """Return the index of the candidate for the next round."""
         raise TypeError(f"{type(self).__name__} does not implement choose()")
 
     def learn(self, arm: int, reward: float) -> None:
-        """Update the rule with the reward, in [0, 1], of the candidate used last."""
+        """Update the rule. arm: index of the candidate used last; reward: its reward in [0, 1]."""
 
 
 class Ucb(Bandit):
-    """UCBSpec: use every candidate ``tries`` times, then always the one with the largest upper confidence bound.
+    """UCBSpec (BanditSpec, Hou et al. 2505.15141): use every candidate twice (once with the paper's radius), then always the one
+    with the largest upper confidence bound, mean reward + radius.
 
-    radius of the bound: "narrow": sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper": the published radius,
-    with confidence ``delta`` and one pull of each candidate first; "code": as in the authors' program, sqrt(6 ln t /
-    pulls) on raw tokens per second.
+    radius: "narrow": sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper": the published radius with confidence ``delta``;
+    "code": as in the authors' program, sqrt(6 ln t / pulls) on raw tokens per second.
     """
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED, radius: str = "narrow",
@@ -76,42 +78,45 @@ class Ucb(Bandit):
         self.tries, self.scaled = 1 if radius == "paper" else 2, radius != "code"
 
     def choose(self, state: State) -> int:
-        fresh = min(range(len(self.candidates)), key=lambda arm: self.pulls[arm])
-        if self.pulls[fresh] < self.tries:
-            return fresh
+        rarest = min(range(len(self.candidates)), key=lambda arm: self.pulls[arm])
+        if self.pulls[rarest] < self.tries:
+            return rarest
         worth = self.means if self.scaled else self.speeds
         return max(range(len(self.candidates)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm]))
 
-    def narrow(self, pulls: int) -> float:
+    def narrow_radius(self, pulls: int) -> float:
+        """Return sqrt(explore * ln t / pulls), with t the rounds so far."""
         return math.sqrt(self.explore * math.log(sum(self.pulls)) / pulls)
 
-    def published(self, pulls: int) -> float:
-        """Return the radius of the self-normalised bound at round t of K candidates, times half the width of the rewards."""
+    def paper_radius(self, pulls: int) -> float:
+        """Return the paper's radius: the self-normalised bound at round t with K candidates, times 1/2 because rewards lie in [0, 1]."""
         t, candidates = sum(self.pulls) + 1, len(self.candidates)
         return math.sqrt((1 + pulls) / pulls**2 * (1 + 2 * math.log(candidates * t**2 * math.sqrt(1 + pulls) / self.delta))) / 2
 
-    def programmed(self, pulls: int) -> float:
+    def authors_code_radius(self, pulls: int) -> float:
+        """Return sqrt(6 ln t / pulls), as in the authors' program, with t the rounds so far."""
         return math.sqrt(6 * math.log(sum(self.pulls)) / pulls)
 
 
-RADII = {"narrow": Ucb.narrow, "paper": Ucb.published, "code": Ucb.programmed}
+RADII = {"narrow": Ucb.narrow_radius, "paper": Ucb.paper_radius, "code": Ucb.authors_code_radius}
 
 
 class Exp3(Bandit):
-    """EXP3Spec: draw candidates with weights exp(-eta * estimated loss); the regret bound holds for adversarial rewards, too."""
+    """EXP3Spec (BanditSpec, 2505.15141): sample a candidate with weights exp(-eta * estimated loss). Its regret bound holds for
+    adversarial rewards, too. ``candidate_probs``: the probabilities of the last choice."""
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
         super().__init__(candidates, names, reward)
         self.losses = [0.0] * len(self.candidates)
-        self.token_probs = [1 / len(self.candidates)] * len(self.candidates)
+        self.candidate_probs = [1 / len(self.candidates)] * len(self.candidates)
 
     def choose(self, state: State) -> int:
         candidates, pulled = len(self.candidates), sum(self.pulls) + 1
         eta = math.sqrt(math.log(candidates) / (candidates * pulled)) if candidates > 1 else 0.0
         least = min(self.losses)
         weights = [math.exp(-eta * (loss - least)) for loss in self.losses]
-        self.token_probs = [weight / sum(weights) for weight in weights]
-        return state.rng.pick("policy", torch.tensor(self.token_probs, dtype=torch.float64))
+        self.candidate_probs = [weight / sum(weights) for weight in weights]
+        return state.rng.pick("policy", torch.tensor(self.candidate_probs, dtype=torch.float64))
 
     def learn(self, arm: int, reward: float) -> None:
-        self.losses[arm] += (1 - reward) / self.token_probs[arm]
+        self.losses[arm] += (1 - reward) / self.candidate_probs[arm]

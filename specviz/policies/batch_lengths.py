@@ -15,7 +15,11 @@ STOPPED = "its draft fell below the threshold after {tokens}"
 
 
 def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequence[DraftTree], why: Sequence[str], **more: Any) -> None:
-    """Note, for every request, how many tokens of the forward pass each request got, including its root."""
+    """Attach to each request's state the note "rows": the number of tokens that each request of the batch has in the target's
+    forward pass, including its root.
+
+    asked: the drafted trees; given: the trees that are scored; why: the reason for each request's draft length; more: further
+    fields of the note."""
     rows, wanted = [1 + len(tree) for tree in given], [1 + len(tree) for tree in asked]
     if len(rows) > 1:
         more["reasons"] = list(why)
@@ -24,11 +28,12 @@ def note_rows(states: Sequence[State], asked: Sequence[DraftTree], given: Sequen
 
 
 class BatchDraftLength(JointPolicy):
-    """BASS's rule for the draft length l of a batch. After a fully accepted draft l grows by ``up``. Otherwise it falls
-    by ceil(l / 10), by one more if it fell in the previous round, too, but not below the longest accepted draft."""
+    """One draft length l for all requests of a batch (BASS, Qian et al. 2404.15778). After a round in which a request's draft was
+    fully accepted, l grows by ``up``. Otherwise it falls by ceil(l / 10), by one more if it fell in the previous round, too, but
+    not below the longest accepted draft. first: initial length; max_gamma: maximum length."""
 
-    def __init__(self, first: int = 7, up: int = 2, most: int = 32):
-        self.gamma, self.up, self.most, self.fell = first, up, most, 0
+    def __init__(self, first: int = 7, up: int = 2, max_gamma: int = 32):
+        self.gamma, self.up, self.max_gamma, self.fell = first, up, max_gamma, 0
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         return [Budget(self.gamma)] * len(states)
@@ -40,16 +45,17 @@ class BatchDraftLength(JointPolicy):
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
         longest = max(len(outcome.verdict.path) for outcome in outcomes)
         if longest >= self.gamma:
-            self.gamma, self.fell = min(self.most, self.gamma + self.up), 0
+            self.gamma, self.fell = min(self.max_gamma, self.gamma + self.up), 0
         else:
             self.gamma, self.fell = max(1, longest, self.gamma - math.ceil(self.gamma / 10) - self.fell), 1
 
 
 class RaggedDraftLengths(JointPolicy):
-    """EMS-SD: every request drafts at most ``most`` tokens, and stops after a token with a probability below ``least``."""
+    """A draft length for each request of a batch, without padding (EMS-SD, Ni et al. 2405.07542). Each request drafts at most
+    ``max_gamma`` tokens and stops after a token with a draft probability below ``min_prob``."""
 
-    def __init__(self, most: int = 8, least: float = 0.4):
-        self.budget, self.least = Budget(most, stop=StopBelowProbability(least)), least
+    def __init__(self, max_gamma: int = 8, min_prob: float = 0.4):
+        self.budget, self.min_prob = Budget(max_gamma, stop=StopBelowProbability(min_prob)), min_prob
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         return [self.budget] * len(states)

@@ -10,20 +10,20 @@ MEMORY = 0.98  # exponential decay of older rounds
 
 class CostRatio(Policy):
     """Choose the draft length gamma with the most expected tokens per second: (1 - a^(gamma+1)) / (1 - a) tokens for
-    gamma draft steps and one verification.
+    gamma draft steps and one verification, with a the acceptance rate so far (Leviathan et al. 2211.17192).
 
-    a: the acceptance rate so far. Costs are measured in the run itself, so the first rounds draft ``first`` tokens.
+    first: draft length of the first two rounds, before costs are measured; max_gamma: longest draft considered.
     """
 
-    def __init__(self, first: int = 4, most: int = 16):
-        self.gamma, self.most = first, most
+    def __init__(self, first: int = 4, max_gamma: int = 16):
+        self.gamma, self.max_gamma = first, max_gamma
         self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
 
     def plan(self, state: State) -> Budget:
         accept = min(self.good / self.tried, 0.999)
         if self.rounds >= 2:  # the first round includes one-time work
             step = state.costs.draft(self.gamma) / self.gamma
-            self.gamma = max(range(1, self.most + 1), key=lambda g: tokens_per_round(accept, g) / (g * step + state.costs.verify(g)))
+            self.gamma = max(range(1, self.max_gamma + 1), key=lambda g: tokens_per_round(accept, g) / (g * step + state.costs.verify(g)))
         state.note("length", gamma=self.gamma, acceptance=accept)
         return Budget(self.gamma)
 

@@ -26,21 +26,24 @@ BENDS = (8, 24)  # pass sizes at which the slope may rise: memory-bound below, c
 SHARE = 0.02  # largest share of the time since the last draft that a trial may cost
 
 
-def sizes(rows: int, levels: int, context: int) -> tuple[float, ...]:
-    """Return the regressors of the linear model for a forward pass's time: constant, tokens, tokens beyond each bend,
-    whether there is a draft, cached tokens."""
+def pass_features(rows: int, levels: int, context: int) -> tuple[float, ...]:
+    """Return the features from which the time of a forward pass is predicted: 1, tokens, tokens beyond each of BENDS, 1 if there is
+    a draft else 0, cached tokens.
+
+    rows: tokens in the pass; levels: depth of the draft; context: cached tokens of all requests."""
     return (1.0, rows, *(max(0, rows - bend) for bend in BENDS), float(levels > 0), context)
 
 
 class Goodput(JointPolicy):
-    """Choose draft lengths of a batch by expected goodput (SmartSpec).
+    """Choose the draft length of a batch, and the requests that draft, by expected goodput, accepted tokens per second (SmartSpec,
+    Liu et al. 2406.14066).
 
-    first: draft length of the opening rounds, before anything is measured; most: longest draft considered.
+    first: draft length of the opening rounds, before costs are measured; max_gamma: longest draft considered.
     """
 
-    def __init__(self, first: int = 4, most: int = 8):
-        self.first, self.most, self.gamma = first, most, first
-        self.passes, self.steps = LinearCost(len(sizes(1, 0, 0))), LinearCost(3)  # drafting: (levels, draft tokens, prefilled)
+    def __init__(self, first: int = 4, max_gamma: int = 8):
+        self.first, self.max_gamma, self.gamma = first, max_gamma, first
+        self.passes, self.steps = LinearCost(len(pass_features(1, 0, 0))), LinearCost(3)  # drafting: (levels, draft tokens, prefilled)
         self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
         self.asleep, self.idle, self.trying = 0, 0.0, False  # rounds and seconds since the last draft
         self.speeds: list[float] = []
@@ -49,6 +52,7 @@ class Goodput(JointPolicy):
 
     @property
     def acceptance(self) -> float:
+        """Recent acceptance rate, an exponential average; at most 0.999."""
         return min(self.good / self.tried, 0.999)
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
@@ -76,7 +80,7 @@ class Goodput(JointPolicy):
         left to generate, ascending, so that a local search finds the best number of requests."""
         many, read = len(reading), [0.0, *accumulate(reading)]
         found, n = [(self.goodput(many, 0, context), many)], many
-        for k in range(1, self.most + 1):
+        for k in range(1, self.max_gamma + 1):
             speed = self.goodput(many, k, context, read[n], n)
             for step in (-1, 1):
                 while 1 <= n + step <= many and (other := self.goodput(many, k, context, read[n + step], n + step)) > speed:
@@ -89,16 +93,17 @@ class Goodput(JointPolicy):
     def _may_try(self, unread: int) -> bool:
         """Return whether one request drafts although no length is expected to pay: rarely, for a bounded share of the time, so
         that estimates stay current."""
-        costs = self.steps.seconds(self.first, self.first, unread) + self.passes.line[1] * self.first
+        costs = self.steps.seconds(self.first, self.first, unread) + self.passes.coefficients[1] * self.first
         return self.asleep >= ASLEEP and costs <= SHARE * self.idle
 
     def goodput(self, requests: int, k: int, context: int, unread: float = 0.0, drafting: int | None = None) -> float:
-        """Return the expected tokens per second with drafts of length k for ``drafting`` of the requests (default: all). unread: tokens
-        the draft model must prefill, per token left to generate."""
+        """Return the expected tokens per second of the batch if ``drafting`` of its ``requests`` (None: all) draft k tokens.
+
+        context: cached tokens of all requests; unread: tokens that the draft model must prefill first, per token left to generate."""
         drafting = requests if drafting is None else drafting
         each = tokens_per_round(self.acceptance, k)
         rows = requests + drafting * k
-        seconds = self.passes.seconds(*sizes(rows, k, context))
+        seconds = self.passes.seconds(*pass_features(rows, k, context))
         seconds += self.steps.seconds(k, drafting * k, unread * each) if k else 0.0
         return (requests + drafting * (each - 1)) / max(seconds, 1e-9)
 
@@ -121,7 +126,7 @@ class Goodput(JointPolicy):
         spent = states[0].costs.charged(rows - 1, levels, spent)
         passed = sum(seconds for name, seconds in spent.items() if name not in ("plan", "draft"))
         if self.rounds > 1:  # the first round includes one-time work
-            self.passes.learn(rows, sizes(rows, levels, sum(len(state.tokens) for state in states)), passed)
+            self.passes.learn(rows, pass_features(rows, levels, sum(len(state.tokens) for state in states)), passed)
             if steps:
                 self.steps.learn((levels, steps, self._unread // 32), (levels, steps, self._unread), spent["draft"])
         self.asleep, self.idle = (0, 0.0) if steps else (self.asleep + 1, self.idle + passed)

@@ -12,21 +12,21 @@ from ..core import Budget, Policy, State, Step, to_device
 
 
 class PredictedAcceptance(Policy):
-    """SpecDec++ (Huang et al. 2405.19715): stop when the predicted probability of a rejection exceeds the threshold.
+    """SpecDec++ (Huang et al. 2405.19715): stop drafting when the predicted probability that some drafted token is rejected exceeds
+    ``threshold``.
 
-    head: hidden state [hidden] of the draft model -> probability that the last token it processed is accepted. A
-    token's prediction is available one step later, because the hidden state of a step belongs to the token before.
-    least, most: bounds of the draft length.
+    head: hidden state [hidden] of the draft model -> probability that the token that the draft model has just processed is
+    accepted. So the prediction for a token is available one draft step later. min_gamma, max_gamma: bounds of the draft length.
     """
 
-    def __init__(self, head: Callable[[Tensor], Tensor], threshold: float = 0.3, least: int = 2, most: int = 20):
-        self.head, self.threshold, self.least, self.most = head, threshold, least, max(least, most)
+    def __init__(self, head: Callable[[Tensor], Tensor], threshold: float = 0.3, min_gamma: int = 2, max_gamma: int = 20):
+        self.head, self.threshold, self.min_gamma, self.max_gamma = head, threshold, min_gamma, max(min_gamma, max_gamma)
 
     def plan(self, state: State) -> Budget:
         self.line: list[float] = []
         self.refused: list[float] = []
         state.note("predicted", line=self.line, limit=self.threshold, refused=self.refused)  # both lists grow while tokens are drafted
-        return Budget(self.most, stop=self._stop)
+        return Budget(self.max_gamma, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
         if step.depth == 0:  # the hidden state belongs to a committed token
@@ -36,22 +36,23 @@ class PredictedAcceptance(Policy):
             self.line.append(float(self.head(step.hidden)))
         good = 1 - self.refused[-1] if self.refused else 1.0
         self.refused.append(1 - good * self.line[-1])
-        return step.depth + 1 >= self.least and self.refused[-1] > self.threshold
+        return step.depth + 1 >= self.min_gamma and self.refused[-1] > self.threshold
 
 
 class Classified(Policy):
-    """DISCO (Mamou et al. 2405.04304): stop after a token whose predicted acceptance probability is below the threshold.
+    """DISCO (Mamou et al. 2405.04304): stop drafting after a token whose predicted acceptance probability is below ``threshold``.
 
-    classifier: (draft distribution [vocab], position in the draft []) -> acceptance probability.
+    classifier: (draft distribution [vocab], position in the draft, a scalar tensor from 0) -> acceptance probability. max_gamma:
+    maximum draft length.
     """
 
-    def __init__(self, classifier: Callable[[Tensor, Tensor], Tensor], threshold: float = 0.5, most: int = 20):
-        self.classifier, self.threshold, self.most = classifier, threshold, most
+    def __init__(self, classifier: Callable[[Tensor, Tensor], Tensor], threshold: float = 0.5, max_gamma: int = 20):
+        self.classifier, self.threshold, self.max_gamma = classifier, threshold, max_gamma
 
     def plan(self, state: State) -> Budget:
         self.line: list[float] = []
         state.note("predicted", line=self.line, limit=self.threshold)
-        return Budget(self.most, stop=self._stop)
+        return Budget(self.max_gamma, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
         with torch.inference_mode():
@@ -60,21 +61,23 @@ class Classified(Policy):
 
 
 class PredictedLength(Policy):
-    """AdaEAGLE (Zhang et al. 2412.18910): predict the number of accepted tokens before drafting; 0 is possible.
+    """AdaEAGLE (Zhang et al. 2412.18910): before drafting, predict the number of tokens that will be accepted, and draft as many; 0
+    is possible.
 
-    predict(state) -> expected number; None if unknown, then ``most`` is used. sure: if given, drafting continues beyond
-    the prediction while the log-probability of the path stays above it. least: minimum draft length.
+    predict(state) -> expected number, or None if it is unknown: then ``max_gamma`` tokens are drafted. min_log_prob: if given,
+    drafting continues beyond the prediction until a token's draft log-probability is below it. min_gamma, max_gamma: bounds of
+    the draft length.
     """
 
-    def __init__(self, predict: Callable[[State], float | None], most: int, sure: float | None = None, least: int = 0):
-        self.predict, self.most, self.sure, self.least = predict, max(least, most), sure, least
+    def __init__(self, predict: Callable[[State], float | None], max_gamma: int, min_log_prob: float | None = None, min_gamma: int = 0):
+        self.predict, self.max_gamma, self.min_log_prob, self.min_gamma = predict, max(min_gamma, max_gamma), min_log_prob, min_gamma
 
     def plan(self, state: State) -> Budget:
         predicted = self.predict(state)
-        self.wanted = self.most if predicted is None else min(self.most, max(self.least, round(predicted)))
+        self.wanted = self.max_gamma if predicted is None else min(self.max_gamma, max(self.min_gamma, round(predicted)))
         state.note("length", gamma=self.wanted, **({} if predicted is None else {"predicted": round(predicted, 3)}))
-        return Budget(self.wanted) if self.sure is None else Budget(self.most, stop=self._stop)
+        return Budget(self.wanted) if self.min_log_prob is None else Budget(self.max_gamma, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
-        assert self.sure is not None  # plan() names this rule only then
-        return step.depth + 1 >= self.wanted and math.log(max(float(step.probs[step.token]), 1e-30)) < self.sure
+        assert self.min_log_prob is not None  # plan() names this rule only then
+        return step.depth + 1 >= self.wanted and math.log(max(float(step.probs[step.token]), 1e-30)) < self.min_log_prob

@@ -4,50 +4,54 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-PLACES = 24  # most recent measurement points used by the fit
-EAGER = 16  # first measurements, each followed by a refit
+MAX_POINTS = 24  # number of points, the most recent ones, used by the fit
+EAGER = 16  # number of first measurements that are each followed by a refit
 EVERY = 8  # measurements between later refits
-WEIGHT = 0.2  # of a new measurement at a known point
+WEIGHT = 0.2  # weight of a new measurement in the mean of its point
 WILD = 3.0  # cap of a measurement, as a multiple of the point's mean
 RIDGE = 1e-6
 SLIGHT = 1e-3  # faster points are treated as this share of the slowest point's time
 
 
 class LinearCost:
-    """A linear cost model fitted to measured passes: seconds = sum of coefficient * size.
+    """A linear cost model fitted to measured forward passes: seconds = sum of coefficients[i] * features[i], coefficients >= 0.
 
-    Measurements with the same sizes (``at``) are averaged, so that a frequent point does not outweigh the others and a
-    single slow pass has little effect."""
+    Measurements at the same point are averaged, so that a frequent point does not outweigh the others and a single slow pass has
+    little effect."""
 
-    def __init__(self, sizes: int):
-        self.line = [0.0] * sizes
-        self._places: OrderedDict[Hashable, tuple[int, list[float], float]] = OrderedDict()
+    def __init__(self, num_features: int):
+        self.coefficients = [0.0] * num_features
+        self._points: OrderedDict[Hashable, tuple[int, list[float], float]] = OrderedDict()
         self._count = 0
 
-    def learn(self, at: Hashable, sizes: Sequence[float], seconds: float) -> None:
-        seen, mean_sizes, mean = self._places.pop(at, (0, list(sizes), seconds))
+    def learn(self, point: Hashable, features: Sequence[float], seconds: float) -> None:
+        """Add a measurement. point: key under which measurements are averaged, such as the number of tokens in the pass."""
+        seen, mean_features, mean = self._points.pop(point, (0, list(features), seconds))
         weight = max(WEIGHT, 1 / (seen + 1))
         seconds = min(seconds, WILD * mean) if seen > 1 else seconds
-        sizes = [a + weight * (b - a) for a, b in zip(mean_sizes, sizes)]
-        self._places[at] = (seen + 1, sizes, mean + weight * (seconds - mean))
-        while len(self._places) > PLACES:
-            self._places.popitem(last=False)
+        features = [a + weight * (b - a) for a, b in zip(mean_features, features)]
+        self._points[point] = (seen + 1, features, mean + weight * (seconds - mean))
+        while len(self._points) > MAX_POINTS:
+            self._points.popitem(last=False)
         self._count += 1
         if self._count <= EAGER or self._count % EVERY == 0:
-            self.line = least_squares(*relative([(x, y) for _, x, y in self._places.values()]))
+            self.coefficients = least_squares(*divide_by_time([(x, y) for _, x, y in self._points.values()]))
 
-    def seconds(self, *sizes: float) -> float:
-        return sum(coefficient * size for coefficient, size in zip(self.line, sizes))
+    def seconds(self, *features: float) -> float:
+        """Return the predicted seconds of a pass with these features."""
+        return sum(coefficient * feature for coefficient, feature in zip(self.coefficients, features))
 
 
-def relative(found: Sequence[tuple[list[float], float]]) -> tuple[list[list[float]], list[float]]:
-    """Divide each point by its time: slow passes vary more, so the fit minimises relative errors."""
-    least = max((y for _, y in found), default=0.0) * SLIGHT or 1.0
-    return [[value / max(y, least) for value in x] for x, y in found], [y / max(y, least) for _, y in found]
+def divide_by_time(points: Sequence[tuple[list[float], float]]) -> tuple[list[list[float]], list[float]]:
+    """Return the features and the seconds of all points, each divided by the point's seconds, so that a fit minimises relative
+    errors: slow passes vary more. points: (features, seconds)."""
+    least = max((y for _, y in points), default=0.0) * SLIGHT or 1.0
+    return [[value / max(y, least) for value in x] for x, y in points], [y / max(y, least) for _, y in points]
 
 
 def least_squares(xs: Sequence[Sequence[float]], ys: Sequence[float]) -> list[float]:
-    """Return non-negative least-squares coefficients. A small ridge assigns collinear columns to the first of them."""
+    """Return the non-negative coefficients c that minimise the sum over i of (xs[i] . c - ys[i])^2. Of collinear features the first
+    gets the coefficient, because of a small ridge term."""
     count = len(xs[0])
     scale = [max(abs(x[i]) for x in xs) or 1.0 for i in range(count)]
     square = [[sum(x[i] * x[j] for x in xs) / scale[i] / scale[j] for j in range(count)] for i in range(count)]

@@ -9,16 +9,16 @@ from ..core import Budget, Outcome, Policy, State
 
 
 class EntropySwitch(Policy):
-    """Use the large model while the mean entropy of the last ``window`` distributions is above ``limit`` nats, else the
-    small one.
+    """A policy that generates each token with one of two models: the large one while the mean entropy of the last ``window``
+    distributions is above ``limit`` nats, else the small one (Simonds 2502.06833).
 
-    Each distribution is that of the model that generated the token. The run starts with the large model. After a switch
-    the model does not change for ``dwell`` tokens. ``writer``: "small" or "large", the model of the next token.
+    Each distribution is that of the model that generated the token. The run starts with the large model. After a switch the model
+    does not change for ``dwell`` tokens. ``writer``: "small" or "large", the model that generates the next token.
     """
 
     def __init__(self, window: int = 5, limit: float = 1.5, dwell: int = 5):
         self.limit, self.dwell = limit, dwell
-        self.seen: deque[float] = deque(maxlen=window)
+        self.entropies: deque[float] = deque(maxlen=window)
         self.writer, self.stayed = "large", 0
 
     def plan(self, state: State) -> Budget:
@@ -27,15 +27,15 @@ class EntropySwitch(Policy):
     @property
     def mean(self) -> float:
         """Mean entropy over the window, in nats."""
-        return sum(self.seen) / len(self.seen)
+        return sum(self.entropies) / len(self.entropies)
 
-    def readings(self) -> dict[str, float]:
-        """Return the values shown in the panel: entropy of the last distribution, mean that decides, limit; in nats."""
-        return {"entropy": round(self.seen[-1], 5), "mean": round(self.mean, 5), "limit": self.limit}
+    def entropy_values(self) -> dict[str, float]:
+        """Return the values shown in the panel, in nats: entropy of the last distribution, mean over the window, limit."""
+        return {"entropy": round(self.entropies[-1], 5), "mean": round(self.mean, 5), "limit": self.limit}
 
     def observe(self, outcome: Outcome) -> None:
         probs = outcome.scores.logits[outcome.kept[-1]].float().softmax(-1)
-        self.seen.append(-float(torch.special.xlogy(probs, probs).sum()))
+        self.entropies.append(-float(torch.special.xlogy(probs, probs).sum()))
         self.stayed += 1
         wanted = "large" if self.mean > self.limit else "small"
         if wanted != self.writer and self.stayed >= self.dwell:

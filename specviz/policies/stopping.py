@@ -19,7 +19,8 @@ MEMORY = 256  # most recent drafted tokens used to fit the threshold
 
 @dataclass(frozen=True)
 class RecordingStop(StopBelowProbability):
-    """Stop below a probability, and record the probabilities of the tokens drafted in a round."""
+    """A stop rule that ends a draft after a token with a draft probability below ``least``. ``sure``: the draft probabilities of the
+    tokens drafted in this round."""
 
     sure: list[float] = field(default_factory=list)
 
@@ -29,20 +30,20 @@ class RecordingStop(StopBelowProbability):
 
 
 class Confidence(Policy):
-    """Stop after a token whose draft probability is below the threshold.
+    """A policy that stops drafting after a token whose draft probability is below ``threshold`` (transformers' dynamic draft length).
 
-    learn: after each round refit the threshold that best separates accepted from rejected tokens; as in transformers, a false negative
-    weighs three times as much as a false positive.
+    max_gamma: maximum draft length; learn: after each round, refit the threshold that best separates accepted from rejected
+    tokens; as in transformers, a false negative weighs three times as much as a false positive.
     """
 
-    def __init__(self, most: int = 20, threshold: float = 0.4, learn: bool = True):
-        self.most, self.threshold, self.learn = most, threshold, learn
+    def __init__(self, max_gamma: int = 20, threshold: float = 0.4, learn: bool = True):
+        self.max_gamma, self.threshold, self.learn = max_gamma, threshold, learn
         self.seen: list[tuple[float, bool]] = []  # probability, accepted
 
     def plan(self, state: State) -> Budget:
         self.stop = RecordingStop(self.threshold)
         state.note("threshold", value=self.threshold)
-        return Budget(self.most, stop=self.stop)
+        return Budget(self.max_gamma, stop=self.stop)
 
     def observe(self, outcome: Outcome) -> None:
         accepted = len(outcome.verdict.path)
@@ -53,8 +54,8 @@ class Confidence(Policy):
 
 
 def best_threshold(seen: list[tuple[float, bool]]) -> float:
-    """Return the threshold t for "accepted iff probability >= t" that minimises false positive rate + 3 x false
-    negative rate; the largest if several are equal."""
+    """Return the threshold t for the prediction "accepted iff probability >= t" that minimises false positive rate + 3 x false
+    negative rate; of several the largest. seen: (draft probability, accepted) of examined tokens."""
     good = sorted(sure for sure, ok in seen if ok)
     bad = sorted(sure for sure, ok in seen if not ok)
 
@@ -65,16 +66,17 @@ def best_threshold(seen: list[tuple[float, bool]]) -> float:
 
 
 class Entropy(Policy):
-    """Stop after a token whose distribution has sqrt(scale * entropy) above the limit; entropy in nats."""
+    """A policy that stops drafting after a token whose draft distribution has sqrt(scale * entropy) above ``limit``, with the entropy
+    in nats (SVIP, Zhang et al. 2411.18462). max_gamma: maximum draft length."""
 
-    def __init__(self, most: int = 40, limit: float = 0.3, scale: float = 0.15):
-        self.most, self.limit, self.scale = most, limit, scale
+    def __init__(self, max_gamma: int = 40, limit: float = 0.3, scale: float = 0.15):
+        self.max_gamma, self.limit, self.scale = max_gamma, limit, scale
         self.line: list[float] = []
 
     def plan(self, state: State) -> Budget:
         self.line = []
         state.note("entropy", line=self.line, limit=self.limit)  # the list grows while tokens are drafted
-        return Budget(self.most, stop=self._stop)
+        return Budget(self.max_gamma, stop=self._stop)
 
     def _stop(self, step: Step) -> bool:
         entropy = -float(torch.special.xlogy(step.probs, step.probs).sum())
@@ -83,13 +85,14 @@ class Entropy(Policy):
 
 
 class Heuristic(Policy):
-    """Lengthen the draft after a fully accepted round, shorten it after any other (transformers' heuristic schedule).
+    """A policy that drafts ``up`` tokens more after a fully accepted draft and ``down`` fewer after any other (transformers' heuristic
+    schedule).
 
-    most: longest draft; 0: unbounded, as in transformers.
+    first: initial draft length; max_gamma: maximum draft length; 0: unbounded, as in transformers.
     """
 
-    def __init__(self, first: int = 5, up: int = 2, down: int = 1, most: int = 40):
-        self.gamma, self.up, self.down, self.most = first, up, down, most
+    def __init__(self, first: int = 5, up: int = 2, down: int = 1, max_gamma: int = 40):
+        self.gamma, self.up, self.down, self.max_gamma = first, up, down, max_gamma
 
     def plan(self, state: State) -> Budget:
         state.note("length", gamma=self.gamma)
@@ -97,6 +100,6 @@ class Heuristic(Policy):
 
     def observe(self, outcome: Outcome) -> None:
         if len(outcome.tree) and len(outcome.verdict.path) == len(outcome.tree):
-            self.gamma = min(self.most or self.gamma + self.up, self.gamma + self.up)
+            self.gamma = min(self.max_gamma or self.gamma + self.up, self.gamma + self.up)
         else:
             self.gamma = max(1, self.gamma - self.down)

@@ -8,19 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..methods.trained_heads.blockwise import network as blockwise
-from ..trees import product
+from ..trees import full_tree
 from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "blockwise", blockwise.build, guesses,
+    return parallel_heads.run(job, "blockwise", blockwise.build, head_states_function,
                               lambda model, hparams: CARD.format(block=len(model) + 1, **hparams),
-                     chain=lambda model: product((1,) * len(model)))
+                     chain=lambda model: full_tree((1,) * len(model)))
 
 
-def guesses(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
+def head_states_function(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
     """Return the function (batch, head) -> (kept, states) for ranks.py: the hidden states of one head at the positions
     of a batch."""
     def guess(batch: Batch, index: int):

@@ -77,24 +77,24 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams))
 
 
-def drawn(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def sample_tokens(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return (tokens [n] sampled from q, probability [n] that each is accepted)."""
     tokens = torch.multinomial(q, 1, generator=rng)
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
 
-def by_states(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
+def specdecpp_predictions(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
     """Predictions and labels for SpecDec++: return (log odds, acceptance probabilities) of the draft model's tokens in
     a text of which most tokens are its own."""
-    states, passes, own = mixed(features, batch, hparams["targets"], features.rng(step))
+    states, passes, own = states_of_mixed_text(features, batch, hparams["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
-def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def states_of_mixed_text(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Replace most answer tokens by tokens of the draft model, keeping ``share`` of the target's. Return (hidden states
     [n, hidden] after each answer token, acceptance probabilities [n], whether each token is the draft model's [n])."""
-    tokens, passes = drawn(*features.distributions(batch), rng)
+    tokens, passes = sample_tokens(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
     ids[batch.where + 1] = torch.where(own, tokens, batch.labels)
@@ -102,19 +102,19 @@ def mixed(features: DraftFeatures, batch: Batch, share: float, rng: torch.Genera
     return states[batch.where + 1], passes, own
 
 
-def by_rows(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
+def disco_predictions(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
     """Predictions and labels for DISCO: return (log odds, acceptance probabilities) of the tokens that simulated rounds
     along the text would draft."""
-    q, depths, passes = traces(features, batch, hparams["most"], step)
+    q, depths, passes = simulate_rounds(features, batch, hparams["most"], step)
     return model.logit(q, depths), passes
 
 
 @torch.no_grad()
-def traces(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
+def simulate_rounds(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
     """Simulate rounds of up to ``most`` draft tokens along the text. Return (draft distributions [m, vocab], positions
     in the draft [m], acceptance probabilities [m]) of the drafted tokens."""
     p, q = features.distributions(batch)
-    tokens, passes = drawn(p, q, features.rng(step))
+    tokens, passes = sample_tokens(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")
     owner = (batch.where // batch.ids.shape[1]).tolist()
     greedy = {row: coin.random() < 0.5 for row in sorted(set(owner))}
@@ -144,7 +144,7 @@ def measure(model, features: DraftFeatures, predictions, hparams: dict) -> dict[
             "accepted": round(float(passes.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
 
 
-PREDICTIONS = {draft_length.ACCEPTANCE: by_states, draft_length.DISCO: by_rows}
+PREDICTIONS = {draft_length.ACCEPTANCE: specdecpp_predictions, draft_length.DISCO: disco_predictions}
 
 CARDS = {
     draft_length.ACCEPTANCE: """SpecDec++'s acceptance head: {layers} residual blocks on the last states of the

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ..models import in_target
 from ..models.pretrained import blocks_of
-from ..trees import product
+from ..trees import full_tree
 from . import chains, losses, ranks
 from .features import Batch, Features
 from .job import Job
-from .masked_block import drawn
+from .masked_block import sample_anchors
 from .runner import Runner
 
 
@@ -34,19 +34,19 @@ def run(job: Job, recipe: str) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        places = drawn(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
-        found = ranks.loss(model, Reader(model, features, batch.where[places]).guess, features, batch, hparams)
+        places = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
+        found = ranks.loss(model, ExtraRowStates(model, features, batch.where[places]).guess, features, batch, hparams)
         if isinstance(model, in_target.Streams):
-            found = found + hparams["early"] * below(model, features, batch)
+            found = found + hparams["early"] * early_exit_loss(model, features, batch)
         return found, len(batch.labels)
 
-    runner.train(loss_at, lambda: ranks.measure(model, Everywhere(model, features).guess, features, product((1,) * len(model))))
-    ranks.calibrate(model.eval(), Everywhere(model, features).guess, features, hparams)
+    runner.train(loss_at, lambda: ranks.measure(model, AllPositionStates(model, features).guess, features, full_tree((1,) * len(model))))
+    ranks.calibrate(model.eval(), AllPositionStates(model, features).guess, features, hparams)
     about = CARD.format(**hparams | dict(layers=list(model.layers), what=WHAT[model.kind]))
     return chains.export(job, job.named(recipe), model, features, runner, about)
 
 
-def every(batch: Batch, steps: int) -> Tensor:
+def all_anchors(batch: Batch, steps: int) -> Tensor:
     """Return all positions whose extra rows predict an answer token, as flat positions [rows, n]; rows with fewer repeat one."""
     width, found = batch.ids.shape[1], []
     for row in range(len(batch.ids)):
@@ -57,7 +57,7 @@ def every(batch: Batch, steps: int) -> Tensor:
     return torch.stack([torch.cat([one, one[-1:].expand(most - len(one))]) for one in found]).to(batch.ids.device)
 
 
-class Reader:
+class ExtraRowStates:
     """Run the target over a batch and the extra rows after its anchors, given as flat positions [rows, n], in one pass."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features, owners: Tensor):
@@ -86,7 +86,7 @@ class Reader:
         ids = torch.cat([batch.ids, batch.ids.new_zeros(rows, each * chains_each * steps)], 1)
         deep = torch.arange(1, steps + 1, device=device).repeat(chains_each)
         positions = torch.cat([torch.arange(width, device=device).expand(rows, -1), (at[..., None] + deep).flatten(1)], 1)
-        sees = visible(at, width, chains_each, steps)
+        sees = extra_row_mask(at, width, chains_each, steps)
         mask = torch.zeros(sees.shape, dtype=net.dtype, device=device).masked_fill_(~sees, torch.finfo(net.dtype).min)
         with ExitStack() as stack:
             for layer, block in enumerate(blocks_of(net, net.config)):
@@ -112,7 +112,7 @@ class Reader:
         return hook
 
 
-class Everywhere:
+class AllPositionStates:
     """Predictions after every position of a batch, for measuring. All steps are computed in one pass."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features):
@@ -121,11 +121,11 @@ class Everywhere:
 
     def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
         if self._of is not batch:
-            self._of, self._reader = batch, Reader(self.model, self.features, every(batch, len(self.model)))
+            self._of, self._reader = batch, ExtraRowStates(self.model, self.features, all_anchors(batch, len(self.model)))
         return self._reader.guess(batch, index)
 
 
-def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
+def extra_row_mask(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
     """Return the attention mask, [rows, all, all]: text tokens attend causally; each extra row attends to the text up
     to its anchor (at [rows, n]) and to earlier rows of its own chain."""
     rows, each = at.shape
@@ -139,7 +139,7 @@ def visible(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
     return sees
 
 
-def below(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
+def early_exit_loss(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
     """Return the next-token loss of the hidden states that enter the stream layers (Speculative Streaming's early
     prediction, used for pruning)."""
     with torch.no_grad():

@@ -9,22 +9,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..methods.trained_heads.mlp_speculator import network as mlp_speculator
-from ..trees import product
+from ..trees import full_tree
 from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "mlp_speculator", mlp_speculator.build, guesses, about, chain=lambda model: product(model.top),
-                     most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(job, "mlp_speculator", mlp_speculator.build, head_states_function, about,
+                     chain=lambda model: full_tree(model.top), most=parallel_heads.OWN_MATRICES)
 
 
 def about(model: mlp_speculator.MLPSpeculator, hparams: dict) -> str:
     return CARD.format(levels=len(model), inner=model.inner, **{key: hparams[key] for key in ("loss_decay", "hard_label_weight")})
 
 
-def guesses(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.HeadStates:
+def head_states_function(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.HeadStates:
     """Return the function (batch, level) -> (kept, states) that computes a level's hidden states at the positions of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)

@@ -11,18 +11,18 @@ import torch
 from torch.nn import functional as F
 
 from ..methods.trained_heads.redrafter import network as redrafter
-from ..trees import product
+from ..trees import full_tree
 from . import parallel_heads, ranks
 from .features import Batch, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "redrafter", redrafter.build, guesses, lambda model, hparams: CARD.format(**hparams),
-                     chain=lambda model: product((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(job, "redrafter", redrafter.build, head_states_function, lambda model, hparams: CARD.format(**hparams),
+                     chain=lambda model: full_tree((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
 
 
-def guesses(model: redrafter.ReDrafter, features: Features) -> ranks.HeadStates:
+def head_states_function(model: redrafter.ReDrafter, features: Features) -> ranks.HeadStates:
     """Return the function (batch, step) -> (kept, states) that computes a step's hidden states at the positions of a batch."""
     def guess(batch: Batch, index: int):
         kept, places = batch.back(index + 1)

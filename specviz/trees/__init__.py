@@ -1,6 +1,15 @@
 """Draft trees: fixed shapes, growth level by level, sampled tokens with their distributions."""
 from .device_tree import DeviceTree
-from .draws import best, best_of_all, draw_one, draw_some, first_duplicates, one_hot, pick, with_temperature
+from .draws import (
+                     first_duplicates,
+                     one_hot,
+                     pick,
+                     sample_token,
+                     sample_without_replacement,
+                     top_k,
+                     top_k_entries,
+                     with_temperature,
+)
 from .growth import (
                      HUB,
                      Scorer,
@@ -13,6 +22,6 @@ from .growth import (
                      top_and_one_children,
 )
 from .sequoia import SequoiaPlan
-from .shapes import MEDUSA, RECYCLING, Shape, product, sparse
+from .shapes import MEDUSA, RECYCLING, Shape, full_tree, sparse_tree
 
 __all__ = [name for name in dir() if not name.startswith("_")]

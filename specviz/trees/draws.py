@@ -13,20 +13,20 @@ _CHUNKS = 64
 
 
 def with_temperature(state: State, temperature: float) -> State:
-    """Return the state with a temperature of its own for drafting; 0 keeps the run's. Any temperature is exact, because
-    the tree stores the distribution that was sampled from."""
+    """Return a copy of the state with another temperature, for drafting; 0 keeps the run's temperature. Any draft temperature is
+    exact, because the tree stores the distribution that was sampled from."""
     return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
 def first_duplicates(build: TreeBuilder, nodes) -> list[int]:
-    """Return for each node the index in ``nodes`` of the first node with the same path of tokens. Such duplicates share
-    a distribution."""
+    """Return, for each of ``nodes``, the index in ``nodes`` of the first node with the same path of tokens: its own index if it is
+    the first. Nodes with equal paths have the same next-token distribution."""
     seen: dict[tuple[int, ...], int] = {}
     return [seen.setdefault(path_tokens(build, node), i) for i, node in enumerate(nodes)]
 
 
 def path_tokens(build: TreeBuilder, node: int) -> tuple[int, ...]:
-    """Return the tokens from below the root down to a node; () for the root, -1."""
+    """Return the tokens on the path from the root (excluded) to a node (included); () for the root, -1."""
     out = []
     while node >= 0:
         out.append(build.tokens[node])
@@ -34,9 +34,9 @@ def path_tokens(build: TreeBuilder, node: int) -> tuple[int, ...]:
     return tuple(out[::-1])
 
 
-def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
-    """Sample one token for logits [vocab]; return it and its distribution. At temperature 0 the distribution is one-hot
-    and no random number is used."""
+def sample_token(logits: Tensor, state: State) -> tuple[Any, Tensor]:
+    """Sample one draft token from logits [vocab] at the run's temperature; return the token and its distribution [vocab]. At
+    temperature 0 it is the argmax with a one-hot distribution, and no random number is used."""
     if state.sampling.greedy:
         on_host = not is_on_device(logits)
         best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
@@ -46,18 +46,19 @@ def draw_one(logits: Tensor, state: State) -> tuple[Any, Tensor]:
 
 
 def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return one-hot distributions as wide as logits [..., vocab], on tokens [..., 1]."""
+    """Return one-hot distributions [..., vocab], 1 at tokens [..., 1]; shape and device are those of logits [..., vocab]."""
     probs = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
     return probs.scatter_(-1, tokens, 1.0)
 
 
 def pick(probs: Tensor, state: State) -> Any:
-    """Sample a draft token from probs [vocab]. For probs on a device the token is a lazy scalar."""
+    """Sample a draft token from probs [vocab] with the run's random stream "draft". For probs on a device the token is a lazy
+    scalar: reading it synchronises."""
     return state.rng.pick("draft", probs) if not is_on_device(probs) else state.rng.draw("draft", probs)
 
 
-def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
-    """Sample up to ``count`` different tokens from probs [vocab] without replacement; fewer if fewer have positive
+def sample_without_replacement(probs: Tensor, count: int, state: State) -> list[int]:
+    """Sample up to ``count`` different tokens from probs [vocab] without replacement; fewer are returned if fewer have positive
     probability."""
     tokens: list[int] = []
     while len(tokens) < count:
@@ -72,9 +73,9 @@ def draw_some(probs: Tensor, count: int, state: State) -> list[int]:
     return tokens
 
 
-def draw_on_device(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
-    """Sample without replacement, as ``draw_some`` does, from several distributions on a device, with one
-    synchronisation for all of them."""
+def sample_without_replacement_on_device(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
+    """Sample counts[i] tokens without replacement from distributions[i] [vocab], for all rows on a device with one synchronisation.
+    Return the tokens of each row, as lazy scalars; fewer where fewer have positive probability."""
     tokens, left = [], []
     for probs, count in zip(distributions, counts):
         tokens.append([pick(probs, state)])
@@ -93,8 +94,8 @@ def draw_on_device(distributions: Tensor, counts: list[int], state: State) -> li
     return out
 
 
-def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return values and indices of the ``count`` largest of each row [rows, vocab], best first.
+def top_k(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return values and indices [rows, count] of the ``count`` largest entries of each row of logits [rows, vocab], largest first.
 
     For many rows the vocabulary is split into chunks and only the chunks with the largest maxima are searched: apart from ties the
     result is topk's, in about half the time.
@@ -110,9 +111,9 @@ def best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, which.gather(1, place // size) * size + place % size
 
 
-def best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the ``count`` largest entries of scores [rows, vocab], best first: values, rows, columns. Searched by
-    chunks, as in ``best``."""
+def top_k_entries(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return values [count], row indices [count] and column indices [count] of the ``count`` largest entries of the matrix scores
+    [rows, vocab], largest first. The matrix is searched by chunks, as in ``top_k``."""
     rows, width = scores.shape
     size = width // _CHUNKS if width % _CHUNKS == 0 and width >= 2048 else 1
     chunks = scores.reshape(-1, size)

@@ -1,7 +1,8 @@
 """Grow a draft tree of a fixed shape with a draft model, one forward pass per level, and choose the children of each node.
 
-A child rule is a function (build, parents, counts, rows, state) -> lists of nodes: counts[i] children under parents[i], whose
-logits are rows[i]; best slot of the shape first, fewer if the distribution has fewer tokens.
+A child rule is a function (build, parents, counts, rows, state) -> lists of nodes. It adds counts[i] children under node
+parents[i], whose logits are rows[i] [vocab], to the TreeBuilder ``build``, and returns the new nodes of each parent, the child
+of rank 0 in the shape first. There are fewer if the distribution has fewer tokens.
 """
 from __future__ import annotations
 
@@ -23,17 +24,19 @@ from ..core import (
     is_on_device,
     lazy_ints,
 )
-from .draws import best, draw_on_device, draw_some, first_duplicates, path_tokens, pick
+from .draws import first_duplicates, path_tokens, pick, sample_without_replacement, sample_without_replacement_on_device, top_k
 from .shapes import Shape
 
 HUB = "hub"
 """Two siblings of which at least one is the most likely token (SpecHub, Sun et al. 2411.05289)."""
 
-Children = Callable[[TreeBuilder, list[int], list[int], Tensor, State], list[list[int]]]
+ChildRule = Callable[[TreeBuilder, list[int], list[int], Tensor, State], list[list[int]]]
 
 
 class Scorer:
-    """Scores the nodes of a growing tree with its draft model. Only nodes that get children are scored.
+    """Scores the nodes of a growing draft tree with the draft model. Only nodes that get children are scored.
+
+    ``state``: if given, the run's logits processors are applied to the logits.
 
     The model gets a tree without distributions, because stacking them at every level would cost more than the forward pass.
     """
@@ -44,25 +47,26 @@ class Scorer:
         self._parents: list[int] = []
         self._at = {-1: -1}
 
-    def share_scores(self, node: int, of: int) -> None:
-        """Let ``node``, a duplicate sibling of the scored node ``of``, use its scores."""
-        self._at[node] = self._at[of]
+    def share_scores(self, node: int, scored: int) -> None:
+        """Let ``node`` use the scores of ``scored``, a sibling with the same token that has been scored."""
+        self._at[node] = self._at[scored]
 
-    def rows(self, build: TreeBuilder, nodes) -> Tensor:
-        """Return logits [len(nodes), vocab] after each of ``nodes``, whose parents were scored before; (-1,) first, for the root.
-        """
+    def logits(self, build: TreeBuilder, nodes) -> Tensor:
+        """Score ``nodes`` in one forward pass and return the logits [len(nodes), vocab] after each of them. Their parents must
+        have been scored before; the first call is for the root, (-1,)."""
         rows = self.scores(build, nodes).logits[-len(nodes):]
         if self._state is None or not self._state.processors:
             return rows
-        return self._state.processed_rows(rows, [path_tokens(build, node) for node in nodes])
+        return self._state.process_draft_logits(rows, [path_tokens(build, node) for node in nodes])
 
     def scores(self, build: TreeBuilder, nodes) -> Scores:
-        """Return the Scores of a forward pass whose last rows are those of ``nodes``, with captured hidden states."""
-        asked = self.ask(build, nodes)
+        """Run a forward pass over ``nodes`` and return its Scores, with captured hidden states. Its last len(nodes) rows are those
+        of ``nodes``."""
+        asked = self.forward_pass(build, nodes)
         return self.model.score(asked.tree, asked.start)
 
-    def ask(self, build: TreeBuilder, nodes) -> ForwardPass:
-        """Return, without running it, the forward pass whose last rows are those of ``nodes``. The caller must run
+    def forward_pass(self, build: TreeBuilder, nodes) -> ForwardPass:
+        """Prepare a forward pass over ``nodes`` and return it without running it, so that it can be batched. The caller must run
         every pass that is returned."""
         first = len(self._tokens)
         for node in nodes:
@@ -74,14 +78,15 @@ class Scorer:
         return ForwardPass(self.model, tree, first)
 
 
-def grow_shape(model: ScoringModel, shape: Shape, state: State, children: Children) -> DraftTree:
-    """Draft a tree of the given shape under state.tokens[-1]; the model must be synced to state.tokens."""
+def grow_shape(model: ScoringModel, shape: Shape, state: State, children: ChildRule) -> DraftTree:
+    """Draft a tree of the given shape under state.tokens[-1], one forward pass per level. The draft model's KV cache must hold
+    state.tokens[:-1]; ``children`` is the child rule."""
     build, scorer = TreeBuilder(), Scorer(model, state)
-    at = {-1: -1}  # place in the shape -> node of the tree
+    at = {-1: -1}  # index in the shape -> node of the tree
     parents = [-1] if len(shape) else []
     for level in shape.levels:
         nodes = [at[place] for place in parents]
-        rows = scorer.rows(build, nodes)
+        rows = scorer.logits(build, nodes)
         made = children(build, nodes, [shape.fanout[place] for place in parents], rows, state)
         under = dict(zip(parents, made))
         for place in level:
@@ -95,11 +100,11 @@ def grow_shape(model: ScoringModel, shape: Shape, state: State, children: Childr
 
 
 def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) -> tuple[TreeBuilder, dict[int, int]]:
-    """Fill a shape with the top tokens of each depth, which do not depend on the path; at most ``width`` children per
-    node. Return the tree, and {index in the shape: node} for the filled ones (-1 is the root).
+    """Fill a shape with the top tokens of each depth. One row of logits serves all nodes of a depth, as Medusa's heads give it.
+    Return the tree, and {index in the shape: node of the tree} of the nodes that were filled (-1 is the root).
 
-    logits [depths, vocab]: row i is for depth i + 1, None without logits. The run's logits processors are applied along
-    each node's path."""
+    logits [depths, vocab]: row i is for depth i + 1; None: the tree is empty. width: maximum number of children per node. The
+    run's logits processors are applied along each node's path."""
     build, at = TreeBuilder(), {-1: -1}
     if logits is None or not len(logits) or not len(shape):
         return build, at
@@ -110,15 +115,15 @@ def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) ->
             continue
         if parent not in below:
             path = path_tokens(build, at[parent])
-            below[parent] = shared[level - 1] if shared else _top(state.processed_row(logits[level - 1], path)[None], most, True)[0]
+            below[parent] = shared[level - 1] if shared else _top(state.process_draft_row(logits[level - 1], path)[None], most, True)[0]
         if rank < len(below[parent]):
             at[place] = build.add(below[parent][rank], at[parent])
     return build, at
 
 
 def _top(rows: Tensor, count: int, masked: bool = False) -> list[list[Any]]:
-    """Return the top tokens of each row; ``masked``: none that a mask forbids."""
-    values, found = best(rows, count)
+    """Return the top tokens of each row of logits; ``masked``: leave out tokens with logit -inf."""
+    values, found = top_k(rows, count)
     tokens = lazy_ints(found)
     if not masked:
         return tokens
@@ -126,26 +131,25 @@ def _top(rows: Tensor, count: int, masked: bool = False) -> list[list[Any]]:
 
 
 def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Choose the top-k tokens."""
+    """Child rule: add the top-k tokens as chosen nodes."""
     tokens = _top(rows, max(counts), bool(state.processors))
     return [[build.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
 
 
 def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Sample tokens without replacement from the run's distribution."""
+    """Child rule: sample tokens without replacement at the run's temperature."""
     out, distributions = [], state.sampling.probs(rows)
-    drawn = draw_on_device(distributions, counts, state) if is_on_device(distributions) else None
+    drawn = sample_without_replacement_on_device(distributions, counts, state) if is_on_device(distributions) else None
     for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
         draw = build.begin(probs, WITHOUT_REPLACEMENT)
-        tokens = draw_some(probs, count, state) if drawn is None else drawn[at]
+        tokens = sample_without_replacement(probs, count, state) if drawn is None else drawn[at]
         out.append([build.add(token, parent, draw) for token in tokens])
     return out
 
 
 def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Sample tokens with replacement. Duplicate siblings remain two nodes, each a proposal of its own. The children of
-    duplicates belong to one draw, so that a verifier that processes duplicates together knows that they share a
-    distribution."""
+    """Child rule: sample tokens with replacement. Siblings with equal tokens remain separate nodes. Their children belong to one
+    draw, so that a verifier that processes duplicates together knows that they share a distribution."""
     out, distributions, draws = [], state.sampling.probs(rows), {}
     for first, parent, count in zip(first_duplicates(build, parents), parents, counts):
         probs = distributions[first]
@@ -155,8 +159,8 @@ def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
 
 
 def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Choose SpecHub's pairs: a sampled token and the top-1 token; if that was sampled, a second one sampled from the rest. At
-    most two per node."""
+    """Child rule of SpecHub (2411.05289): at most two children per node, a sampled token and the top-1 token. If the top-1 token
+    was sampled, the second child is sampled from the other tokens."""
     out = []
     for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
         hub, first = int(probs.argmax()), state.rng.pick("draft", probs)
@@ -174,13 +178,13 @@ def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State
 
 
 def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
-    """Greedy multi-draft (Hu et al. 2502.18779): the top tokens plus one sampled from the rest.
+    """Child rule of greedy multi-draft (Hu et al. 2502.18779): the top count - 1 tokens, and one sampled from the other tokens.
 
-    The sampled one is verified first, as sampled siblings must be; in the shape it has the last rank.
+    The sampled child is verified first, as sampled siblings must be; in the shape it has the last rank.
     """
     out = []
     for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
-        top = best(probs[None], count - 1)[1][0].tolist() if count > 1 else []
+        top = top_k(probs[None], count - 1)[1][0].tolist() if count > 1 else []
         rest = probs.clone()
         rest[top] = 0
         mass, last = float(rest.sum()), []

@@ -13,11 +13,10 @@ from .shapes import Shape
 
 
 class SequoiaPlan:
-    """Values and choices of the dynamic program, for trees of up to ``nodes`` + 1 nodes, ``depth`` + 1 levels and
-    len(accept) children per node.
+    """Table of the best trees with up to ``nodes`` nodes, ``depth`` levels (both without the root) and len(accept) children per node.
 
-    ``value[m, l]``: tokens per round of the best tree with exactly m nodes in at most l levels, both including the
-    root; -inf if there is none.
+    accept[r]: probability that the sibling of rank r is the accepted one. ``value[m, l]``: expected tokens per round of the best
+    tree with exactly m nodes in at most l levels, both including the root; -inf if there is none.
     """
 
     def __init__(self, accept: Sequence[float], nodes: int, depth: int):
@@ -39,14 +38,14 @@ class SequoiaPlan:
         self.value, self._fan = table.max(-1)
 
     def best(self, seconds: Callable[[int, int], float]) -> tuple[int, int]:
-        """Return (nodes, depth), without the root, with the fewest seconds per token; seconds(nodes, depth) is the cost of a
-        round."""
+        """Return the (nodes, depth) with the fewest expected seconds per token, both without the root. seconds(nodes, depth): the
+        cost of a round."""
         options = [(nodes, depth) for nodes in range(1, self.value.shape[0] - 1) for depth in range(1, self.value.shape[1] - 1)
                    if self.value[nodes + 1, depth + 1] > 0]
         return min(options, key=lambda option: seconds(*option) / float(self.value[option[0] + 1, option[1] + 1]))
 
     def shape(self, nodes: int, depth: int) -> Shape:
-        """Return the best tree of ``nodes`` nodes, not counting the root."""
+        """Return the best tree with ``nodes`` nodes and at most ``depth`` levels, both without the root."""
         paths: list[tuple[int, ...]] = []
         work: list[tuple[int, int, tuple[int, ...]]] = [(nodes + 1, depth + 1, ())]
         while work:

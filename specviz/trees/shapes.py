@@ -11,9 +11,10 @@ from functools import cached_property, lru_cache
 
 @dataclass(frozen=True)
 class Shape:
-    """A fixed tree shape.
+    """A fixed tree shape without tokens.
 
-    parents[i]: index of the parent, -1 = root; ranks[i]: rank among its siblings. Nodes are sorted by level, siblings adjacent.
+    parents[i]: index of the parent of node i, -1 = root; ranks[i]: its rank among its siblings, 0 = most probable or first drawn.
+    Nodes are sorted by level, siblings adjacent.
     """
 
     parents: tuple[int, ...] = ()
@@ -24,6 +25,7 @@ class Shape:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
+        """Depth of each node; 1 for the root's children."""
         out: list[int] = []
         for parent in self.parents:
             out.append(1 if parent < 0 else out[parent] + 1)
@@ -31,7 +33,7 @@ class Shape:
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
-        """Node indices of depth 1, 2, ..."""
+        """Node indices of each level: levels[i] lists the nodes of depth i + 1."""
         out: list[list[int]] = []
         for i, depth in enumerate(self.depths):
             if depth > len(out):
@@ -41,7 +43,7 @@ class Shape:
 
     @cached_property
     def fanout(self) -> dict[int, int]:
-        """Return the number of children of each inner node; -1 is the root."""
+        """Number of children of each inner node, by its index; -1 is the root."""
         out: dict[int, int] = {}
         for parent in self.parents:
             out[parent] = out.get(parent, 0) + 1
@@ -49,7 +51,7 @@ class Shape:
 
     @lru_cache(maxsize=64)  # noqa: B019 - shapes live as long as the process
     def within(self, depth: int, width: int) -> Shape:
-        """Return the part of at most this depth and this many children per node."""
+        """Return the shape cut to at most ``depth`` levels and at most ``width`` children per node (the first ranks)."""
         keep, at = [], {-1: -1}
         for i, (parent, rank) in enumerate(zip(self.parents, self.ranks)):
             if rank < width and self.depths[i] <= depth and parent in at:
@@ -66,8 +68,9 @@ class Shape:
         return cls(tuple(at[p[:-1]] for p in paths), tuple(p[-1] for p in paths))
 
 
-def product(widths) -> Shape:
-    """Return the shape in which every node of depth i has widths[i] children (SpecInfer's expansion, MCSD's k-configuration)."""
+def full_tree(widths) -> Shape:
+    """Return the shape in which every node of depth i has widths[i] children; the root has depth 0 (SpecInfer's expansion
+    configuration, MCSD's k-configuration)."""
     level, paths = [()], []
     for width in widths:
         level = [path + (rank,) for path in level for rank in range(width)]
@@ -76,11 +79,11 @@ def product(widths) -> Shape:
 
 
 @lru_cache(maxsize=256)
-def sparse(width: int, depth: int, nodes: int, first: float = 0.6, shrink: float = 0.4) -> Shape:
-    """Return the ``nodes`` most probable nodes of the full width-ary tree when the sibling of rank r is correct with probability
-    first*shrink**r.
+def sparse_tree(width: int, depth: int, nodes: int, first: float = 0.6, shrink: float = 0.4) -> Shape:
+    """Return the shape of the ``nodes`` most probable nodes of the full tree with ``width`` children per node and ``depth`` levels,
+    if the sibling of rank r is accepted with probability first * shrink**r.
 
-    Wide near the root and along first children, narrow elsewhere, like Medusa's and Sequoia's measured shapes.
+    It is wide near the root and along first children and narrow elsewhere, like the shapes that Medusa and Sequoia measured.
     """
     heap: list[tuple[float, tuple[int, ...]]] = [(-first, (0,))] if depth and width and nodes else []
     paths = []
@@ -99,8 +102,8 @@ def _spread(*groups: tuple[str, int]) -> list[tuple[int, ...]]:
     return [tuple(int(c) for c in path) + (rank,) for path, count in groups for rank in range(count)]
 
 
-def by_level(*levels: tuple[int, ...]) -> Shape:
-    """Return a shape from levels that give each node's parent by its index in the level above."""
+def shape_from_levels(*levels: tuple[int, ...]) -> Shape:
+    """Return the shape given by levels: levels[i] lists, for each node of depth i + 1, the index of its parent in the level above."""
     above, paths = [()], []
     for level in levels:
         above = [above[parent] + (level[:i].count(parent),) for i, parent in enumerate(level)]
@@ -108,9 +111,10 @@ def by_level(*levels: tuple[int, ...]) -> Shape:
     return Shape.of_paths(paths)
 
 
-STREE = {"12 places": by_level((0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 0)),
-         "17 places": by_level((0, 0, 0, 0, 0), (0, 0, 1, 2), (0, 0, 1, 2), (0, 0, 1, 1))}
-"""The static trees of STree's authors, for their 8 B hybrid and for a Mamba-2 of 130 M."""
+STREE = {"12 places": shape_from_levels((0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 0)),
+         "17 places": shape_from_levels((0, 0, 0, 0, 0), (0, 0, 1, 2), (0, 0, 1, 2), (0, 0, 1, 1))}
+"""The static trees of STree's authors (Wu et al. 2505.14969): 12 nodes for their hybrid model with 8 B parameters, 17 nodes for a
+Mamba-2 with 130 M. The keys are values of the method's knob."""
 
 RECYCLING = Shape.of_paths(_spread(
     ("", 8),

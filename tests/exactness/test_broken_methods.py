@@ -10,7 +10,7 @@ from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, Stat
 from specviz.drafters.model.chain import DraftChain, DraftShape
 from specviz.drafters.parallel.blocks import SampledJacobi
 from specviz.policies import Fixed
-from specviz.trees import product
+from specviz.trees import full_tree
 from specviz.verifiers import BlockVerification, TokenRejection
 
 from . import broken_methods as w
@@ -113,7 +113,7 @@ def test_greedy_equality_sees_it_or_is_blind_to_it(case):
 @pytest.mark.parametrize("broken", [w.FirstRowsKept, w.PositionsByRow], ids=["first rows kept", "positions by row"])
 def test_a_cache_that_is_wrong_is_caught(broken):
     def tree(kit):
-        return Parts(DraftShape(kit.open("draft"), product((2, 2)), False), Fixed(2, 2, 8), TokenRejection())
+        return Parts(DraftShape(kit.open("draft"), full_tree((2, 2)), False), Fixed(2, 2, 8), TokenRejection())
 
     kit = toy(12, share=0.8, sharp=3.0)
     assert writes_the_greedy_tokens(tree, kit)
@@ -131,7 +131,7 @@ def test_a_draft_cache_that_is_wrong_is_caught_though_the_text_is_right():
     """What a draft says is compatible whatever its cache holds, so only a look into the cache finds out."""
     kit = toy(12, share=0.8, sharp=3.0)
     draft = w.FirstRowsKept(kit.small, kit.context)
-    run = Parts(DraftShape(draft, product((2, 2)), False), Fixed(2, 2, 8), TokenRejection())
+    run = Parts(DraftShape(draft, full_tree((2, 2)), False), Fixed(2, 2, 8), TokenRejection())
     state, worst = begin(run, kit, Sampling(0.0), 40), 0.0
     while not state.done:
         play(run, kit.target, state)

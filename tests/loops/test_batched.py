@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 import torch
 
-from specviz.core import Budget, Drafter, DraftTree, Sampling, State, common, open_run
-from specviz.loops.batched import Batch, why_not_batched
+from specviz.core import Budget, Drafter, DraftTree, Sampling, State, common_prefix_length, open_run
+from specviz.loops.batched import Batch, unbatchable_reason
 from specviz.policies import BatchTokenBudget, Fixed
 from specviz.targets.fast import FastModel
 
@@ -95,7 +95,7 @@ def together(method, models, seeds, sampling=Sampling(), leaves=None):
 @pytest.mark.parametrize("method", batched_methods())
 def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
     kit = kit_of(models)
-    if not method.needs <= kit.target.capabilities | CAPABILITIES or why_not_batched(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(method.build(kit, **method.read_knobs({}))):
         with refuses(ValueError, "method.not_batchable"):
             Batch().join(*request(method, models, 0))
         return
@@ -113,7 +113,7 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
 def test_every_method_at_every_size(method, models):
     """Ragged ends, the second half joining while the first is under way, and one that leaves in the middle."""
     kit = kit_of(models)
-    if not method.needs <= kit.target.capabilities | CAPABILITIES or why_not_batched(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(method.build(kit, **method.read_knobs({}))):
         return  # that these are refused is tested above
     for size in range(1, 17):
         wrote = together(method, models, range(size), leaves=0 if size > 2 else None)
@@ -210,7 +210,7 @@ class Counted(BatchTokenBudget):
         self.texts, self.tetris, self.fixed, self.total = texts, 0, 0, 0
 
     def plan_all(self, states):
-        self.total, self.least = 10**9, 0.0  # whole drafts, so that the fixed length's are among them
+        self.total, self.min_prob = 10**9, 0.0  # whole drafts, so that the fixed length's are among them
         return super().plan_all(states)
 
     def budget(self, states):
@@ -221,7 +221,7 @@ class Counted(BatchTokenBudget):
         kept = super().share(states, trees)
         assert sum(map(len, kept)) == self.total
         for state, tree, few in zip(states, trees, kept):
-            right = common(tree.tokens, self.texts[state.sampling.seed][len(state.tokens):])
+            right = common_prefix_length(tree.tokens, self.texts[state.sampling.seed][len(state.tokens):])
             self.tetris += min(right, len(few))
             self.fixed += min(right, self.gamma, len(tree))
         return kept

@@ -101,7 +101,7 @@ def writers(policy, entropies):
 def test_the_mean_over_the_window_decides_who_writes():
     policy = EntropySwitch(window=2, limit=0.3, dwell=1)
     assert writers(policy, [0.1, 0.1, 0.6, 0.6, 0.1, 0.1, 0.1]) == [*"lssllls"]
-    assert policy.mean == pytest.approx(0.1, abs=1e-4) and policy.readings()["limit"] == 0.3
+    assert policy.mean == pytest.approx(0.1, abs=1e-4) and policy.entropy_values()["limit"] == 0.3
 
 
 def test_nobody_is_relieved_before_the_dwell_is_over():

@@ -19,7 +19,7 @@ from specviz.methods.trained_heads.redrafter.drafter import FEW, BeamTree
 from specviz.models.eagle_layers import Layer, Sizes, angles_of
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
-from specviz.trees import product
+from specviz.trees import full_tree
 
 from ..message_codes import refuses
 from . import tiny
@@ -171,7 +171,7 @@ def test_chimeras_published_layout_drafts_what_the_authors_forward_says(tmp_path
             rows = torch.cat([rows[:, :-1], layer(rows, angles_of(llama, 4, rows.shape[1]))[0][:, -1:]], 1)
         return w[f"chimera_head.{len(path)}.0.weight"] @ torch.cat([states[-1], rows[0, -1]])
 
-    drafter, state = ChimeraTree(heads, product((3, 2, 2))), State(list(text), Sampling(1.0), limit=9)
+    drafter, state = ChimeraTree(heads, full_tree((3, 2, 2))), State(list(text), Sampling(1.0), limit=9)
     drafter.start(state, ReducedTarget(), Scores(torch.zeros(1, VOCAB), {"final": states}))
     for _ in range(2):  # a draft leaves nothing behind
         tree = drafter.propose(state, Budget(3, 10))

@@ -10,7 +10,7 @@ import torch
 
 from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
 from specviz.policies import BatchDraftLength, BatchTokenBudget, Goodput, RaggedDraftLengths
-from specviz.policies.batch_budget import WHY, shares, token_probs
+from specviz.policies.batch_budget import WHY, path_probs, tokens_per_chain
 from specviz.policies.batch_lengths import FULL, STOPPED
 from specviz.policies.linear_cost import LinearCost
 
@@ -41,9 +41,9 @@ def test_bass_follows_the_luckiest_request_and_falls_faster_the_second_time():
 
 
 def test_tetris_gives_rows_to_the_most_probable_tokens_of_all():
-    assert shares([[0.9, 0.8, 0.7, 0.6], [0.5, 0.1], [0.3]], 5) == [4, 1, 0]
-    assert shares([[0.5, 0.5], [0.5, 0.5]], 2) == [1, 1], "of equal ones the nearer to the root"
-    assert shares([[0.5], []], 9) == [1, 0] and shares([], 3) == []
+    assert tokens_per_chain([[0.9, 0.8, 0.7, 0.6], [0.5, 0.1], [0.3]], 5) == [4, 1, 0]
+    assert tokens_per_chain([[0.5, 0.5], [0.5, 0.5]], 2) == [1, 1], "of equal ones the nearer to the root"
+    assert tokens_per_chain([[0.5], []], 9) == [1, 0] and tokens_per_chain([], 3) == []
 
 
 def test_tetris_is_the_best_choice_of_rows_for_the_beliefs_it_has():
@@ -51,7 +51,7 @@ def test_tetris_is_the_best_choice_of_rows_for_the_beliefs_it_has():
     source = torch.Generator().manual_seed(1)
     for budget in range(7):
         chains = [torch.rand(n, generator=source).cumprod(0).tolist() for n in (3, 2, 4)]
-        chosen = shares(chains, budget)
+        chosen = tokens_per_chain(chains, budget)
         promised = {lengths: sum(sum(chain[:n]) for chain, n in zip(chains, lengths))
                     for lengths in itertools.product(*(range(len(chain) + 1) for chain in chains)) if sum(lengths) == budget}
         assert promised[tuple(chosen)] == pytest.approx(max(promised.values()))
@@ -117,7 +117,7 @@ def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole
                 if budgets[i].stop(sure(beliefs[i][depth], depth)) or lengths[i] == most[i]:
                     going.discard(i)
         budget = policy.budget(crowd)
-        whole = shares([token_probs(line[:n], n) for line, n in zip(beliefs, most)], budget)
+        whole = tokens_per_chain([path_probs(line[:n], n) for line, n in zip(beliefs, most)], budget)
         assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1] * n) for n in lengths])] == whole
         assert sum(whole) == min(budget, sum(most)) and (count > 1 or lengths == whole), "alone nothing is drafted for nothing"
         saved += sum(most) - sum(lengths)
@@ -130,11 +130,11 @@ def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_bef
     for budget, prob in zip(policy.plan_all(crowd), (0.9, 0.6)):
         assert not budget.stop(sure(prob))
     policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1])])
-    assert policy.least == pytest.approx(0.6)
+    assert policy.min_prob == pytest.approx(0.6)
     assert [budget.stop(sure(prob)) for budget, prob in zip(policy.plan_all(crowd), (0.61, 0.59))] == [False, True]
     assert not policy.plan_all(crowd[:1])[0].stop(sure(0.4))
     policy.share(crowd[:1], [DraftTree()])
-    assert policy.least == 0, "where nobody got a row, nobody is measured by one"
+    assert policy.min_prob == 0, "where nobody got a row, nobody is measured by one"
 
 
 def test_a_request_without_beliefs_gets_rows_all_the_same():
@@ -211,8 +211,8 @@ def simulated(policy, users: int, accept: float | None, costs, seed: int, answer
     drafted token; None: of a hard text or an easy one."""
     rng, noise, clock, seen, (verify, draft, read) = random.Random(seed), random.Random(seed + 1), 0.0, {}, costs
     todo = [State([0] * 40, limit=rng.randint(length // 2, length)) for _ in range(answers)]
-    token_probs = {id(state): rng.choice((0.3, 0.95)) if accept is None else accept for state in todo}
-    holds = {id(state): [rng.random() < token_probs[id(state)] for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
+    path_probs = {id(state): rng.choice((0.3, 0.95)) if accept is None else accept for state in todo}
+    holds = {id(state): [rng.random() < path_probs[id(state)] for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
     crowd, everybody, written = [], list(todo), sum(state.limit for state in todo)
     while todo or crowd:
         while todo and len(crowd) < users:
@@ -271,7 +271,7 @@ def test_a_wavering_clock_never_makes_reading_a_text_seem_too_costly_to_try(seed
 def test_smartspec_reads_new_texts_and_leaves_out_those_that_end_soon():
     """Of requests that were never drafted for, one near its end would have its text read for a token or two."""
     policy = settled(2, 0.01, 0.02, 0.9)
-    policy.steps.line = [0.02, 0.02, 0.05]
+    policy.steps.coefficients = [0.02, 0.02, 0.05]
     old, new = State([0] * 60, limit=400), State([0] * 400, limit=3)
     new.tokens += [0]
     found = [budget.gamma for budget in policy.plan_all([new, old])]
@@ -292,11 +292,11 @@ def test_a_cost_is_a_line_over_its_sizes_that_never_falls():
     cost = LinearCost(3)
     for rows, context in ((1, 10), (5, 12), (9, 30), (2, 80), (16, 7)):
         cost.learn(rows, (1.0, rows, context), 2.0 + 0.3 * rows + 0.01 * context)
-    assert cost.line == pytest.approx([2.0, 0.3, 0.01], rel=1e-2)
+    assert cost.coefficients == pytest.approx([2.0, 0.3, 0.01], rel=1e-2)
     odd = LinearCost(3)
     for rows, seconds in ((1, 3.0), (8, 1.0), (1, 3.2), (8, 0.9)):
         odd.learn(rows, (1.0, rows, 5.0), seconds)
-    assert min(odd.line) >= 0 and odd.seconds(1, 99, 5) >= odd.seconds(1, 1, 5) > 0
+    assert min(odd.coefficients) >= 0 and odd.seconds(1, 99, 5) >= odd.seconds(1, 1, 5) > 0
 
 
 def test_a_place_visited_often_outweighs_no_other_and_a_slow_pass_does_little():

@@ -28,7 +28,7 @@ from specviz.methods import catalogue
 from specviz.policies import Confidence, CostRatio, Entropy, Exp3, Fixed, Heuristic, Ucb
 from specviz.policies.stopping import best_threshold
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.trees import product, sparse
+from specviz.trees import full_tree, sparse_tree
 from specviz.verifiers import TokenRejection
 
 
@@ -165,7 +165,7 @@ def test_a_reward_may_be_tokens_and_an_arm_plain_decoding():
     assert policy.losses == pytest.approx([5.0, 0, 3.75, 0, 0]), "(L + 1 - Y) / (L p)"
     kit = SimpleNamespace(open=lambda role: TinyTarget(TinyNet(6, 1)))
     parts = catalogue()["banditspec"].build(kit, **catalogue()["banditspec"].read_knobs(catalogue()["banditspec"].published))
-    assert parts.policy.gammas == (0, 1, 2, 3, 4) and parts.policy.radius is Ucb.published
+    assert parts.policy.gammas == (0, 1, 2, 3, 4) and parts.policy.radius is Ucb.paper_radius
     assert len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[0])) == 0 and len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[3])) == 3
 
 
@@ -192,7 +192,7 @@ def test_exp3_weighs_a_loss_by_how_unlikely_the_arm_was():
     policy.learn(0, 0.25)
     assert policy.losses == [0.75 / 0.5, 0.0]
     policy.choose(State([0], rng=RandomStreams(0)))
-    assert policy.token_probs[1] > policy.token_probs[0]
+    assert policy.candidate_probs[1] > policy.candidate_probs[0]
 
 
 def test_staged_tokens_follow_the_draft_models_distribution():
@@ -212,7 +212,7 @@ def test_staged_tokens_follow_the_draft_models_distribution():
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0)], ids=["greedy", "drawn"])
-@pytest.mark.parametrize("shape", [sparse(3, 4, 14), product((2, 2, 2))], ids=["sparse", "full"])
+@pytest.mark.parametrize("shape", [sparse_tree(3, 4, 14), full_tree((2, 2, 2))], ids=["sparse", "full"])
 def test_a_staged_tree_is_filled_and_every_node_follows_the_draft_models_distribution(sampling, shape):
     net = TinyNet(6, 2)
     state = State([1, 2, 0, 1, 2], sampling, RandomStreams(5))

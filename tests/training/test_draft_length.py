@@ -76,7 +76,7 @@ def test_the_loss_weighs_a_refusal_more_and_is_divided_by_the_weight():
 
 def test_labels_are_the_chance_that_the_drawn_token_is_accepted(features):
     p, q = torch.tensor([[0.5, 0.3, 0.2]]).expand(9000, 3), torch.tensor([[0.2, 0.6, 0.2]]).expand(9000, 3)
-    tokens, passes = draft_length.drawn(p, q, torch.Generator().manual_seed(0))
+    tokens, passes = draft_length.sample_tokens(p, q, torch.Generator().manual_seed(0))
     assert {(int(t), round(float(a), 4)) for t, a in zip(tokens, passes)} == {(0, 1.0), (1, 0.5), (2, 1.0)}
     share = torch.bincount(tokens) / len(tokens)
     assert float((share - q[0]).abs().max()) < 0.02
@@ -87,8 +87,8 @@ def test_the_head_reads_the_draft_model_on_the_mixed_text(features):
     """By hand: replace the answer's tokens, run the draft model, take the state behind each token; its chance is of the true text."""
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    states, passes, own = draft_length.mixed(features, batch, 0.4, torch.Generator().manual_seed(4))
-    tokens, again = draft_length.drawn(*features.distributions(batch), torch.Generator().manual_seed(4))
+    states, passes, own = draft_length.states_of_mixed_text(features, batch, 0.4, torch.Generator().manual_seed(4))
+    tokens, again = draft_length.sample_tokens(*features.distributions(batch), torch.Generator().manual_seed(4))
     assert torch.equal(passes, again) and 0 < int(own.sum()) < len(own)
     text = answer.ids[:answer.start].tolist()
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_the_head_reads_the_draft_model_on_the_mixed_text(features):
             text.append(token if own[j] else int(answer.ids[at]))
             state = features.draft.model(torch.tensor([text])).last_hidden_state[0, -1]
             assert torch.allclose(states[j], state, atol=1e-5)
-    every = draft_length.mixed(features, batch, 1.0, torch.Generator().manual_seed(4))[2]
+    every = draft_length.states_of_mixed_text(features, batch, 1.0, torch.Generator().manual_seed(4))[2]
     assert not every.any(), "a share of 1 leaves the target's text alone"
 
 
@@ -112,7 +112,7 @@ def test_traces_are_rounds_along_the_text(features, monkeypatch):
     for prob, want in ((1.0, lambda n: [d for d in (i % 4 for i in range(n)) if d < 3]), (0.0, lambda n: [0] * n)):
         made = certain[[3] * len(batch.where)], certain[[3 if prob else 4] * len(batch.where)]
         monkeypatch.setattr(features, "distributions", lambda batch, made=made: made)
-        q, depths, passes = draft_length.traces(features, batch, 3, 0)
+        q, depths, passes = draft_length.simulate_rounds(features, batch, 3, 0)
         assert depths.tolist() == [d for n in rows for d in want(n)]
         assert len(q) == len(depths) == len(passes) and set(passes.tolist()) == {prob}
 

@@ -17,19 +17,19 @@ from specviz.methods.trained_heads.redrafter.drafter import BeamTree
 from specviz.training import blockwise, chimera, clover, redrafter
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET
-from specviz.trees import product
+from specviz.trees import full_tree
 
 from .recipes import killed_and_resumed, promised_and_kept, whole_numbers
 from .test_features import STEPS, history, job, material  # noqa: F401
 
-CHAIN = product((1, 1, 1))
+CHAIN = full_tree((1, 1, 1))
 RECIPES = {
-    "redrafter": (redrafter, redrafter_models, lambda model: BeamTree(model, 1), redrafter.guesses),
+    "redrafter": (redrafter, redrafter_models, lambda model: BeamTree(model, 1), redrafter.head_states_function),
     "clover": (clover, clover_models, lambda model: CloverTree(model, CHAIN),
-               lambda model, features: clover.Reader(model, features).guess),
+               lambda model, features: clover.BatchHeadStates(model, features).guess),
     "chimera": (chimera, chimera_models, lambda model: ChimeraTree(model, CHAIN),
-                lambda model, features: chimera.Reader(model, features).guess),
-    "blockwise": (blockwise, blockwise_models, BlockLattice, blockwise.guesses),
+                lambda model, features: chimera.BatchHeadStates(model, features).guess),
+    "blockwise": (blockwise, blockwise_models, BlockLattice, blockwise.head_states_function),
 }
 
 

@@ -11,14 +11,14 @@ from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, spe
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.generate import Answer
-from specviz.trees import product
+from specviz.trees import full_tree
 
 from .recipes import killed_and_resumed, promised_and_kept, whole_numbers
 from .test_features import STEPS, history, job, material  # noqa: F401
 
 RECIPES = {"pass_sampling": pass_sampling, "ppd": ppd, "hidden_transfer": hidden_transfer,
            "speculative_streaming": speculative_streaming}
-CHAIN = product((1, 1, 1))
+CHAIN = full_tree((1, 1, 1))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_replay_says_what_the_engine_does(trained, features, name):
     assert accepted > 0 and expected_length == kept
 
 
-class After(in_target.Everywhere):
+class After(in_target.AllPositionStates):
     """As drafts go: nothing is guessed before the first token of an answer was written in a round of its own."""
 
     def guess(self, batch, index):
@@ -71,6 +71,6 @@ def test_what_is_trained_uses_the_text(material, trained, features, name):  # no
         ids = torch.cat([answer.ids[:8].roll(shift), answer.ids[8:]])
         batch = features.states(collate([Answer(ids, answer.start, *list(answer.__dict__.values())[2:])], 64, features.device))
         with torch.no_grad():
-            reader = in_target.Reader(model, features, batch.where[None, 5:6])
+            reader = in_target.ExtraRowStates(model, features, batch.where[None, 5:6])
             seen.append([(reader.guess(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
     assert all(float((a - b).abs().sum()) > 1e-3 for a, b in zip(*seen))

@@ -9,15 +9,15 @@ from specviz.core import Sampling, State
 from specviz.trees import (
     RECYCLING,
     Shape,
-    best,
-    best_of_all,
     chosen_children,
-    draw_one,
-    draw_some,
     drawn_children,
+    full_tree,
     grow_shape,
-    product,
-    sparse,
+    sample_token,
+    sample_without_replacement,
+    sparse_tree,
+    top_k,
+    top_k_entries,
 )
 
 from ..methods.toys import Rows, distance, probs_of
@@ -29,7 +29,7 @@ def test_the_recycling_template_is_the_papers():
 
 
 def test_shapes_are_closed_under_parents_and_earlier_siblings():
-    for shape in (RECYCLING, sparse(3, 4, 12), sparse(8, 6, 40), product((4, 2, 2))):
+    for shape in (RECYCLING, sparse_tree(3, 4, 12), sparse_tree(8, 6, 40), full_tree((4, 2, 2))):
         places = set(zip(shape.parents, shape.ranks))
         assert len(places) == len(shape)
         for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
@@ -46,7 +46,7 @@ def test_sparse_holds_the_places_of_greatest_chance():
         return out
 
     full = [p for depth in (1, 2, 3) for p in itertools.product(range(3), repeat=depth)]
-    shape = sparse(3, 3, 9)
+    shape = sparse_tree(3, 3, 9)
     paths = []
     for parent, rank in zip(shape.parents, shape.ranks):
         paths.append((paths[parent] if parent >= 0 else ()) + (rank,))
@@ -57,19 +57,19 @@ def test_within_cuts_by_place_only():
     cut = RECYCLING.within(2, 3)
     assert [len(level) for level in cut.levels] == [3, 9]
     assert RECYCLING.within(1, 1) == Shape((-1,), (0,)) and len(RECYCLING.within(0, 4)) == 0
-    assert product((2, 3)).within(2, 2) == product((2, 2))
+    assert full_tree((2, 3)).within(2, 2) == full_tree((2, 2))
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_best_is_topk(rows):
     logits = torch.randn(rows, 4096, generator=torch.Generator().manual_seed(rows))
-    values, tokens = best(logits, 8)
+    values, tokens = top_k(logits, 8)
     assert torch.equal(values, logits.topk(8).values) and torch.equal(tokens, logits.topk(8).indices)
 
 
 def test_draws_without_replacement_follow_the_sequential_law():
     probs = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
-    got = probs_of(lambda rng: tuple(draw_some(probs, 3, SimpleNamespace(rng=rng))))
+    got = probs_of(lambda rng: tuple(sample_without_replacement(probs, 3, SimpleNamespace(rng=rng))))
     want = {}
     for seq in itertools.permutations((0, 1, 3)):
         prob, left = 1.0, 1.0
@@ -83,15 +83,15 @@ def test_draws_without_replacement_follow_the_sequential_law():
 
 def test_draws_stop_where_the_law_ends():
     probs = torch.tensor([0.0, 0.7, 0.3])
-    assert all(sorted(seq) == [1, 2] for seq in probs_of(lambda rng: tuple(draw_some(probs, 5, SimpleNamespace(rng=rng)))))
+    assert all(sorted(seq) == [1, 2] for seq in probs_of(lambda rng: tuple(sample_without_replacement(probs, 5, SimpleNamespace(rng=rng)))))
 
 
 def test_draw_one_is_the_sampling_law():
     logits = torch.randn(6, generator=torch.Generator().manual_seed(0)).double()
     for sampling in (Sampling(), Sampling(0.7, top_p=0.8)):
         want = sampling.probs(logits)
-        assert torch.equal(draw_one(logits, State([0], sampling))[1], want)
-        got = probs_of(lambda rng, sampling=sampling: draw_one(logits, State([0], sampling, rng))[0])
+        assert torch.equal(sample_token(logits, State([0], sampling))[1], want)
+        got = probs_of(lambda rng, sampling=sampling: sample_token(logits, State([0], sampling, rng))[0])
         assert distance(got, {i: p for i, p in enumerate(want.tolist()) if p}) < 1e-12
 
 
@@ -105,7 +105,7 @@ def hash_law(vocab):
 @pytest.mark.parametrize("drawn", [False, True])
 def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
     probs, model = hash_law(6), Rows(hash_law(6), 6)
-    state, shape = State([1, 4, 2], Sampling(1.0, seed=3)), sparse(3, 3, 9)
+    state, shape = State([1, 4, 2], Sampling(1.0, seed=3)), sparse_tree(3, 3, 9)
     model.sync(state.tokens)
     tree = grow_shape(model, shape, state, drawn_children if drawn else chosen_children)
     assert tree.parents == shape.parents
@@ -126,6 +126,6 @@ def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
 @pytest.mark.parametrize("rows,width", [(1, 4096), (40, 4096), (5, 30)])
 def test_best_of_all_is_topk_of_the_whole(rows, width):
     scores = torch.randn(rows, width, generator=torch.Generator().manual_seed(rows))
-    values, at, columns = best_of_all(scores, 64)
+    values, at, columns = top_k_entries(scores, 64)
     want = scores.flatten().topk(64)
     assert torch.equal(values, want.values) and torch.equal(at * width + columns, want.indices)

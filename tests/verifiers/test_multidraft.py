@@ -7,7 +7,7 @@ import torch
 from specviz.core import CHOSEN, IID, Budget, DraftTree, IncompatibleVerifier, RandomStreams, Sampling, Scores, State, TreeBuilder
 from specviz.drafters.combined.fusion import fuse
 from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam, next_gumbel
-from specviz.trees import HUB, drawn_children, grow_shape, hub_children, independent_children, product, top_and_one_children
+from specviz.trees import HUB, drawn_children, full_tree, grow_shape, hub_children, independent_children, top_and_one_children
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
 
@@ -23,7 +23,7 @@ def shaped(draft, vocab, widths, children):
     def propose(state):
         model = Rows(lambda tokens: draft(tokens[1:]), vocab)
         model.sync(state.tokens)
-        return grow_shape(model, product(widths), state, children)
+        return grow_shape(model, full_tree(widths), state, children)
     return propose
 
 
@@ -99,7 +99,7 @@ def test_spectr_drafts_once_when_greedy_and_follows_its_laws():
 
 @pytest.mark.parametrize("make", [
     lambda model, state: DraftPaths(model).propose(state, Budget(gamma=3, width=8)),
-    lambda model, state: grow_shape(model, product((8, 1, 1)), state, independent_children)], ids=["paths", "a shape"])
+    lambda model, state: grow_shape(model, full_tree((8, 1, 1)), state, independent_children)], ids=["paths", "a shape"])
 def test_what_stands_below_twins_is_of_one_draw_however_rows_are_rounded(make):
     """The rows of a batch differ in their last digits; a third of the places was judged as draws from several distributions because of that."""
     draft, count = table(3, 2), [0]

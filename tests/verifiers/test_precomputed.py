@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Sampling, Scores, State, TreeBuilder
-from specviz.trees import draw_some
+from specviz.trees import sample_without_replacement
 from specviz.verifiers.token_rejection import TokenRejection
 
 VOCAB = 6
@@ -26,7 +26,7 @@ def below(build, tip, rng, state):
     probs, kind, made = torch.rand(VOCAB).softmax(-1), rng.choice((IID, WITHOUT_REPLACEMENT, CHOSEN)), []
     if kind != CHOSEN:
         draw, count = build.begin(probs, kind), rng.randrange(1, 4)
-        tokens = draw_some(probs, count, state) if kind == WITHOUT_REPLACEMENT else [state.rng.pick("draft", probs) for _ in range(count)]
+        tokens = sample_without_replacement(probs, count, state) if kind == WITHOUT_REPLACEMENT else [state.rng.pick("draft", probs) for _ in range(count)]
         made = [build.add(token, tip, draw) for token in tokens]
     chosen = {build.tokens[node] for node in made}
     return made + [build.add(token, tip) for token in rng.sample(range(VOCAB), 2) if token not in chosen]

@@ -14,7 +14,7 @@ from specviz.core import (
     State,
     TreeBuilder,
 )
-from specviz.trees import draw_some
+from specviz.trees import sample_without_replacement
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
 from ..message_codes import refuses
@@ -39,7 +39,7 @@ def draw_tree(probs, widths, how, state):
                 tokens, draw = row.topk(width).indices.tolist(), -1
             else:
                 draw = build.begin(row, how)
-                tokens = draw_some(row, width, state) if how == WITHOUT_REPLACEMENT else [
+                tokens = sample_without_replacement(row, width, state) if how == WITHOUT_REPLACEMENT else [
                     state.rng.pick("draft", row) for _ in range(width)]
             below += [build.add(x, parent, draw) for x in tokens]
         level = below

@@ -7,8 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, common, never_stop
-from ...trees import draw_one, first_duplicates
+from ...core import (
+    IID,
+    Budget,
+    CapableTarget,
+    Drafter,
+    DraftTree,
+    Scores,
+    State,
+    Step,
+    TreeBuilder,
+    common_prefix_length,
+    never_stop,
+)
+from ...trees import first_duplicates, sample_token
 from ...trees.draws import path_tokens
 from ..model.chain import policy_probs
 
@@ -45,8 +57,8 @@ class DiffusionDraft(Drafter):
         for upto in _ends(count, self.passes):
             logits, first = self._logits(state, [*build.tokens, *[None] * (count - len(build))]), len(build)
             for place in range(first, upto):
-                row = state.processed_row(logits[place], build.tokens)
-                token, probs = draw_one(row, state)
+                row = state.process_draft_row(logits[place], build.tokens)
+                token, probs = sample_token(row, state)
                 build.add(token, place - 1, build.begin(probs, IID))
                 enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place))
                 if enough or token in state.stop:
@@ -65,7 +77,7 @@ class DiffusionDraft(Drafter):
             kept = 1 - 1 / (self.passes - step)  # s / t for times 1, (T - 1) / T, ..., 0
             shown.append([place for place in hidden if step + 1 == self.passes or not state.rng.flip("reveal", kept)[0]])
             for place in shown[-1]:
-                tokens[place] = draw_one(logits[place], state)[0]
+                tokens[place] = sample_token(logits[place], state)[0]
             if None not in tokens:
                 break
         build = TreeBuilder()
@@ -77,7 +89,7 @@ class DiffusionDraft(Drafter):
     def _logits(self, state: State, tokens: list[Any]) -> Tensor:
         """Return logits [places, vocab] of a block; tokens: of each place, None where it is masked."""
         text, device = state.tokens[:-1], self.rows.net.device
-        held = common(self._text, text)
+        held = common_prefix_length(self._text, text)
         self.rows.crop(held)
         block = [state.tokens[-1], *(0 if token is None else int(token) for token in tokens)]
         masked = torch.tensor([False, *(token is None for token in tokens)], device=device)
@@ -89,7 +101,7 @@ class DiffusionDraft(Drafter):
 
     def _read(self, text: list[int]) -> None:
         """Bring the KV cache to a text."""
-        held = common(self._text, text)
+        held = common_prefix_length(self._text, text)
         self.rows.crop(held)
         if len(text) > held:
             with torch.inference_mode():
@@ -114,7 +126,7 @@ class DiffusionPaths(DiffusionDraft):
         sampling = replace(state.sampling, temperature=1.0) if greedy else state.sampling
         for place in range(count):
             alike = first_duplicates(build, tips)
-            paths = {i: sampling.probs(state.processed_row(logits[place], path_tokens(build, tips[i]))) for i in sorted(set(alike))}
+            paths = {i: sampling.probs(state.process_draft_row(logits[place], path_tokens(build, tips[i]))) for i in sorted(set(alike))}
             drawn = [(tip, state.rng.pick("draft", paths[i])) for i, tip in zip(alike, tips)]
             if greedy:
                 nodes |= {key: build.add(key[1], key[0]) for key in dict.fromkeys(drawn)}

@@ -21,7 +21,7 @@ from ...core import (
     CapableTarget,
     Drafter,
     DraftTree,
-    Entry,
+    HiddenInput,
     Outcome,
     Scores,
     State,
@@ -31,7 +31,7 @@ from ...core import (
     to_device,
     token_tensor,
 )
-from ...trees import Shape, draw_one, fill_shape
+from ...trees import Shape, fill_shape, sample_token
 
 SAID = 4  # most probable tokens of a guess that are noted
 Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shape, steps of rows after the root and each of its places
@@ -78,9 +78,9 @@ class InTarget(Drafter):
                    layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
         return build.tree()
 
-    def _entry(self, step: int, made: list[tuple[int, int, int]]) -> Entry:
+    def _entry(self, step: int, made: list[tuple[int, int, int]]) -> HiddenInput:
         owners, chains = [owner + 1 for _, owner, _ in made], torch.tensor([chain for *_, chain in made])
-        return Entry(self.heads.layers[step], tuple(node for node, *_ in made),
+        return HiddenInput(self.heads.layers[step], tuple(node for node, *_ in made),
                      lambda x: self.heads.made(step, to_device(chains, x.device), select_rows(x, owners)))
 
 
@@ -93,7 +93,7 @@ class InTargetChain(InTarget):
         if budget.gamma < 1:
             return build.tree()
         for logits in () if self.guesses is None else self.guesses[:budget.gamma]:
-            token, probs = draw_one(state.processed_row(logits, build.tokens), state)
+            token, probs = sample_token(state.process_draft_row(logits, build.tokens), state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
         return self.with_rows(build, {len(build) - 1: len(self.heads)}, state)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...core import Budget, CapableTarget, DraftTree, Scores, State, TreeBuilder, select_rows
 from ...indexes.suffix_array import SuffixArray
-from ...trees import Scorer, best
+from ...trees import Scorer, top_k
 from .last_state import LastState
 from .recurrent import merged_paths
 
@@ -61,7 +61,7 @@ class BlockLattice(LastState):
             if state.processors and self.refine is None:
                 logits = self._processed(logits, state)
             distributions = logits.log_softmax(-1)
-        values, tokens = torch.stack([part.double() for part in best(distributions, self.top)]).tolist()  # in one go
+        values, tokens = torch.stack([part.double() for part in top_k(distributions, self.top)]).tolist()  # in one go
         tokens = [[int(token) for token in row] for row in tokens]
         plain = tuple(row[0] for row in tokens)
         if self.refine is None:
@@ -81,7 +81,7 @@ class BlockLattice(LastState):
         """Apply the run's logits processors along the chain of top-1 tokens."""
         rows: list[Tensor] = []
         for row in logits:
-            rows.append(state.processed_row(row, [int(one.argmax()) for one in rows]))
+            rows.append(state.process_draft_row(row, [int(one.argmax()) for one in rows]))
         return torch.stack(rows)
 
 
@@ -152,7 +152,7 @@ class ModelRescorer(Refine):
         self.model.sync(state.tokens)
         build, scorer, node, steps = TreeBuilder(), Scorer(self.model, state), -1, []
         for place in places:
-            probs: Tensor = scorer.rows(build, (node,))[0].log_softmax(-1)
+            probs: Tensor = scorer.logits(build, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in place]
             mixed = [log_prob + self.weight * max(FLOOR, value) for (_, log_prob), value in zip(place, select_rows(probs, ids).tolist())]
             steps.append(max(mixed))

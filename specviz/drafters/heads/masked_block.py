@@ -32,10 +32,10 @@ from ...core import (
     select_rows,
     token_tensor,
 )
-from ...trees import draw_one
+from ...trees import sample_token
 from ...trees.draws import path_tokens
 from ..model.chain import policy_probs
-from .features import common
+from .features import common_prefix_length
 from .path_scores import Block, Correction, MarkovScores, PathScores
 from .reduced_output import for_drafting
 
@@ -59,7 +59,7 @@ class BlockStates(Drafter):
             target.sync(state.tokens[:-1])
             scores = target.sync(state.tokens)
         states, at, first = self._joined(scores), scores.at, self.rows.first
-        if first <= at <= first + common(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+        if first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
             self.rows.crop(at - first)
             self.read = state.tokens[first:at]
         else:
@@ -137,10 +137,10 @@ class BlockChain(BlockStates):
                         if confidences[-1] < self.least:
                             break
                 found, carry = scores.step(place, carry, before)
-                logits = state.processed_row(scores.whole(place, found)[0], build.tokens)
+                logits = state.process_draft_row(scores.whole(place, found)[0], build.tokens)
                 if scores.ids is not None and state.processors and not bool(logits.isfinite().any()):
                     break  # the request allows no candidate here
-                token, probs = draw_one(logits, state)
+                token, probs = sample_token(logits, state)
                 build.add(token, len(build) - 1, build.begin(probs, IID))
                 if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), place)):
                     break
@@ -157,7 +157,7 @@ class BlockChain(BlockStates):
 def _ended(tree: DraftTree, confidences: list[float], least: float) -> tuple[DraftTree, list[float]]:
     """Return the draft up to the first position whose confidence is below ``least``, and the confidences read for that."""
     end = next((place for place, sure in enumerate(confidences) if sure < least), len(tree))
-    return tree.keep(range(end), looked=False), confidences[:end + 1]
+    return tree.keep(range(end), by_token=False), confidences[:end + 1]
 
 
 def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int = 5) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...core import CapableTarget, State
-from ...trees import best
+from ...trees import top_k
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class PathScores:
         """Return (log-probabilities, ids), each [n, width], of the most probable tokens after each path, with the run's
         logits processors applied. A token that cannot be drafted has minus infinity or NaN."""
         if state.processors or self.ids is None:
-            return best(state.processed_rows(self.whole(place, logits), paths).log_softmax(-1), width)
-        values, at = best(logits.log_softmax(-1), width)
+            return top_k(state.process_draft_logits(self.whole(place, logits), paths).log_softmax(-1), width)
+        values, at = top_k(logits.log_softmax(-1), width)
         return values, self.ids[place][at]
 
 
@@ -77,7 +77,7 @@ class CandidateScores(PathScores):
     def __init__(self, block: Block, count: int):
         super().__init__(block)
         self.ids: Tensor
-        values, self.ids = best(block.logits, min(count, block.logits.shape[-1]))
+        values, self.ids = top_k(block.logits, min(count, block.logits.shape[-1]))
         self.base, self.log_probs = values, values - block.logits.logsumexp(-1, keepdim=True)
 
     def ranks(self, place: int, tokens: Tensor) -> tuple[Tensor, Tensor]:

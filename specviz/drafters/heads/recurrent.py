@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...core import Budget, DraftTree, State, TreeBuilder, token_tensor
-from ...trees import best
+from ...trees import top_k
 from .last_state import LastState
 
 
@@ -37,8 +37,8 @@ class LevelTree(LastState):
         with torch.inference_mode():
             for level in range(depth):
                 states = self.heads.step(level, states, tokens)
-                logits = state.processed_rows(self.heads.logits(level, states), above)
-                token_probs, ids = best(logits.log_softmax(-1), min(self.top[level], budget.width))
+                logits = state.process_draft_logits(self.heads.logits(level, states), above)
+                token_probs, ids = top_k(logits.log_softmax(-1), min(self.top[level], budget.width))
                 if state.processors:
                     above = [(*path, token) for path, row in zip(above, ids.tolist()) for token in row]
                 token_probs = values[:, None] + token_probs.double()

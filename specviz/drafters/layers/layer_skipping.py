@@ -27,7 +27,7 @@ from ...core import (
     never_stop,
 )
 from ...indexes.earlier_answers import Memory
-from ...trees import Scorer, chosen_children, draw_one, drawn_children
+from ...trees import Scorer, chosen_children, drawn_children, sample_token
 from ..model.chain import DraftChain, policy_probs
 from .layer_search import LayerSearch
 
@@ -52,8 +52,8 @@ class ExitChain(Drafter):
             chain = DraftTree.chain(build.tokens)
             states = self.view.step(chain, max(0, len(chain) - 1))
             logits = self.target.head(self.target.norm(states[-1:]))[0]
-            logits = state.processed_row(logits, build.tokens)
-            token, probs = draw_one(logits, state)
+            logits = state.process_draft_row(logits, build.tokens)
+            token, probs = sample_token(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
@@ -143,7 +143,7 @@ class SkippedLayers(Drafter):
         self.view.sync(state.tokens)
         scorer, node, greedy = Scorer(self.view, state), -1, state.sampling.greedy
         for _ in range(budget.gamma):
-            rows = scorer.rows(build, (node,))
+            rows = scorer.logits(build, (node,))
             best = float(rows[0].softmax(-1).max())
             grade = (best <= 0.95) + (best <= 0.8) + (best <= 0.5)
             count = min(self.wide, budget.width, self.widths[0 if greedy else 1][grade])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core import Budget, Origin, Outcome, Scores, State, Target, TreeBuilder
 from ...indexes.suffix_automaton import Grams
-from ...trees import best
+from ...trees import top_k
 from .copying import ContextIndexDrafter
 
 REACH = ((9, 4), (33, 3))  # (rank, tokens): branches below this rank have up to that many tokens, later ones one
@@ -35,7 +35,7 @@ class LogitSuccessors(ContextIndexDrafter):
         end, self.matched = self.index.match(latest=True)
         if end:
             self.copy(build, under, state, -1, end, min(self.reach, budget.gamma), budget.nodes)
-        likely = [] if self.row is None else best(self.row[None], budget.nodes + 1)[1][0].tolist()
+        likely = [] if self.row is None else top_k(self.row[None], budget.nodes + 1)[1][0].tolist()
         for rank, token in enumerate(likely[:budget.width]):
             if len(build) >= budget.nodes:
                 break

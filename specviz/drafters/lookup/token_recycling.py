@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
 from ...indexes.earlier_answers import Memory
-from ...trees import Shape, best
+from ...trees import Shape, top_k
 
 SHOWN = 12  # table rows recorded per round
 
@@ -54,6 +54,6 @@ class Recycling(Drafter):
 
     def observe(self, state: State, outcome: Outcome) -> None:
         root = state.tokens[-1 - len(outcome.committed)]
-        likely = best(outcome.scores.logits, self.keep)[1].tolist()
+        likely = top_k(outcome.scores.logits, self.keep)[1].tolist()
         self.successors.update(zip((root, *outcome.tree.tokens), likely))  # later rows of the same token win
         self.fresh = {root, *outcome.tree.tokens}

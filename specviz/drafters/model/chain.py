@@ -33,8 +33,8 @@ from ...core import (
     token_tensor,
 )
 from ...core.errors import InvalidUse
-from ...trees import Scorer, Shape, chosen_children, draw_one, drawn_children, grow_shape, one_hot, with_temperature
-from ...trees.growth import Children
+from ...trees import Scorer, Shape, chosen_children, drawn_children, grow_shape, one_hot, sample_token, with_temperature
+from ...trees.growth import ChildRule
 
 
 class ModelDrafter(Drafter):
@@ -64,9 +64,9 @@ class DraftChain(ModelDrafter):
             if written:
                 return build.tree()
         for depth in range(budget.gamma):
-            scores = yield scorer.ask(build, (node,))
-            logits, states = state.processed_row(scores.logits[-1], build.tokens), scores.hidden_states.get("final")
-            token, probs = draw_one(logits, state)
+            scores = yield scorer.forward_pass(build, (node,))
+            logits, states = state.process_draft_row(scores.logits[-1], build.tokens), scores.hidden_states.get("final")
+            token, probs = sample_token(logits, state)
             node = build.add(token, node, build.begin(probs, IID))
             # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the softmax instead
             hidden = None if states is None else states[-1]
@@ -78,7 +78,7 @@ class DraftChain(ModelDrafter):
         """Draft the chain with the model's own generation loop if it has one; return whether it did. Stop functions that need more than a
         token's probability are asked after each piece, because tokens after the stop are wasted."""
         sampling, model = state.sampling, cast(CapableTarget, self.model)  # whatever drafts a chain states its capabilities
-        if "draft_chain" not in model.capabilities or state.processors or not (sampling.greedy or sampling.whole):
+        if "draft_chain" not in model.capabilities or state.processors or not (sampling.greedy or sampling.unfiltered):
             return False
         stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
         sure = stop if isinstance(stop, StopBelowProbability) else None
@@ -113,8 +113,8 @@ def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
     if is_on_device(rows) and not state.processors and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
         return _draw_on_device(rows, state)
     for depth, row in enumerate(rows):
-        logits = state.processed_row(row, build.tokens)
-        token, probs = draw_one(logits, state)
+        logits = state.process_draft_row(row, build.tokens)
+        token, probs = sample_token(logits, state)
         build.add(token, len(build) - 1, build.begin(probs, IID))
         row_probs = policy_probs(logits, probs, state)
         sure.append(round(float(row_probs[token]), 4))
@@ -126,7 +126,7 @@ def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
 
 def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
     """Do the same on a device with one synchronisation: draw all positions, then cut after an end token."""
-    made = [draw_one(logits, state) for logits in rows]
+    made = [sample_token(logits, state) for logits in rows]
     row_probs = torch.stack([policy_probs(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
     sure = read(row_probs.gather(1, token_tensor(rows.device, [token for token, _ in made])[:, None])[:, 0])
     build = TreeBuilder()
@@ -159,7 +159,7 @@ class DraftShape(ModelDrafter):
     draft, 0 for the run's.
     """
 
-    def __init__(self, model: DraftingModel, shape: Shape, drawn: bool = True, children: Children = drawn_children,
+    def __init__(self, model: DraftingModel, shape: Shape, drawn: bool = True, children: ChildRule = drawn_children,
                  temperature: float = 0.0):
         super().__init__(model)
         self.shape, self.drawn, self.children, self.temperature = shape, drawn, children, temperature

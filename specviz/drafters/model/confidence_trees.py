@@ -20,7 +20,7 @@ from ...core import (
     to_device,
     token_tensor,
 )
-from ...trees import DeviceTree, Scorer, best, best_of_all, pick, with_temperature
+from ...trees import DeviceTree, Scorer, pick, top_k, top_k_entries, with_temperature
 from .chain import ModelDrafter
 
 
@@ -45,7 +45,7 @@ class ConfidentTree(ModelDrafter):
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
-            first, rows = len(build), scorer.rows(build, frontier)
+            first, rows = len(build), scorer.logits(build, frontier)
             if not first and is_on_device(rows) and not state.processors and (self.gain <= 0 or not self.asks):
                 grown = self._grow_on_device(build, values, rows, budget, state)
                 hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
@@ -66,7 +66,7 @@ class ConfidentTree(ModelDrafter):
         tree = build.tree()
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
-            tree = tree.keep(order[:budget.nodes], looked=True)  # path probabilities fall with depth, so parents are kept
+            tree = tree.keep(order[:budget.nodes], by_token=True)  # path probabilities fall with depth, so parents are kept
         state.note("confidence", expected=hoped, grown=grown, kept=len(tree))
         return tree
 
@@ -87,7 +87,7 @@ class ConfidentTree(ModelDrafter):
 
     def _few(self, rows: Tensor, worth: list[float], budget: Budget, state: State) -> list[tuple[float, int, int]]:
         """Do the work of ``_children`` in plain Python, which is faster for few rows: (log-probability, parent index, token)."""
-        distributions, tokens = (x.tolist() for x in best(self._scaled(rows, state).log_softmax(-1), budget.width))
+        distributions, tokens = (x.tolist() for x in top_k(self._scaled(rows, state).log_softmax(-1), budget.width))
         found = [(min(above + value, above), at, token) for at, above in enumerate(worth)
                  for value, token in zip(distributions[at], tokens[at])]
         return sorted(found, key=lambda child: -child[0])[:budget.nodes]
@@ -102,12 +102,12 @@ class ConfidentTree(ModelDrafter):
         rows = self._scaled(rows, state)
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
         if budget.width < budget.nodes:
-            found, tokens = best(rows, budget.width)
+            found, tokens = top_k(rows, budget.width)
             found, at = (found + offsets).flatten().sort(descending=True, stable=True)
             found, at = found[:budget.nodes], at[:budget.nodes]
             parents, tokens = at // tokens.shape[1], tokens.flatten().index_select(0, at)
         else:
-            found, parents, tokens = best_of_all(rows + offsets, budget.nodes)  # a single node may have all of them
+            found, parents, tokens = top_k_entries(rows + offsets, budget.nodes)  # a single node may have all of them
         return found.minimum(above.index_select(0, parents)), parents, tokens  # clamp rounding errors above the parent
 
     def _grow_on_device(self, build: TreeBuilder, values: list[float], rows: Tensor, budget: Budget, state: State) -> int:
@@ -123,7 +123,7 @@ class ConfidentTree(ModelDrafter):
             if left:
                 on = found.sort(descending=True, stable=True).indices[:self._widest(budget)]
                 above, nodes = found.index_select(0, on), on + first
-                rows = growing.rows(self.model, tokens.index_select(0, on), at.index_select(0, on))
+                rows = growing.score_level(self.model, tokens.index_select(0, on), at.index_select(0, on))
                 first += len(found)
         table = torch.cat(children, 1)
         flat, count = read(table.flatten()), table.shape[1]
@@ -163,7 +163,7 @@ class GreedyTree(ModelDrafter):
             if not level or len(build) >= budget.nodes:
                 break
             below = []
-            for (value, parent), row in zip(level, scorer.rows(build, [parent for _, parent in level])):
+            for (value, parent), row in zip(level, scorer.logits(build, [parent for _, parent in level])):
                 if len(build) >= budget.nodes:
                     break
                 slot = Slot(build, row, state)
@@ -180,7 +180,7 @@ class GreedyTree(ModelDrafter):
             if parent not in slots:
                 waiting = [node for _, _, node in heapq.nsmallest(self.ahead, heap) if node not in slots]
                 nodes = [parent, *waiting] if len(build) else [parent]
-                slots |= zip(nodes, (Slot(build, row, state) for row in scorer.rows(build, nodes)))
+                slots |= zip(nodes, (Slot(build, row, state) for row in scorer.logits(build, nodes)))
             node, prob = slots[parent].draw(build, parent, state)
             depth[node] = depth[parent] + 1
             count += 2

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...core import IID, WITHOUT_REPLACEMENT, Budget, DraftTree, State, TreeBuilder
-from ...trees import Scorer, best, first_duplicates
+from ...trees import Scorer, first_duplicates, top_k
 from .chain import ModelDrafter
 
 
@@ -28,7 +28,7 @@ class DraftPaths(ModelDrafter):
         for _ in range(budget.gamma):
             alike = first_duplicates(build, tips)
             alone = sorted(set(alike))
-            distributions = dict(zip(alone, state.sampling.probs(scorer.rows(build, [tips[i] for i in alone]))))
+            distributions = dict(zip(alone, state.sampling.probs(scorer.logits(build, [tips[i] for i in alone]))))
             for i, tip in zip(alike, tips):
                 scorer.share_scores(tip, tips[i])
             draws = {i: build.begin(probs, IID) for i, probs in distributions.items()}
@@ -52,7 +52,7 @@ class StochasticBeam(ModelDrafter):
             self.model.sync(state.tokens)
         grow = self._likely if state.sampling.greedy else self._drawn
         for _ in range(budget.gamma):
-            rows = scorer.rows(build, [node for node, _, _ in beam])
+            rows = scorer.logits(build, [node for node, _, _ in beam])
             beam = grow(build, beam, rows, budget.width, state)
         return build.tree()
 
@@ -89,7 +89,7 @@ class StochasticBeam(ModelDrafter):
     @staticmethod
     def _likely(build: TreeBuilder, beam, rows, width: int, state: State):
         """Plain beam search."""
-        values, tokens = best(rows, width)
+        values, tokens = top_k(rows, width)
         values = values - rows.logsumexp(-1, keepdim=True)
         found_rows = torch.stack([values.double(), tokens.double()]).tolist()  # one transfer
         found = sorted(((beam[i][1] + value, i, int(token)) for i, (row, ids) in enumerate(zip(*found_rows))

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
 from ...models.exits import exits
-from ...trees import Scorer, draw_one
+from ...trees import Scorer, sample_token
 from .chain import policy_probs
 
 
@@ -38,7 +38,7 @@ class NestedChain(Drafter):
                 prob = float(logits.softmax(-1).max())
                 if prob >= self.sure:
                     break
-            token, probs = draw_one(logits, state)
+            token, probs = sample_token(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             used.append(at)
             token_probs.append(round(prob, 4))
@@ -60,4 +60,4 @@ class SizeReader:
         """Logits [vocab] after the last token of the chain."""
         missing = range(self.read - 1, len(build))  # -1 is the root
         self.read = len(build) + 1
-        return self.scorer.rows(build, missing)[-1]
+        return self.scorer.logits(build, missing)[-1]

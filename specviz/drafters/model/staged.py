@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...core import WITHOUT_REPLACEMENT, Budget, Drafter, DraftTree, Parts, Scores, State, Target, TreeBuilder, open_run, play
-from ...trees import Scorer, Shape, best, chosen_children, draw_some, drawn_children
+from ...trees import Scorer, Shape, chosen_children, drawn_children, sample_without_replacement, top_k
 
 
 class StagedDrafter(Drafter):
@@ -22,7 +22,7 @@ class StagedDrafter(Drafter):
         self.parts, self.model, self.shape = parts, model, shape
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        self.costs = state.costs.fresh()
+        self.costs = state.costs.new_empty()
         open_run(self.parts, self.model, state.fork(stream="draft"))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -66,24 +66,24 @@ class StagedDrafter(Drafter):
     def _children(build: TreeBuilder, parent: int, token: int, row: Tensor, count: int, state: State) -> list[int]:
         """Add the inner run's token and its siblings: sampled without replacement, or at temperature 0 the next most probable ones."""
         if state.sampling.greedy:
-            others = [x for x in best(row[None], count)[1][0].tolist() if x != token][:count - 1]
+            others = [x for x in top_k(row[None], count)[1][0].tolist() if x != token][:count - 1]
             return [build.add(x, parent) for x in (token, *others)]
         probs = state.sampling.probs(row)
         draw, rest = build.begin(probs, WITHOUT_REPLACEMENT), probs.clone()
         rest[token] = 0
         mass = float(rest.sum())
-        others = draw_some(rest / mass, count - 1, state) if mass > 0 and count > 1 else []
+        others = sample_without_replacement(rest / mass, count - 1, state) if mass > 0 and count > 1 else []
         return [build.add(x, parent, draw) for x in (token, *others)]
 
     def _fill(self, build: TreeBuilder, shape: Shape, at: dict[int, int], grow: list[int], spine: list[int], state: State) -> None:
         """Fill the levels below the further children, one draft pass per level; the first also covers the inner run's path."""
         self.model.sync(state.tokens)
         scorer, children = Scorer(self.model, state), chosen_children if state.sampling.greedy else drawn_children
-        scorer.rows(build, (-1,))
+        scorer.logits(build, (-1,))
         known = spine[:max((shape.depths[place] for place in grow), default=1) - 1]
         while grow:
             nodes = [at[place] for place in grow]
-            rows = scorer.rows(build, [*known, *nodes])[len(known):]
+            rows = scorer.logits(build, [*known, *nodes])[len(known):]
             made, known, below = children(build, nodes, [shape.fanout[place] for place in grow], rows, state), [], []
             for place, parent in enumerate(shape.parents):
                 if parent in grow and shape.ranks[place] < len(made[grow.index(parent)]):

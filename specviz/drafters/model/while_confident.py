@@ -3,7 +3,7 @@ position whose top-1 probability is too low."""
 from __future__ import annotations
 
 from ...core import IID, Budget, DraftingModel, DraftTree, State, TreeBuilder
-from ...trees import Scorer, draw_one
+from ...trees import Scorer, sample_token
 from .chain import ModelDrafter
 
 
@@ -23,11 +23,11 @@ class ConfidentChain(ModelDrafter):
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         while len(build) < budget.gamma:
-            logits = scorer.rows(build, (node,))[0]
+            logits = scorer.logits(build, (node,))[0]
             sure.append(round(float((logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)).max()), 5))
             if sure[-1] < self.least:
                 break
-            token, probs = draw_one(logits, state)
+            token, probs = sample_token(logits, state)
             node = build.add(token, node, build.begin(probs, IID))
         if sure:
             state.note("fallback", at=len(state.tokens) + len(build), sure=sure, least=self.least,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...indexes.suffix_automaton import Grams
-from ...trees import Shape, best, draw_one
+from ...trees import Shape, sample_token, top_k
 from ..combined.fusion import join
 
 
@@ -70,7 +70,7 @@ class SampledJacobi(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, tokens = TreeBuilder(), state.tokens
         for row in self.rows[:budget.gamma] if self.rows is not None else ():
-            token, probs = draw_one(row, state)  # sampled now, so that the draft depends on this round's random numbers only
+            token, probs = sample_token(row, state)  # sampled now, so that the draft depends on this round's random numbers only
             build.add(token, len(build) - 1, build.begin(probs, IID))
         drawn = len(build)
         for place in range(drawn, budget.gamma):
@@ -82,7 +82,7 @@ class SampledJacobi(Drafter):
     def fill(self, build: TreeBuilder, place: int, state: State) -> None:
         """Add a guess at a position of the window that the last pass did not reach."""
         if self.init == "sample" and self.rows is not None and len(self.rows):
-            token, probs = draw_one(self.rows[-1], state)
+            token, probs = sample_token(self.rows[-1], state)
             build.add(token, place - 1, build.begin(probs, IID))
         elif self.init == "random" and len(self.tokens):
             rng = random.Random(f"{state.sampling.seed}/{len(state.tokens) + place}/fill")  # apart from the run's random streams
@@ -160,7 +160,7 @@ class JacobiTree(Drafter):
         while tree.children(node):  # first children are the most probable
             node = tree.children(node)[0]
             rows.append(node + 1)
-        self.places = best(select_rows(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
+        self.places = top_k(select_rows(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
 
 
 class Units(Drafter):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
-from ...trees import draw_one
+from ...trees import sample_token
 
 
 class Branches(Drafter):
@@ -74,7 +74,7 @@ class Branches(Drafter):
             self.passes.append((began, state.clock.now(), len(tokens) - start + (not start)))
             start = len(tokens)
             for b in list(live):
-                token, _ = draw_one(logits[tips[b] + 1], state)
+                token, _ = sample_token(logits[tips[b] + 1], state)
                 if token in state.stop or (self.breaks(token) and len(parts[b]) > len(heads[b])):
                     live.remove(b)
                     continue

@@ -40,7 +40,7 @@ class StringMatch(Drafter):
         self.model.sync(context)
         while len(build) < count:
             node = len(build) - 1
-            build.add(int(scorer.rows(build, (node,))[0].argmax()), node)
+            build.add(int(scorer.logits(build, (node,))[0].argmax()), node)
             if build.tokens[-1] in self.bridge.theirs.special:
                 break
         return build.tokens
@@ -91,7 +91,7 @@ class StringRejection(StringMatch):
         if not context or len(context) + 2 * budget.gamma > self.model.context:
             return build.tree()
         self.model.sync(context)
-        row = scorer.rows(theirs, (tip,))[0]
+        row = scorer.logits(theirs, (tip,))[0]
         while True:
             found = TwoTokenProposal(self, theirs, scorer, row, tip, state)
             drawn, tokens = found.draw(state)
@@ -117,7 +117,7 @@ class TwoTokenProposal:
         likely = self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
         likely = [token for token in likely if token in self.bridge.joins and self.first[token] > 0]
         self.nodes = {token: theirs.add(token, tip) for token in likely}
-        self.rows = dict(zip(likely, scorer.rows(theirs, list(self.nodes.values())))) if likely else {}
+        self.rows = dict(zip(likely, scorer.logits(theirs, list(self.nodes.values())))) if likely else {}
         for token, after in self.rows.items():
             others, ours = self.bridge.joins[token]
             token_probs = self._probs(after, state)[others]
@@ -148,7 +148,7 @@ class TwoTokenProposal:
         for token in drawn:
             known = tip == self.tip and token in self.nodes
             tip = self.nodes[token] if known else self.theirs.add(token, tip)
-        return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.rows(self.theirs, (tip,))[0]
+        return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.logits(self.theirs, (tip,))[0]
 
 
 def pick(probs: Tensor, state: State) -> int:

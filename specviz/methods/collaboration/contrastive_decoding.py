@@ -9,11 +9,11 @@ from ...core import Knob, Method, Parts
 def build(kit, beta: float, alpha: float, router: str, gamma: int) -> Parts:
     from ...drafters.model.chain import DraftChain
     from ...loops.mixed_target import contrast, decode_mixture
-    from ...policies.routers import ROUTERS, drafting
+    from ...policies.routers import ROUTERS, routing_policy
     from ...verifiers import TokenRejection
 
     helpers = {"small": kit.open("middle", required=True), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
-    return Parts(DraftChain(kit.open("draft")), drafting(router, gamma), TokenRejection(), decode_mixture, helpers)
+    return Parts(DraftChain(kit.open("draft")), routing_policy(router, gamma), TokenRejection(), decode_mixture, helpers)
 
 
 METHOD = Method(

@@ -15,7 +15,7 @@ def build(kit, least: float, mixture: str, step: str, longest: int) -> Parts:
 
     steps, alone = StopAtMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
     verifier = RewardGrade(kit.head("reward"), least, mixture == "by chance")
-    return Parts(DraftChain(kit.open("draft")), steps, verifier, Stepwise(alone, steps.ends, longest))
+    return Parts(DraftChain(kit.open("draft")), steps, verifier, Stepwise(alone, steps.is_complete_step, longest))
 
 
 METHOD = Method(

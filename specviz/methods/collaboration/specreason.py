@@ -14,7 +14,7 @@ def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
     from ...verifiers.step_grade import StepGrade
 
     steps, alone = StopAtMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
-    return Parts(DraftChain(kit.open("middle")), steps, StepGrade(least), Stepwise(alone, steps.ends, longest, first))
+    return Parts(DraftChain(kit.open("middle")), steps, StepGrade(least), Stepwise(alone, steps.is_complete_step, longest, first))
 
 
 METHOD = Method(

@@ -18,10 +18,10 @@ def configurations(kit, count: int, shortest: int):
     All share one draft model, which each syncs before drafting."""
     from ...drafters.lookup.prompt_lookup import PromptLookup
     from ...drafters.model.chain import DraftChain, DraftShape
-    from ...trees import sparse
+    from ...trees import sparse_tree
 
     model, lookup = kit.open("draft"), PromptLookup(3)
-    chain, tree = DraftChain(model), DraftShape(model, sparse(3, 4, 8), drawn=False)
+    chain, tree = DraftChain(model), DraftShape(model, sparse_tree(3, 4, 8), drawn=False)
     return [("lookup", lookup, Budget(8)), ("chain of 2", chain, Budget(2)), ("chain of 5", chain, Budget(5)),
             ("tree of 8", tree, Budget(4, 3, 8)), ("chain of 10", chain, Budget(10))][:count]
 

@@ -9,13 +9,13 @@ def build(kit, gamma: int, inner: int, ngram: int, drafts: str, width: int, node
     from ...drafters.lookup.prompt_lookup import PromptLookup
     from ...drafters.model.staged import StagedDrafter
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
     parts = Parts(PromptLookup(ngram, latest=True), Fixed(inner), TokenRejection())
     if drafts == "chain":
         return Parts(StagedDrafter(parts, kit.open("draft")), Fixed(gamma), TokenRejection())
-    drafter = StagedDrafter(parts, kit.open("draft"), sparse(width, gamma, nodes))
+    drafter = StagedDrafter(parts, kit.open("draft"), sparse_tree(width, gamma, nodes))
     return Parts(drafter, Fixed(gamma, width, nodes), TokenRejection())
 
 

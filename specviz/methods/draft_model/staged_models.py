@@ -10,13 +10,13 @@ def build(kit, gamma: int, inner: int, drafts: str, width: int, nodes: int) -> P
     from ...drafters.model.chain import DraftChain
     from ...drafters.model.staged import StagedDrafter
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
     parts = Parts(DraftChain(kit.open("small")), Fixed(inner), TokenRejection())
     if drafts == "chain":
         return Parts(StagedDrafter(parts, kit.open("middle")), Fixed(gamma), TokenRejection())
-    drafter = StagedDrafter(parts, kit.open("middle"), sparse(width, gamma, nodes))
+    drafter = StagedDrafter(parts, kit.open("middle"), sparse_tree(width, gamma, nodes))
     return Parts(drafter, Fixed(gamma, width, nodes), TokenRejection())
 
 

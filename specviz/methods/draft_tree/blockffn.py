@@ -7,10 +7,10 @@ from ...core import Knob, Method, Parts
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
     from ...drafters.model.experts import PricedShape
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
-    return Parts(PricedShape(kit.open("draft"), sparse(width, depth, nodes)), Fixed(depth, width, nodes), TokenRejection())
+    return Parts(PricedShape(kit.open("draft"), sparse_tree(width, depth, nodes)), Fixed(depth, width, nodes), TokenRejection())
 
 
 METHOD = Method(

@@ -8,12 +8,12 @@ from ...core import Knob, Method, Parts
 def build(kit, children: str, verifier: str, width: int, depth: int, nodes: int) -> Parts:
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import chosen_children, drawn_children, hub_children, independent_children, sparse
+    from ...trees import chosen_children, drawn_children, hub_children, independent_children, sparse_tree
     from ...verifiers import BlockVerification, KSeq, SpecHub, TokenRejection, Traversal
 
     draw = {"top-k": chosen_children, "sampled": drawn_children, "independent": independent_children, "hub pairs": hub_children}[children]
     verifiers = {"token": TokenRejection, "block": BlockVerification, "traversal": Traversal, "k-seq": KSeq, "spechub": SpecHub}
-    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children != "top-k", draw)
+    drafter = DraftShape(kit.open("draft"), sparse_tree(width, depth, nodes), children != "top-k", draw)
     return Parts(drafter, Fixed(depth, width, nodes), verifiers[verifier]())
 
 

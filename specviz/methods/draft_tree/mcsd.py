@@ -8,10 +8,10 @@ from ...core import Knob, Method, Parts
 def build(kit, first: int, later: int, depth: int, draft_temperature: float) -> Parts:
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import product
+    from ...trees import full_tree
     from ...verifiers import TokenRejection
 
-    shape = product((first,) + (later,) * (depth - 1))
+    shape = full_tree((first,) + (later,) * (depth - 1))
     drafter = DraftShape(kit.open("draft"), shape, temperature=draft_temperature)
     return Parts(drafter, Fixed(depth, max(first, later), len(shape)), TokenRejection())
 

@@ -8,10 +8,10 @@ from ...core import Knob, Method, Parts
 def build(kit, branches: int, depth: int) -> Parts:
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import product
+    from ...trees import full_tree
     from ...verifiers import TokenRejection
 
-    shape = product((branches,) * depth)
+    shape = full_tree((branches,) * depth)
     return Parts(DraftShape(kit.open("draft"), shape), Fixed(depth, branches, len(shape)), TokenRejection())
 
 

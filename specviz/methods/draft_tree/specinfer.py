@@ -13,10 +13,10 @@ def build(kit, width: int, split: int, depth: int, models: int) -> Parts:
     from ...drafters.combined.fusion import DraftUnion
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import independent_children, product
+    from ...trees import full_tree, independent_children
     from ...verifiers import MultiStep
 
-    shape = product([width if level == split else 1 for level in range(1, depth + 1)])
+    shape = full_tree([width if level == split else 1 for level in range(1, depth + 1)])
     trees = [DraftShape(kit.open(role), shape, children=independent_children) for role in DRAFTS[:models]]
     return Parts(trees[0] if len(trees) == 1 else DraftUnion(*trees), Fixed(depth, width, len(trees) * len(shape)), MultiStep())
 

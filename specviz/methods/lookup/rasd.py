@@ -10,12 +10,12 @@ def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: 
     from ...drafters.lookup.rasd import PrunedUnion
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
     memory = memory_of(kit)
     retrieval = CountedSuffixes(memory, depth=32, capacity=memory.capacity, factor=4.0)
-    drafter = PrunedUnion(kit.open("draft"), sparse(width, depth, nodes), True, retrieval, top, found)
+    drafter = PrunedUnion(kit.open("draft"), sparse_tree(width, depth, nodes), True, retrieval, top, found)
     return Parts(drafter, Fixed(max(depth, reach), 8, max(nodes, found)), TokenRejection())
 
 

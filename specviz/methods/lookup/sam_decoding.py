@@ -12,14 +12,14 @@ def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: in
     from ...drafters.lookup.cost_gate import with_cost_gate
     from ...drafters.lookup.token_recycling import Recycling
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
     copy = with_cost_gate(SuffixCopy(least, stretch), caution)
     if otherwise == "nothing":
         return Parts(copy, Fixed(gamma), TokenRejection())
     depth = min(gamma, 6)
-    return Parts(FirstSufficientDraft(copy, Recycling(sparse(8, depth, nodes))), Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
+    return Parts(FirstSufficientDraft(copy, Recycling(sparse_tree(8, depth, nodes))), Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
 
 
 METHOD = Method(

@@ -13,12 +13,12 @@ def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, no
     from ...drafters.model.confidence_trees import ConfidentTree
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
-    shape = sparse(width, depth, nodes)
+    shape = sparse_tree(width, depth, nodes)
     head = Features(kit.head("eagle"), lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width, gain))
     drafter = LookupOrDraft(suffixes, head, match, Budget(depth, width, nodes))
     return Parts(drafter, Fixed(max(copied, depth), max(8, width), max(copied, nodes)), TokenRejection())

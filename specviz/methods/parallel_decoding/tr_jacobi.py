@@ -8,10 +8,10 @@ from ...core import Knob, Method, Parts
 def build(kit, depth: int, nodes: int, wide: int, chain: int, match: int) -> Parts:
     from ...drafters.parallel.blocks import JacobiTree
     from ...policies import Fixed
-    from ...trees import MEDUSA, sparse
+    from ...trees import MEDUSA, sparse_tree
     from ...verifiers import TokenRejection
 
-    shape = MEDUSA.within(depth, wide) if nodes == len(MEDUSA) else sparse(wide, depth, nodes)
+    shape = MEDUSA.within(depth, wide) if nodes == len(MEDUSA) else sparse_tree(wide, depth, nodes)
     drafter = JacobiTree(shape, wide, chain, match)
     return Parts(drafter, Fixed(max(depth, chain), wide, nodes + chain), TokenRejection())
 

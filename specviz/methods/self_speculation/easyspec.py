@@ -11,14 +11,14 @@ def build(kit, model: str, group: int, gamma: int, drafts: str, width: int, node
     from ...drafters.layers.layer_parallel import LayerParallel
     from ...drafters.model.chain import DraftChain, DraftShape
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
     drafter = kit.target if model == "target" else kit.open("deepest" if model == "deep draft" else "draft")
     require_of_draft(drafter, "layer_parallel")
     if drafts == "chain":
         return Parts(LayerParallel(drafter, group, DraftChain), Fixed(gamma), TokenRejection())
-    shape = sparse(width, gamma, nodes)
+    shape = sparse_tree(width, gamma, nodes)
     return Parts(LayerParallel(drafter, group, lambda view: DraftShape(view, shape)), Fixed(gamma, width, nodes), TokenRejection())
 
 

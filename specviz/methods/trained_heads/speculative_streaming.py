@@ -9,11 +9,11 @@ from ...core import Knob, Method, Parts, Trained
 def build(kit, depth: int, top: int, least: float) -> Parts:
     from ...drafters.heads.in_target import StreamTree, uniform_plan
     from ...policies import Fixed
-    from ...trees import product
+    from ...trees import full_tree
     from ...verifiers import TokenRejection
 
     heads = kit.head("speculative_streaming")
-    shape = product((top,) * min(depth, len(heads)))
+    shape = full_tree((top,) * min(depth, len(heads)))
     return Parts(StreamTree(heads, uniform_plan(shape, len(heads)), least), Fixed(depth, top, len(shape)), TokenRejection())
 
 

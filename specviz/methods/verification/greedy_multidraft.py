@@ -8,10 +8,10 @@ from ...core import Knob, Method, Parts
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import sparse, top_and_one_children
+    from ...trees import sparse_tree, top_and_one_children
     from ...verifiers import TokenRejection
 
-    drafter = DraftShape(kit.open("draft"), sparse(width, depth, nodes), children=top_and_one_children)
+    drafter = DraftShape(kit.open("draft"), sparse_tree(width, depth, nodes), children=top_and_one_children)
     return Parts(drafter, Fixed(depth, width, nodes), TokenRejection())
 
 

@@ -8,10 +8,10 @@ from ...core import Knob, Method, Parts
 def build(kit, depth: int, nodes: int) -> Parts:
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import hub_children, sparse
+    from ...trees import hub_children, sparse_tree
     from ...verifiers import SpecHub
 
-    drafter = DraftShape(kit.open("draft"), sparse(2, depth, nodes), children=hub_children)
+    drafter = DraftShape(kit.open("draft"), sparse_tree(2, depth, nodes), children=hub_children)
     return Parts(drafter, Fixed(depth, 2, nodes), SpecHub())
 
 

@@ -8,10 +8,10 @@ from ...core import Knob, Method, Parts
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
-    from ...trees import sparse
+    from ...trees import sparse_tree
     from ...verifiers import Traversal
 
-    return Parts(DraftShape(kit.open("draft"), sparse(width, depth, nodes)), Fixed(depth, width, nodes), Traversal())
+    return Parts(DraftShape(kit.open("draft"), sparse_tree(width, depth, nodes)), Fixed(depth, width, nodes), Traversal())
 
 
 METHOD = Method(

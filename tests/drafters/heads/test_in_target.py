@@ -17,7 +17,7 @@ from specviz.models import in_target
 from specviz.models.heads import Body
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.trees import Shape, product
+from specviz.trees import Shape, full_tree
 
 from ...message_codes import refuses
 from ...models import tiny
@@ -48,7 +48,7 @@ def played(drafter, target, state, budget, path, token):
     scores = target.score(tree)
     plain = TinyTarget(NET)
     plain.sync(state.tokens)
-    bare = tree.keep([i for i in range(len(tree)) if i not in tree.probes], looked=True)
+    bare = tree.keep([i for i in range(len(tree)) if i not in tree.probes], by_token=True)
     assert torch.allclose(plain.score(bare).logits, scores.logits[:len(bare) + 1], atol=1e-12), "no token sees a row"
     committed = (*(tree.tokens[i] for i in path), token)
     drafter.observe(state, Outcome(tree, scores, verdict, budget, committed, (0, *(i + 1 for i in path)), {}))
@@ -81,7 +81,7 @@ def test_streams_hang_behind_what_the_layers_below_believe():
     heads, cut = tiny.head("speculative_streaming", Body("toy", 8, 12, 4, dtype=torch.float64)), 0
     for least in (0.0, 5e-5, 1e-3):  # random weights believe little of each other
         target, state, budget = TinyTarget(NET), State(list(TEXT), Sampling(0.0)), Budget(3, 4)
-        drafter = StreamTree(heads, uniform_plan(product((3, 2, 1)), 3), least)
+        drafter = StreamTree(heads, uniform_plan(full_tree((3, 2, 1)), 3), least)
         drafter.start(state, target, target.sync(state.tokens))
         played(drafter, target, state, budget, (), 4)
         best = drafter.guesses.topk(3).indices.tolist()

@@ -10,7 +10,7 @@ from specviz.core import Budget, Costs, Outcome, RandomStreams, Sampling, Scores
 from specviz.drafters.model.chain import DraftShape
 from specviz.drafters.model.confidence_trees import ConfidentTree, GreedyTree
 from specviz.drafters.model.sequoia import SequoiaTree
-from specviz.trees import SequoiaPlan, product, sparse
+from specviz.trees import SequoiaPlan, full_tree, sparse_tree
 
 from ...methods.toys import Rows, table, target_probs
 
@@ -171,7 +171,7 @@ def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_distributions(laye
     """Also at temperature 0 of the run, where the most probable tokens would be taken otherwise."""
     rows, draft = model(5, 6)
     for sampling in (Sampling(), Sampling(1.0)):
-        for drafter in (GreedyTree(rows, temperature=0.6, layered=layered), DraftShape(rows, product((3, 2)), temperature=0.6)):
+        for drafter in (GreedyTree(rows, temperature=0.6, layered=layered), DraftShape(rows, full_tree((3, 2)), temperature=0.6)):
             tree = drafter.propose(State([0], sampling, RandomStreams(3)), Budget(gamma=3, width=3, nodes=9))
             assert len(tree) > 3 and {tree.label(i) for i in range(len(tree))} == {"without_replacement"}
             probs = (draft([]).log() / 0.6).softmax(-1)
@@ -207,7 +207,7 @@ def test_with_falling_acceptance_the_program_equals_taking_the_best_places():
     accept = [0.6 * 0.4**rank for rank in range(3)]
     plan = SequoiaPlan(accept, 12, 4)
     for nodes in (1, 5, 12):
-        assert float(plan.value[nodes + 1, 5]) == pytest.approx(worth(sparse(3, 4, nodes), accept))
+        assert float(plan.value[nodes + 1, 5]) == pytest.approx(worth(sparse_tree(3, 4, nodes), accept))
 
 
 def test_sequoias_size_follows_the_costs():

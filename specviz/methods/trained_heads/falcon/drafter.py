@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, TreeBuilder, select_rows
 from ....drafters.heads.features import FeatureModel
-from ....trees import best
+from ....trees import top_k
 from ....trees.draws import path_tokens
 
 
@@ -70,7 +70,7 @@ class BlockwiseTree(Drafter):
         tree = build.tree()
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
-            tree = tree.keep(order[:budget.nodes], looked=True)
+            tree = tree.keep(order[:budget.nodes], by_token=True)
         state.note("rounds", size=self.net.size, paths=passes, nodes=len(tree))
         return tree
 
@@ -85,7 +85,7 @@ class BlockwiseTree(Drafter):
         for place in range(min(k, left)):
             if state.processors:  # what may follow depends on the drafted tokens
                 rows = logits[[path * k + place for *_, path in level]]
-                rows = state.processed_rows(rows, [path_tokens(build, node) for _, node, _ in level])
+                rows = state.process_draft_logits(rows, [path_tokens(build, node) for _, node, _ in level])
                 own, tokens = _best(rows, budget.width)
             else:
                 own, tokens = ([part[path * k + place] for *_, path in level] for part in (found, ids))
@@ -109,6 +109,6 @@ class BlockwiseTree(Drafter):
 
 def _best(logits: Tensor, width: int) -> tuple[list[Any], list[Any]]:
     """Return the log-probabilities and the tokens of the best ``width`` of each row, read from a device in one go."""
-    found, ids = best(logits.log_softmax(-1), width)
+    found, ids = top_k(logits.log_softmax(-1), width)
     values, tokens = torch.stack([found.double(), ids.double()]).tolist()
     return values, tokens

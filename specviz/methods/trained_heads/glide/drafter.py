@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, TreeBuilder, common
+from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, TreeBuilder, common_prefix_length
 from ....drafters.heads.reduced_output import for_drafting
 from ....drafters.model.chain import ModelDrafter
-from ....trees import Scorer, best
+from ....trees import Scorer, top_k
 
 WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this probability of the most probable token, so many candidates
 
@@ -35,7 +35,7 @@ class GlideModel:
     def sync(self, tokens: list[int]) -> None:
         """Bring the network's cache to ``tokens``. The target's KV cache holds tokens[:-1]; the last token has a row here, too.
         """
-        known, last = common(self.read, tokens), len(tokens) - 1
+        known, last = common_prefix_length(self.read, tokens), len(tokens) - 1
         if known == len(tokens):
             known = last  # the root's row is what is drafted from
         before = max(known - 1, 0)  # keys there were when the tokens from here on were drafted
@@ -103,7 +103,7 @@ class CapeChain(ModelDrafter):
         for _ in range(budget.gamma):
             if len(build) >= budget.nodes:
                 break
-            row = scorer.rows(build, (node,))
+            row = scorer.logits(build, (node,))
             sure.append(round(float(row.softmax(-1).max()), 4))
             count = next(count for prob, count in self.widths if sure[-1] <= prob or prob == self.widths[-1][0])
             wide.append(min(count, budget.width, budget.nodes - len(build), row.shape[-1]))
@@ -115,5 +115,5 @@ class CapeChain(ModelDrafter):
 
     @staticmethod
     def _best(row: Tensor, count: int) -> list[int]:
-        values, tokens = best(row, count)
+        values, tokens = top_k(row, count)
         return [token for token, value in zip(tokens[0].tolist(), values[0].tolist()) if value > -math.inf]

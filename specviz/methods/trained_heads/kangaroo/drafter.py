@@ -23,13 +23,13 @@ from ....core import (
     State,
     Step,
     TreeBuilder,
-    common,
+    common_prefix_length,
     never_stop,
     select_rows,
 )
 from ....drafters.heads.reduced_output import for_drafting
 from ....drafters.model.chain import policy_probs
-from ....trees import draw_one
+from ....trees import sample_token
 
 
 class ExitAdapter(Drafter):
@@ -52,7 +52,7 @@ class ExitAdapter(Drafter):
             again = target.sync(state.tokens)
             states, at = again.hidden_states[self.capture], again.at
         first = self.rows.first
-        if first <= at <= first + common(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+        if first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
             self._crop(state.tokens[first:at])
         else:
             self.read = []
@@ -65,15 +65,15 @@ class ExitAdapter(Drafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, before = TreeBuilder(), state.tokens[self.rows.first:-1]
-        if common(self.read, before) + sum(map(len, self._waiting)) != len(before):
+        if common_prefix_length(self.read, before) + sum(map(len, self._waiting)) != len(before):
             return build.tree()  # a text whose states are not known
         self._crop(before)
         for depth in range(budget.gamma):
             chain = DraftTree.chain(build.tokens)
             logits = self._adapt(self.view.step(chain, max(0, len(chain) - 1))[-1:])
             self.read = before + [state.tokens[-1], *build.tokens]
-            logits = state.processed_row(logits, build.tokens)
-            token, probs = draw_one(logits, state)
+            logits = state.process_draft_row(logits, build.tokens)
+            token, probs = sample_token(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
@@ -95,7 +95,7 @@ class ExitAdapter(Drafter):
 
     def _crop(self, tokens: list[int]) -> None:
         """Keep the rows that belong to these tokens."""
-        self.read = self.read[:common(self.read, tokens)]
+        self.read = self.read[:common_prefix_length(self.read, tokens)]
         self.rows.crop(len(self.read))
 
     def observe(self, state: State, outcome: Outcome) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
 from ....drafters.heads.reduced_output import for_drafting
 from ....drafters.model.chain import policy_probs
-from ....trees import draw_one
+from ....trees import sample_token
 
 
 class M2R2Chain(Drafter):
@@ -36,8 +36,8 @@ class M2R2Chain(Drafter):
             slow = self.view.step(chain, max(0, depth - 1))[-1:]
             logits, share = self._logits_after(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
             moved.append(share)
-            logits = state.processed_row(logits, build.tokens)
-            token, probs = draw_one(logits, state)
+            logits = state.process_draft_row(logits, build.tokens)
+            token, probs = sample_token(logits, state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break

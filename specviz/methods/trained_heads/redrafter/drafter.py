@@ -14,7 +14,7 @@ import torch
 from ....core import Budget, DraftTree, State, token_tensor
 from ....drafters.heads.last_state import LastState
 from ....drafters.heads.recurrent import merged_paths
-from ....trees.draws import best_of_all
+from ....trees.draws import top_k_entries
 
 FEW = 50  # most probable tokens of a step that beams may take, as the authors have it
 
@@ -41,9 +41,9 @@ class BeamTree(LastState):
             for _ in range(budget.gamma):
                 states = net.step(states, self.target.embed(tokens))
                 logits = net.logits(self.last.expand(len(states), -1), states, self.target.head)
-                logits = state.processed_rows(logits, above)
+                logits = state.process_draft_logits(logits, above)
                 few = logits.topk(min(FEW, logits.shape[-1]), -1)
-                values, rows, places = best_of_all(values[:, None] + few.values.log_softmax(-1), width)
+                values, rows, places = top_k_entries(values[:, None] + few.values.log_softmax(-1), width)
                 tokens = few.indices.flatten().index_select(0, rows * few.indices.shape[1] + places)
                 if state.processors:
                     above = [(*above[row], token) for row, token in zip(rows.tolist(), tokens.tolist())]

@@ -18,7 +18,7 @@ from ....core import token_tensor
 from ....drafters.heads.path_scores import Block, PathScores
 from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
 from ....models.weights import ModelError
-from ....trees import best
+from ....trees import top_k
 
 
 class SwiGLU(nn.Module):
@@ -74,7 +74,7 @@ class TreeFlashScores(PathScores):
     def __init__(self, block: Block, head: TreeFlash, previous: int):
         super().__init__(block)
         self.head = head
-        self.before = best(block.logits[:-1], min(previous, block.logits.shape[-1]))[1]  # [places - 1, previous]
+        self.before = top_k(block.logits[:-1], min(previous, block.logits.shape[-1]))[1]  # [places - 1, previous]
         self.rows: Tensor | None = None
 
     def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
