@@ -82,6 +82,7 @@ class Conversation:
             raise UsageError("chat.n")
         self.request: Any = None  # made of the fields with the models
         self.caches = PrefixPool(1)  # the KV cache of the turn before
+        self._machine: Any = None  # monitors the passes of all answers
         for pair in args.knob:
             self._set_knob(pair)
         self.messages: list[dict[str, str]] = []
@@ -115,7 +116,7 @@ class Conversation:
         if name == "method" and value:
             self.method, self.knobs = find_method(value), {}
         elif name == "method":
-            print(", ".join(key for key, method in catalogue().items() if self.loaded.why_not(method) is None), file=sys.stderr)
+            print(", ".join(key for key, method in catalogue().items() if self.loaded.unsupported_reason(method) is None), file=sys.stderr)
         elif name == "knob":
             self._set_knob(value)
         elif name == "temperature":
@@ -128,6 +129,7 @@ class Conversation:
 
     def answer(self, line: str) -> None:
         """Decode an answer, print it as it grows, and remember it."""
+        from ..run.machine import Machine
         from ..run.result import Result, RunFailed
         from ..run.session import Session
         from .run_output import CancelOnSignal
@@ -135,13 +137,14 @@ class Conversation:
 
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
+        self._machine = self._machine or Machine(self.loaded)
         writer = None if self.args.json else Writer(
             sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens, self.loaded.codec.decoder())
         session = Session(self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request)
         if not self.args.deterministic:
             session.lease(self.caches, "", asked)
         with CancelOnSignal(cancel):
-            for event in session.run(asked, cancel=cancel):
+            for event in self._machine.watch(session.run(asked, cancel=cancel)):
                 result.take(event)
                 if writer:
                     writer.take(event)
@@ -168,3 +171,5 @@ class Conversation:
         speed = TEXTS["run.figures"].format_map({name: shown(figures[name]) for name in ("tokens_per_second", "block_efficiency")})
         console.print(f"{self.method.title} | {speed} | "
                       f"first token after {shown(figures['time_to_first_token'])} s{reused}", style="dim", justify="right", markup=False)
+        if result.busy:
+            console.print(TEXTS["run.busy"], style="dim", justify="right", markup=False)

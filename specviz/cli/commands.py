@@ -174,7 +174,7 @@ def list_methods(args: argparse.Namespace) -> int:
         write_output(path, note_kinds.with_table(path.read_text(encoding="utf-8")))
         print(path)
         return 0
-    from ..core.needs import inputs, outputs
+    from ..core.needs import input_kind, output_kind
     from ..methods import catalogue
     from ..zoo import survey
     from .terminal import table
@@ -184,14 +184,14 @@ def list_methods(args: argparse.Namespace) -> int:
 
         print(page(catalogue().values()), end="")
         return 0
-    why_not, rows = survey(args.target, args.draft), []
+    unsupported_reason, rows = survey(args.target, args.draft), []
     for method in catalogue().values():
-        reason = why_not(method)
+        reason = unsupported_reason(method)
         rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "writes": outputs(method.needs), "reads": inputs(method.needs),
+                     "exactness": method.exactness, "writes": output_kind(method.needs), "reads": input_kind(method.needs),
                      "differs": method.differs, "compared": method.compared,
                      "published": method.published, "aliases": list(method.aliases),
-                     "available": reason is None, "reason": reason, "knob_limits": why_not.knob_limits(method),
+                     "available": reason is None, "reason": reason, "knob_limits": unsupported_reason.knob_limits(method),
                      "by_time": method.decides_by_time})
     if args.json:
         _print(rows)
@@ -199,9 +199,9 @@ def list_methods(args: argparse.Namespace) -> int:
         print(table(rows, ["key", "title", "family", "exactness", "writes", "reads", "available", "reason"]))
         for row in rows:
             for name, most in row["knob_limits"].items():
-                print(f"{row['key']}: {name} up to {most:g} here, since {why_not.name} has no further draft models.")
-        for note in why_not.notes:
-            print(f"{why_not.name}: {note}.")
+                print(f"{row['key']}: {name} up to {most:g} here, since {unsupported_reason.name} has no further draft models.")
+        for note in unsupported_reason.notes:
+            print(f"{unsupported_reason.name}: {note}.")
     return 0
 
 
@@ -211,6 +211,7 @@ def run_method(args: argparse.Namespace) -> int:
     if args.server:
         return run_server.run_server(args)
     fields = request_options.given_fields(args)
+    from ..run.machine import Machine
     from ..run.session import Session, find_method
     from ..trace.files import place_of
     from .run_output import CancelOnSignal, stream_run
@@ -224,7 +225,7 @@ def run_method(args: argparse.Namespace) -> int:
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
-    cancel, results, records = threading.Event(), [], []
+    cancel, results, records, machine = threading.Event(), [], [], Machine(loaded)
     sessions = Session(loaded, method, knobs, deterministic=args.deterministic, predicted=args.predicted or "",
                        request=request_options.request_for(fields, loaded)).each()
     with CancelOnSignal(cancel) as stop:
@@ -233,7 +234,7 @@ def run_method(args: argparse.Namespace) -> int:
                 break
             events = session.run(messages, raw=args.raw, deadline=args.deadline, cancel=cancel,
                                  top_k_saved=args.top_k_saved if args.trace else 0)
-            results.append(_run_answer(stream_run(events, args, loaded, session.request, answer, records), args, loaded))
+            results.append(_run_answer(stream_run(machine.watch(events), args, loaded, session.request, answer, records), args, loaded))
     if args.json:
         found = [result.record() for result in results]
         _print(found[0] if len(sessions) == 1 else {"answers": found})
@@ -254,6 +255,8 @@ def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded)
         write_output(args.save, loaded.codec.file(result.data))
     if not args.json:
         print(summary(result), file=sys.stderr)
+        if result.busy:
+            print(TEXTS["run.busy"], file=sys.stderr)
         if result.head_unused:
             print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)
     return result

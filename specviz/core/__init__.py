@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Decision,
         Drafter,
         DraftingModel,
-        Early,
+        EarlyLayers,
         IncompatibleVerifier,
         JointPolicy,
         Outcome,
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     )
     from .round import BrokenModel, Proposal, clip, conclude, open_run, play, propose, within
     from .sampling import InvalidDistribution, RandomStreams, Sampling, SingleStream, argmax_tokens, check_distributions
-    from .state import Clock, Costs, FixedCosts, State, common
-    from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DeviceTopology, DraftTree, Entry, Origin, TreeBuilder
+    from .state import Clock, Costs, FixedCosts, State, common_prefix_length
+    from .tree import CHOSEN, IID, WITHOUT_REPLACEMENT, DeviceTopology, DraftTree, HiddenInput, Origin, TreeBuilder
 
 __all__ = [
     "AS_PUBLISHED", "BadWords", "BrokenModel", "Budget", "CHOSEN", "COMPARED", "CapableTarget", "Clock", "Context", "Costs",
-    "Decision", "DeviceTopology", "DraftSteps", "DraftTree", "Drafter", "DraftingModel", "EXACTNESS", "Early", "Entry",
+    "Decision", "DeviceTopology", "DraftSteps", "DraftTree", "Drafter", "DraftingModel", "EXACTNESS", "EarlyLayers", "HiddenInput",
     "Family", "FixedCosts", "ForwardPass", "IID", "IncompatibleVerifier", "InvalidDistribution", "JointPolicy", "Kit", "Knob",
     "LazyScalar", "LogitBias", "LogitsProcessor", "Method", "MinTokens", "Origin", "Outcome", "Parts", "Penalties", "Policy",
     "Processors", "Proposal", "RandomStreams", "Sampling", "Scores", "ScoringModel", "SingleStream", "SkippingTarget",
     "State", "Step", "StopBelowProbability", "Target", "TokenMask", "TrainableTarget", "Trained", "TreeBuilder",
-    "UnbatchedCall", "Verdict", "Verifier", "WITHOUT_REPLACEMENT", "argmax_tokens", "check_distributions", "clip", "common",
+    "UnbatchedCall", "Verdict", "Verifier", "WITHOUT_REPLACEMENT", "argmax_tokens", "check_distributions", "clip", "common_prefix_length",
     "compatible_verifiers", "conclude", "has_nan", "is_on_device", "lazy_ints", "never_stop", "open_run", "plain", "play",
     "propose", "read", "run_alone", "select_rows", "to_device", "token_tensor", "within",
 ]

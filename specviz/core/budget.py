@@ -11,8 +11,9 @@ if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
 
 @dataclass(frozen=True)
 class Step:
-    """One draft step, as seen by a policy that decides when to stop: the token just added, its distribution [vocab],
-    and its depth (0 first)."""
+    """One draft step, as seen by a rule that decides whether drafting stops: the token just added, the draft distribution
+    [vocab] that it came from, its depth in the draft (0 for the first draft token), and the draft model's hidden state
+    [hidden] there, if it has one."""
 
     token: int
     probs: Tensor
@@ -21,14 +22,14 @@ class Step:
 
 
 def never_stop(step: Step) -> bool:
-    """Draft to the budget's full depth."""
+    """Return False: draft to the full depth of the budget. The default of ``Budget.stop``."""
     return False
 
 
 @dataclass(frozen=True)
 class StopBelowProbability:
-    """Stop after a token whose draft probability is below ``least``. A model that drafts a whole chain in one call
-    applies the rule inside that call."""
+    """A rule for ``Budget.stop``: stop after a draft token whose draft probability is below the threshold ``least``. A model
+    that drafts a whole chain in one call applies the same threshold inside that call."""
 
     least: float
 
@@ -42,9 +43,12 @@ class StopBelowProbability:
 
 @dataclass(frozen=True)
 class Budget:
-    """The size of a round's draft. gamma: maximum depth; width: children per node; nodes: maximum number of nodes;
-    candidate: index of a bandit's choice; stop: called after each token, ends the draft. The token that made it stop is
-    kept, because dropping it would bias the output."""
+    """The size of a round's draft.
+
+    gamma: maximum depth in tokens; width: maximum number of children per node (1: a chain); nodes: maximum number of
+    nodes; candidate: index of the option that a bandit policy chose; stop: called after each draft token, ends drafting
+    when it returns True. The token that made it stop stays in the draft, because dropping it would bias the output.
+    """
 
     gamma: int = 4
     width: int = 1

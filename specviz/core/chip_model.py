@@ -27,14 +27,15 @@ class Chip:
     on_chip: bool = True
 
     @property
-    def as_host(self) -> Chip:
+    def host_variant(self) -> Chip:
         """Return the same chip with acceptance and rollback on the host and all weights in DRAM."""
         return replace(self, on_chip=False)
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model's size. parameters: multiplied once per token; bytes: of its weights; cache: bytes of keys and values read per pass."""
+    """The size of a model. parameters: number of weights, each multiplied once per token; bytes: size of the weights; cache:
+    bytes of keys and values read per forward pass."""
 
     parameters: float
     bytes: float
@@ -51,7 +52,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Round:
-    """The seconds of each part of a round, and the joules of the whole round."""
+    """The seconds of each phase of a round (draft, verify, sync), and the joules of the whole round."""
 
     draft: float
     verify: float
@@ -60,6 +61,7 @@ class Round:
 
     @property
     def seconds(self) -> float:
+        """Seconds of the whole round."""
         return self.draft + self.verify + self.sync
 
 

@@ -1,4 +1,4 @@
-"""A drafter as a generator of forward passes: it yields each pass that it needs, so that a batched loop can merge the
+"""A drafter as a generator of forward passes: it yields each pass that it needs, so that a loop over a batch can merge the
 passes of many requests."""
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class ForwardPass:
     alone = False
 
     def run(self) -> Any:
+        """Run the pass alone and return its Scores."""
         return self.model.score(self.tree, self.start)
 
 

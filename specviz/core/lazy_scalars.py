@@ -37,8 +37,8 @@ def to_list(values: _HasList) -> Any:
 
 
 class PendingTransfer:
-    """Integers [n] on a device. Reading ``values`` copies them to the host, together with all other pending ones of
-    this thread and device."""
+    """Integers [n] on a device that the host may read later. Reading ``values`` copies them to the host, in one transfer
+    with all other pending ones of this thread and device."""
 
     def __init__(self, tensor: Tensor):
         self.tensor = tensor
@@ -47,6 +47,7 @@ class PendingTransfer:
 
     @property
     def values(self) -> list[int]:
+        """The integers on the host. The first use synchronises with the device."""
         if self.host_values is None:
             read(self.tensor.new_empty(0), self)
         assert self.host_values is not None  # read() filled it
@@ -54,7 +55,8 @@ class PendingTransfer:
 
 
 def read(more: Tensor, *also: PendingTransfer) -> list[float]:
-    """Copy ``more`` [n] to the host, in one transfer with everything pending on its device.
+    """Return ``more`` [n] as a list of numbers, copied to the host in one transfer with all pending integers of its device,
+    those of ``also`` included.
 
     Raises the error of a deferred check (see ``raise_if``) whose condition is true.
     """
@@ -77,7 +79,8 @@ def read(more: Tensor, *also: PendingTransfer) -> list[float]:
 
 
 def raise_if(broken: Tensor, error: type[Exception]) -> None:
-    """Raise ``error`` if ``broken`` (bool, [1] or []) is true. On a device the check is deferred to the next read from it."""
+    """Raise ``error`` if ``broken`` (bool, [1] or []) is true. For a tensor on a device the check is deferred to the next
+    ``read`` from that device, so that it costs no synchronisation."""
     if broken.device.type == "cpu":
         if bool(broken):
             raise error
@@ -86,7 +89,8 @@ def raise_if(broken: Tensor, error: type[Exception]) -> None:
 
 
 def clear_pending() -> None:
-    """Drop deferred checks at the start of a run; they belong to a run that was stopped inside a round."""
+    """Discard the checks that ``raise_if`` deferred. Called at the start of a run, because a run that was stopped inside a
+    round leaves its unread checks behind."""
     _pending.checks = []
 
 
@@ -123,12 +127,12 @@ class LazyScalar:
 
 
 def is_lazy(token: object) -> TypeGuard[LazyScalar]:
-    """Return whether this token is a lazy scalar; token ids are annotated as int."""
+    """Return whether a token is a LazyScalar and not a plain int. Both are annotated as int."""
     return type(token) is LazyScalar
 
 
 def is_on_device(tensor: Tensor) -> bool:
-    """Return whether reading a value of this tensor synchronises with a device."""
+    """Return whether the tensor is not on the CPU, so that reading a value of it synchronises with a device."""
     return tensor.device.type != "cpu"
 
 
@@ -155,7 +159,7 @@ def to_device(here: Tensor, device: torch.device) -> Tensor:
 
 
 def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tensor:
-    """Return token ids [n] as a tensor on the device, without reading lazy ones."""
+    """Return token ids as an int64 tensor [n] on the device. Lazy scalars are copied on the device, without synchronising."""
     lazy = [(place, token) for place, token in enumerate(ids) if is_lazy(token)]
     found = to_device(torch.tensor([0 if is_lazy(token) else token for token in ids], dtype=torch.int64), device)
     if lazy:
@@ -165,5 +169,5 @@ def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tenso
 
 
 def select_rows(x: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return x[rows] for row indices on the host, without synchronising."""
+    """Return x[rows], for row indices that are on the host, without synchronising with the device of x."""
     return x.index_select(0, to_device(torch.tensor(rows, dtype=torch.int64), x.device))

@@ -1,9 +1,11 @@
-"""Logits processors: penalties, biases and masks that depend on the text, applied once per round to all rows of a draft tree.
+"""Logits processors: penalties, biases and masks that depend on the text, applied once per round to all rows of logits of a
+draft tree.
 
-A row's context is the prompt, the output so far and the drafted tokens on the row's own path, so siblings with different ancestors
-get different penalties. Every verifier sees processed logits only; the output therefore follows plain decoding with the same
-processors, whatever was drafted. Order and formulas are vLLM's: masks, bad words, minimum length, bias, then penalties (temperature,
-min-p, top-k and top-p follow in ``Sampling.probs``).
+The context of a row (one position of the forward pass) is the prompt, the output so far and the draft tokens on the path
+from the root to that row, so siblings with different ancestors get different penalties. Every verifier sees processed
+logits only, so the output has the distribution of plain decoding with the same processors, whatever was drafted. Order
+and formulas are vLLM's: masks, bad words, minimum length, bias, then penalties (temperature, min-p, top-k and top-p
+follow in ``Sampling.probs``).
 """
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from .tree import DraftTree
 class Context:
     """The texts that a logits processor reads.
 
-    prompt, output: token ids; paths: for each row of logits the drafted tokens on its path, () for the root; -1 means
-    no token.
+    prompt, output: token ids so far; paths: for each row of logits, the draft tokens from the root to that row, () for
+    the root itself; -1 stands for a draft position without a token.
     """
 
     prompt: Sequence[int]
@@ -33,7 +35,7 @@ class Context:
 
 
 class LogitsProcessor(Protocol):
-    """Changes logits [rows, vocab], float32 or float64. It may do so in place."""
+    """A function that changes logits [rows, vocab], float32 or float64, and may do so in place."""
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
         """Return the processed logits [rows, vocab]."""
@@ -41,7 +43,7 @@ class LogitsProcessor(Protocol):
 
 
 class Processors:
-    """The logits processors of one run, in order. Falsy if there are none."""
+    """The logits processors of one run, applied in order. ``bool(processors)`` is False if there are none."""
 
     def __init__(self, processors: Sequence[LogitsProcessor] = ()):
         self.processors = tuple(processors)
@@ -50,7 +52,7 @@ class Processors:
         return bool(self.processors)
 
     def scores(self, tree: DraftTree, scores: Scores, tokens: Sequence[int], start: int) -> Scores:
-        """Apply the processors to the target's scores; the unprocessed logits are kept as ``raw_logits``. tokens:
+        """Return the target's Scores with all processors applied; the model's own logits are kept as ``raw_logits``. tokens:
         prompt and output; start: length of the prompt. On a device this reads the tree's tokens."""
         if not self.processors:
             return scores
@@ -58,7 +60,8 @@ class Processors:
         return replace(scores, logits=logits, raw_logits=scores.logits)
 
     def rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
-        """Return processed logits [rows, vocab], given the drafted tokens on each row's path."""
+        """Return processed logits [rows, vocab] in float32 or float64. paths: draft tokens from the root to each row;
+        tokens: prompt and output; start: length of the prompt."""
         context = Context(tokens[:start], tokens[start:], paths)
         logits = logits.clone() if logits.dtype in (torch.float32, torch.float64) else logits.float()
         for process in self.processors:
@@ -66,18 +69,19 @@ class Processors:
         return logits
 
     def draft_rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
-        """Return a draft model's logits with the processors applied. A row in which no token would remain is returned
-        unchanged."""
+        """Return a draft model's logits [rows, vocab] with the processors applied (arguments as for ``rows``). A row in
+        which every token is banned is returned unchanged."""
         processed = self.rows(logits, [plain(path) for path in paths], tokens, start)
         return torch.where((processed > -torch.inf).any(-1, keepdim=True), processed, logits.to(processed))
 
     @property
     def masked(self) -> bool:
-        """Whether a grammar masks the logits."""
+        """Whether one of the processors is a grammar mask (structured output)."""
         return any(hasattr(process, "forced") for process in self.processors)
 
     def forced(self, tokens: Sequence[int], start: int) -> list[int]:
-        """Return the tokens that a grammar forces next, up to the first position with a choice."""
+        """Return the tokens that a grammar forces after the output tokens[start:], up to the first position where it leaves
+        a choice."""
         for process in self.processors:
             forced = getattr(process, "forced", None)
             if forced is not None and (found := forced(tokens[start:])):
@@ -86,7 +90,7 @@ class Processors:
 
 
 def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
-    """Return the drafted tokens on the path of each row: () for the root, then one entry per node."""
+    """Return for each row of a tree's logits the draft tokens from the root to it: () for the root, then one tuple per node."""
     tokens = plain(tree.tokens)
     paths: list[tuple[int, ...]] = [()]
     for parent, token in zip(plain(tree.parents), tokens):
@@ -95,10 +99,11 @@ def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 class TokenMask:
-    """Base class of processors that ban tokens. If a ban would leave no token in a row, it is ignored for that row."""
+    """Base class of logits processors that ban tokens by setting their logits to -inf. A ban that would leave a row without
+    any token is ignored for that row."""
 
     def banned(self, context: Context, path: tuple[int, ...]) -> Sequence[int]:
-        """Return the tokens banned after the output and a path."""
+        """Return the token ids that are banned at the position after the output and the draft tokens of ``path``."""
         return ()
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
@@ -115,8 +120,8 @@ class TokenMask:
 
 
 class BadWords(TokenMask):
-    """Ban bad words: ban the last token of a sequence where the output ends with the other tokens. The prompt is
-    ignored, as in vLLM; transformers' NoBadWords includes it.
+    """Logits processor that bans bad words: it bans the last token of a word's sequence where the output ends with the other
+    tokens of it. The prompt is ignored, as in vLLM; transformers' NoBadWords includes it.
 
     sequences: token ids of each word, with and without a leading space.
     """
@@ -125,23 +130,25 @@ class BadWords(TokenMask):
         self.sequences = [tuple(sequence) for sequence in sequences]
 
     def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:
+        """Return the last token of each bad word whose other tokens end the text."""
         longest = max(map(len, self.sequences), default=1) - 1
         text = (*context.output[max(0, len(context.output) - longest):], *path)
         return [word[-1] for word in self.sequences if len(word) == 1 or text[-(len(word) - 1):] == word[:-1]]
 
 
 class MinTokens(TokenMask):
-    """Bans end tokens until the output has ``count`` tokens."""
+    """Logits processor that bans the end tokens ``stop`` until the output has ``count`` tokens."""
 
     def __init__(self, count: int, stop: Iterable[int]):
         self.count, self.stop = count, sorted(stop)
 
     def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:
+        """Return the end tokens as long as output and path are shorter than ``count`` tokens."""
         return self.stop if len(context.output) + len(path) < self.count else []
 
 
 class LogitBias:
-    """Adds a bias to the logits of given tokens."""
+    """Logits processor that adds a bias to the logits of given tokens. bias: pairs (token id, value)."""
 
     def __init__(self, bias: Sequence[tuple[int, float]]):
         self.tokens, self.bias = [token for token, _ in bias], [value for _, value in bias]
@@ -152,11 +159,12 @@ class LogitBias:
 
 
 class Penalties:
-    """Repetition, frequency and presence penalties, in vLLM's order.
+    """Logits processor for repetition, frequency and presence penalties, in vLLM's order.
 
-    repetition: logits of tokens in prompt or output are divided by it where positive and multiplied where negative (Keskar et al.
-    1909.05858; transformers has the same); frequency: subtracted once per occurrence in the output; presence: subtracted once from
-    tokens in the output (OpenAI's; transformers has neither). Drafted tokens on a row's path count as output.
+    repetition: logits of tokens in prompt or output are divided by it where positive and multiplied where negative
+    (Keskar et al. 1909.05858; transformers has the same); frequency: subtracted once per occurrence in the output;
+    presence: subtracted once from tokens in the output (OpenAI's; transformers has neither). Draft tokens on a row's path
+    count as output.
     """
 
     def __init__(self, repetition: float = 1.0, frequency: float = 0.0, presence: float = 0.0):

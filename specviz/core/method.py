@@ -37,10 +37,10 @@ class Knob:
     by_time: bool = False
 
     def highest(self, capabilities: frozenset[str]) -> float | None:
-        """Return the highest value that models with these capabilities allow."""
+        """Return the highest value of a number that a target with these capabilities allows."""
         return min((value - 1 for value, need in self.needs if need not in capabilities), default=self.high)
 
-    def why_not(self, choice: str, others: dict[str, Any]) -> str | None:
+    def conflict_reason(self, choice: str, others: dict[str, Any]) -> str | None:
         """Return why a choice is incompatible with the values of the other knobs, and which choices are compatible;
         None if it is compatible."""
         for mine, other, values in self.only_with:
@@ -51,7 +51,8 @@ class Knob:
         return None
 
     def read(self, value: Any) -> Any:
-        """Return the value as build() takes it, from a number or text. Raises ValueError when it does not fit."""
+        """Parse a value, given as a number or text, into the type that build() takes. None gives the default. Raises
+        InvalidUse (a ValueError) for a value of the wrong type or out of range."""
         if value is None:
             return self.default
         if self.choices:
@@ -92,7 +93,8 @@ class Codec(Protocol):
 
 
 class Kit(Protocol):
-    """The argument of build(): facts about the loaded target, and functions that open other models and data."""
+    """The argument of build(): facts about the loaded target, and functions that open its draft models, trained draft heads
+    and datastores. vocab: size of the vocabulary."""
 
     vocab: int
     target: CapableTarget
@@ -105,26 +107,29 @@ class Kit(Protocol):
         ...
 
     def open(self, role: str) -> CapableTarget:
-        """Open another model by role ("draft", ...), with shared weights and a KV cache of its own. Raises an error if
-        there is none."""
+        """Return a new model by its role ("draft", "middle", ...): the weights are shared between runs, the KV cache is its
+        own. Raises ModelError (a ValueError) if the target is paired with none."""
         ...
 
     def head(self, kind: str) -> Any:
-        """Return the target's trained head of a kind ("medusa", ...). Raises an error if there is none."""
+        """Return the trained draft head of a kind ("medusa", "eagle", ...) that belongs to the target. Raises ModelError (a
+        ValueError) if there is none."""
 
     def bridge(self, role: str) -> Any:
-        """Return the mapping between the target's vocabulary and that of a model with another tokenizer."""
+        """Return the mapping between the target's vocabulary and that of the model with this role, which has another
+        tokenizer."""
 
     def open_store(self, name: str) -> Any:
-        """Open a datastore of text by name. Raises an error if there is none or it does not fit the target."""
+        """Return a datastore of text or hidden states by name. Raises an error if there is none or if it was made for
+        another target."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of methods, the folder of methods/ whose __init__ declares it.
+    """A family of methods: one folder of methods/, declared in its __init__.py.
 
-    about: one sentence for people; place: rank in the order in which families are taught; founder: key of the family's
-    first method; shape: name of the drawing of a round in the picker; empty: chosen by each method's needs.
+    title, about: name and one sentence for the page; place: rank in the order in which families are taught; founder: key
+    of the family's first method; shape: name of the picker's drawing of a round; empty: drawn from each method's needs.
     """
 
     title: str
@@ -136,11 +141,12 @@ class Family:
 
 @dataclass(frozen=True)
 class Trained:
-    """Weights that a recipe of specviz/training makes for a target, declared by the method that introduces them.
+    """A kind of draft weights that a recipe of specviz/training makes for a target, declared by the method that introduces
+    it.
 
-    kind: name of the recipe, of the weights' folder and of what methods need ("head:<kind>" or "draft:<kind>");
-    network: module with ``load(folder, body)`` and ``build(body, hparams)``, empty for a complete draft model;
-    after: the kind that must be trained first; one_pass: a whole block is drafted in one forward pass.
+    kind: name of the recipe, of the weights' folder and of what methods need ("head:<kind>" or "draft:<kind>"); about:
+    for people; network: module with ``load(folder, body)`` and ``build(body, hparams)``, empty for a complete draft
+    model; after: the kind that must be trained first; one_pass: a whole block is drafted in one forward pass.
     """
 
     kind: str
@@ -151,27 +157,30 @@ class Trained:
 
     @property
     def need(self) -> str:
+        """The name of these weights in ``Method.needs``: "head:<kind>" for a draft head, "draft:<kind>" for a draft model."""
         return f"{'head' if self.network else 'draft'}:{self.kind}"
 
 
 def no_parts(kit: Kit, **knobs: Any) -> Parts:
-    """The build() of a server's lane: nothing is decoded here."""
+    """Raise TypeError: the ``build`` of a method that runs on a server, where nothing is decoded in this process."""
     raise TypeError("the lane of a server has no parts here")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One decoding method: its card and the function that builds its parts. Raises ValueError for invalid values.
+    """One decoding method: its card (the description on the page) and the function that builds its parts. Raises InvalidUse
+    (a ValueError) for invalid values.
 
-    key: file name in methods/<family>/; title, paper, summary: for people; exactness: one of EXACTNESS; family: title
-    of its folder, filled in by the catalogue.
+    key: file name in methods/<family>/; title, paper, summary: for people; exactness: one of EXACTNESS; family: title of
+    its folder, filled in by the catalogue; knobs: its settings.
 
-    build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and capabilities of the target ("tree", ...).
+    build(kit, **knobs) -> Parts; needs: roles of other models ("draft") and capabilities of the target ("tree", ...);
+    trains: weights that it introduces.
 
-    look, wins, loses: what to watch on the page, and when the method is fast or slow; differs: differences from the
-    paper or its code, or AS_PUBLISHED; compared: what the implementation was compared with, one of COMPARED; published:
-    the paper's values of knobs whose defaults were tuned for small models on two cores; aliases: names in engines'
-    options and in papers, for search.
+    look, wins, loses: what to watch on the page, and when the method is fast or slow; differs: differences from the paper
+    or its code, or AS_PUBLISHED; compared: what the implementation was compared with, one of COMPARED; published: the
+    paper's values of knobs whose defaults were tuned for small models on two cores; aliases: names in engines' options
+    and in papers, for search; notes: kinds of annotations that only it writes into the trace.
     """
 
     key: str
@@ -205,8 +214,8 @@ class Method:
 
     @property
     def decides_by_time(self) -> bool:
-        """Return whether the method, with its default or chosen parts, makes decisions from measured times, so that the
-        seed alone does not determine the run."""
+        """Whether the method, with any choice of its knobs, makes decisions from measured times, so that the seed alone does
+        not determine the run."""
         return self.by_time or any(knob.by_time for knob in self.knobs)
 
     def __post_init__(self):
@@ -218,15 +227,15 @@ class Method:
         self.read_knobs(self.published)
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return all knobs with defaults filled in. Raises ValueError that names an unknown knob, a value out of range, or two
-        values that do not go together."""
+        """Return the values of all knobs, parsed and with defaults filled in. Raises InvalidUse (a ValueError) that names an
+        unknown knob, a value out of range, or two values that are incompatible."""
         known = {knob.name: knob for knob in self.knobs}
         for name in given:
             if name not in known:
                 raise InvalidUse(f"{self.key} has no knob {name!r:.60}; it has {', '.join(known) or 'none'}", "knob.unknown")
         values = {name: knob.read(given.get(name)) for name, knob in known.items()}
         for name, knob in known.items():
-            refusal = knob.why_not(values[name], values)
+            refusal = knob.conflict_reason(values[name], values)
             if refusal:
                 raise InvalidUse(refusal, "knob.pair")
         return values

@@ -1,5 +1,5 @@
-"""Requirements that a method may declare (Method.needs), each with a wording for the picker and for the message that
-says why it cannot run."""
+"""Requirements that a method may declare (``Method.needs``), each with a wording for the method picker and for the message
+that explains why a method cannot run on a target."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -56,23 +56,23 @@ NEEDS = {  # by the part of a need before its colon
 }
 
 
-def words_of(needs: frozenset[str]) -> list[str]:
+def needs_in_words(needs: frozenset[str]) -> list[str]:
     """Return the needs in words, without duplicates."""
     kinds = sorted({name.split(":")[0] for name in needs if ":" in name or name != "head"})
     return [NEEDS[kind].words for kind in kinds if kind in NEEDS and NEEDS[kind].words]
 
 
-def outputs(needs: frozenset[str]) -> str:
+def output_kind(needs: frozenset[str]) -> str:
     """Return what a method with these needs can write: "text", "pictures" or "any"."""
     return "pictures" if needs & {"codebook", "scales"} else "text" if "output:text" in needs else "any"
 
 
-def inputs(needs: frozenset[str]) -> str:
+def input_kind(needs: frozenset[str]) -> str:
     """Return what a method with these needs reads: "text and a picture", or "text"."""
     return "text and a picture" if "input:picture" in needs else "text"
 
 
-def missing(need: str, name: str) -> str:
+def missing_reason(need: str, name: str) -> str:
     """Return why a target of this name does not meet a need, as the end of a message."""
     return NEEDS.get(need, NEEDS.get(need.split(":")[0], Need())).missing.format(need=need, name=name)
 

@@ -1,14 +1,14 @@
-"""All kinds of notes that a round can carry (``state.note``), each declared once.
+"""All kinds of notes (annotations of a round in the trace, written by ``state.note``), each declared once.
 
-A new kind is one entry of NOTES: ``"kind": _note("lens file", "One sentence for people.", field=("what it means", an example))``,
-with as many fields as there are; one whose name ends in ``_`` may be left out when the note is written. Kinds of lookup
-drafters are in note_kinds_lookup.py. Then draw it in assets/viewer/lens/<lens file>.js, as ``SpecViz.lens.kind = {title, draw}``,
-and regenerate docs/TRACE.md's table: ``python -m specviz list --write`` (``make docs``).
+A new kind is one entry of NOTES: ``"kind": _note("lens file", "One sentence for people.", field=("what it means", an
+example))``, with as many fields as needed; a field whose name ends in ``_`` is optional. Kinds of lookup drafters are in
+note_kinds_lookup.py. Then draw it in assets/viewer/lens/<lens file>.js, as ``SpecViz.lens.kind = {title, draw}``, and
+regenerate the table of docs/TRACE.md: ``python -m specviz list --write`` (``make docs``).
 
-Tests check that the table is this one, that the viewer draws these kinds and no others, each from its example, and that each is
-written somewhere. Fields that hold token ids are called ``tok``, ``tokens``, ``top``, ``top_p`` or ``resid``: the recorder then
-also emits the tokens' bytes. Positions count tokens of prompt and output, or of the store that is named; lists about nodes are
-in the order of the round's draft.
+Tests check that the table of docs/TRACE.md equals this one, that the viewer draws exactly these kinds, each from its
+example, and that some method writes each. Fields that hold token ids are called ``tok``, ``tokens``, ``top``, ``top_p``
+or ``resid``: the recorder then also emits the tokens' bytes. Positions count tokens of prompt and output, or of the
+datastore that is named; lists about nodes are in the order of the round's draft tree.
 """
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from .note_kinds_lookup import LOOKUPS
 
 
 def register_notes(notes: dict[str, Note]) -> None:
-    """Add the kinds that a method declares for itself. Raise ValueError where two declare one kind differently."""
+    """Add the kinds of notes that a method declares for itself to NOTES. Raises InvalidUse (a ValueError) if two methods
+    declare one kind differently."""
     for kind, note in notes.items():
         if NOTES.setdefault(kind, note) != note:
             raise InvalidUse(f"the note {kind!r} is declared twice", "note.twice")
 
 
 def check(kind: str, data: dict[str, Any]) -> None:
-    """Raise ValueError for a kind that is not declared, an unknown field, or a missing one."""
+    """Check a note before it is written. Raises InvalidUse (a ValueError) for a kind that is not declared, an unknown field,
+    or a missing one."""
     note = NOTES.get(kind)
     if note is None:
         raise InvalidUse(f"there is no note {kind!r}; specviz/core/note_kinds.py declares each kind", "note.unknown")
@@ -45,7 +47,7 @@ def check(kind: str, data: dict[str, Any]) -> None:
 
 
 def with_table(text: str) -> str:
-    """Return docs/TRACE.md with its table of kinds replaced."""
+    """Return ``text``, the content of docs/TRACE.md, with its table of kinds of notes replaced by the current one."""
     lines = text.split("\n")
     at = [i for i, line in enumerate(lines) if line.startswith("| kind |")][0]
     end = next(i for i in range(at, len(lines)) if not lines[i].startswith("|"))
@@ -53,7 +55,7 @@ def with_table(text: str) -> str:
 
 
 def table() -> str:
-    """Return the table of kinds of notes for docs/TRACE.md."""
+    """Return the table of all kinds of notes for docs/TRACE.md, in Markdown."""
     return "\n".join(["| kind | shows | data |", "|---|---|---|", *(note.row(kind) for kind, note in NOTES.items())]) + "\n"
 
 

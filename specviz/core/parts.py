@@ -22,15 +22,16 @@ if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a forward pass: target logits [1 + nodes, vocab], row 0 for the root, row i + 1 for node i.
+    """Result of a target's forward pass over a draft tree: logits [1 + nodes, vocab], row 0 for the root, row i + 1 for node
+    i.
 
-    ``hidden_states``: "final" or "layer:k" -> [1 + nodes, d]; ``at``: absolute position of row 0. After ``sync`` the
-    hidden states cover every computed token, the logits maybe only the last, and ``num_computed`` is the number of
-    tokens.
+    hidden_states: captured states, "final" or "layer:k" -> [1 + nodes, hidden]; at: position of row 0 in the text. As the
+    result of ``sync``, the hidden states cover the ``num_computed`` tokens that it computed, and the logits possibly only
+    the last of them.
 
-    best: argmax of each row, if all were read from a device at once; precomputed: result of the verifier's
-    ``precompute``; seconds: a function that returns the duration of the pass once it is over, None if the host waited
-    for nothing else; raw_logits: the model's own logits, if logits processors changed ``logits``.
+    best: argmax of each row, where they were read from a device; precomputed: result of the verifier's ``precompute``;
+    seconds: function that returns the duration of the pass once it has finished, None if the host waited for nothing
+    else; raw_logits: the model's own logits, where logits processors changed ``logits``.
     """
 
     logits: Tensor
@@ -44,16 +45,17 @@ class Scores:
 
     @property
     def model_logits(self) -> Tensor:
-        """The model's logits before any processor."""
+        """The model's own logits [1 + nodes, vocab], before logits processors."""
         return self.logits if self.raw_logits is None else self.raw_logits
 
     def top(self, row: int) -> int:
-        """Return the argmax of a row; if several logits are equal, the first."""
+        """Return the argmax token of a row of logits; if several logits are equal, the first."""
         from .sampling import argmax_tokens
 
         return argmax_tokens(self.logits[row:row + 1])[0] if self.best is None else self.best[row]
 
     def tops(self, rows: Sequence[int]) -> list[int]:
+        """Return the argmax token of each of these rows of logits."""
         from .sampling import argmax_tokens
 
         return argmax_tokens(self.logits[list(rows)]) if self.best is None else [self.best[row] for row in rows]
@@ -61,10 +63,15 @@ class Scores:
 
 @dataclass(frozen=True)
 class Decision:
-    """The test of one node: it is accepted iff draw < accept.
+    """The test of one draft node by a verifier: the node is accepted iff draw < accept.
 
-    probs [vocab]: the target distribution that the node was tested against, after earlier rejections; residual [vocab]:
-    the distribution after this rejection. Both are only for display and may be None."""
+    rule: name of the verification rule; target_prob, draft_prob: probability of the node's token under target and draft
+    (None: not drawn); accept: acceptance probability; draw: the uniform random number, None in a deterministic rule.
+
+    probs [vocab]: the target distribution that the node was tested against, after the rejection of earlier siblings;
+    residual [vocab]: the distribution that remains after this node's rejection. Both are only for display and may be
+    None.
+    """
 
     node: int
     rule: str
@@ -78,18 +85,19 @@ class Decision:
 
     @property
     def remaining(self) -> Tensor:
-        """The residual distribution; only for a decision that rejects its node."""
+        """The residual distribution [vocab]; only for a decision that rejects its node."""
         assert self.residual is not None
         return self.residual
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of verification: the accepted path (node indices from the root down) and the next token, sampled from
-    ``probs`` [vocab].
+    """The result of verification: ``path``, the accepted nodes from the root down, and ``token``, the next token, sampled
+    from ``probs`` [vocab].
 
-    kind of the next token: "bonus" | "correction" | "plain" | "accepted" (the path was cut at an end token or the
-    limit) | "unchecked" | "forced" | "small".
+    kind of the next token: "bonus" (the whole draft was accepted), "correction" (in place of a rejected token), "plain"
+    (there was no draft), "accepted" (the path was cut at an end token or the limit), "unchecked", "forced" or "small"
+    (see docs/TRACE.md). decisions: the tests of the nodes.
     """
 
     path: tuple[int, ...]
@@ -101,9 +109,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a round, from which drafter and policy learn. kept[i]: the row of scores that predicted
-    committed[i]; zip(kept, committed) pairs the hidden state at position t with the token at t + 1. seconds: of plan,
-    draft, verify, judge, commit and observe, on the engine's clock."""
+    """The result of a round, from which drafter and policy learn.
+
+    committed: the round's new tokens; kept[i]: the row of ``scores`` that predicted committed[i], so zip(kept, committed)
+    pairs the hidden state at position t with the token at t + 1; seconds: duration of each phase (plan, draft, verify,
+    judge, commit, observe) on the engine's clock, where "judge" is the verifier; began: start of the round on that clock.
+    """
 
     tree: DraftTree
     scores: Scores
@@ -115,28 +126,48 @@ class Outcome:
     began: float = 0.0
 
 
-class Early(Protocol):
-    """The first layers of a target as a draft model. Their keys and values stay in the target's scratch, and
-    verification continues from them."""
+class EarlyLayers(Protocol):
+    """The first layers of a target as a draft model (Kangaroo, LayerSkip). Keys, values and hidden states of the draft
+    tokens stay in the target's KV cache after the committed ones, and verification continues from them."""
 
     def step(self, tree: DraftTree, start: int) -> Tensor:
-        """Return hidden states [rows, d] at the exit: for the root and all nodes if start is 0, else for the nodes from
-        ``start`` on."""
+        """Run the first layers over the tree and return the hidden states [rows, hidden] that leave them: for the root and
+        all nodes if ``start`` is 0, else for the nodes from ``start`` on."""
         ...
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values [kv_heads, rows, head_dim] of a layer below the exit: text, root and the last step's nodes."""
+        """Return keys and values, each [kv_heads, rows, head_dim], of one of these layers: of the text, the root and the
+        nodes of the last step."""
         ...
 
 
 class Target(Protocol):
-    """A causal language model with its KV cache: a target or a draft model.
+    """A causal language model with its own KV cache, for one run. Draft models implement the same protocol.
 
-    The KV cache holds tokens[:-1]; the last token is the uncached root of the next round. No other part accesses keys
-    and values. capabilities: a subset of "tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv",
-    "early", "skip", "layer_parallel", "learning", "partial_cache", "batch" (``score_many(targets, trees, starts)``: one pass for
-    several targets with the same ``weights``), "draft_chain" (``draft_chain(after, count, temperature, roll, least)``:
-    draft a chain of ``count`` tokens in one call).
+    The KV cache holds the committed tokens[:-1]; the last token is the root of the next round, which is not cached yet.
+    ``score`` appends the root and the draft nodes after the committed rows ("draft rows"); ``commit`` keeps the accepted
+    ones and drops the others. No other part accesses keys and values. vocab: size of the vocabulary; context: longest
+    text in tokens.
+
+    ``capabilities`` lists what else the model can do (a part declares those that it uses in its ``needs``):
+
+      tree             score a tree with branches in one pass; without it, chains only
+      rewind           drop committed tokens (sync to a shorter or different text)
+      tap:final, tap:layer   return hidden states after the final norm, or at the input of a layer (``capture``)
+      entry            replace the hidden states of draft nodes at a layer (``DraftTree.inputs``)
+      embed, head      give access to the embedding matrix (``embed``), and to final norm and output matrix (``norm``, ``head``)
+      kv               copy keys and values out of the cache
+      early, skip, layer_parallel, sublayers   draft with a part of its own layers
+      partial_cache    draft with a part of its own KV cache
+      learning         give a copy with trainable weights
+      batch            score trees of several targets with the same ``weights`` in one pass (``score_many``)
+      draft_chain      generate a chain of draft tokens in one call
+      experts          report which sparse experts a pass used
+      state:decay, state:groups   recurrent states instead of keys and values (Mamba-2; grouped linear attention)
+      scales, guide    paint a picture scale by scale; with classifier-free guidance of its own
+
+    The target's codec (zoo/codec.py) adds what it writes and reads: "sequence", "output:text", "output:patches",
+    "codebook", "grid", "input:picture".
     """
 
     capabilities: frozenset[str]
@@ -144,53 +175,56 @@ class Target(Protocol):
     context: int
 
     def capture(self, names: frozenset[str]) -> None:
-        """Capture hidden states along with scores: "final" (after the last norm), "layer:k" (input of layer k, before its norm)."""
+        """Request hidden states along with the logits of every pass: "final" (after the final norm), "layer:k" (input of
+        layer k, before its norm)."""
 
     def expect(self, rows: int) -> None:
-        """Announce that a forward pass will have at most ``rows`` tokens; a hint for a target with static shapes."""
+        """Announce that a forward pass will have at most ``rows`` positions (the root and the draft nodes); a hint for a
+        target with static shapes."""
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the KV cache to tokens[:-1]: keep the common prefix, drop the rest, and compute the missing tokens.
-        Return the Scores of the tokens computed."""
+        """Bring the KV cache to tokens[:-1]: keep the common prefix, drop the rest, and compute the missing tokens. The last
+        token becomes the root. Return the Scores of the computed tokens."""
         ...
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the root and every node. Nodes before ``start`` were computed by the previous call and are
-        still in the scratch."""
+        """Return logits of the root and every node of a draft tree. The first ``start`` nodes must be those of the previous
+        call: their draft rows are still in the KV cache and are not computed again."""
         ...
 
     def commit(self, verdict: Verdict) -> None:
-        """Keep the root and the accepted path in the KV cache. The verdict's token becomes the new root; a following
-        sync(state.tokens) does nothing."""
+        """Keep the root and the accepted path in the KV cache and drop all other draft rows. The verdict's token becomes the
+        new root; a following sync(state.tokens) computes nothing."""
 
     def close(self) -> None:
-        """Free the KV cache."""
+        """Free the KV cache. The target can be used again after a ``sync``."""
 
 
 class ScoringModel(Protocol):
-    """A model that scores a growing tree under a text: a Target, or a trained head on one."""
+    """A model that scores a growing draft tree after a text: a Target, or a trained draft head on one."""
 
     def score(self, tree: DraftTree, start: int = 0, /) -> Scores:
-        """As ``Target.score``."""
+        """Return the Scores of the tree, as ``Target.score`` does."""
         ...
 
 
 class DraftingModel(ScoringModel, Protocol):
-    """A model that a drafter drafts with: a Target, or anything else that can sync to a text and score trees under it."""
+    """A model that a drafter drafts with: a Target, or anything else that can sync to a text and score draft trees after it."""
 
     def sync(self, tokens: list[int], /) -> Any:
-        """Process the text, so that trees are scored under it."""
+        """Bring the model's cache to tokens[:-1], so that trees under the last token can be scored."""
         ...
 
 
 class CapableTarget(Target, Protocol):
-    """A target with the members that its ``capabilities`` promise. A part may use a member only if it lists the
-    capability in ``needs``.
+    """A Target with all members that its ``capabilities`` may promise. A part may use such a member only if it lists the
+    capability in its ``needs``.
 
-    layers, hidden: number of layers and width of the network; weights: equal for targets that can share a forward pass
-    ("batch"); state_bytes: of all states of a target with the capability "state:decay"; group: positions of a group,
-    with "state:groups"; prefix_id: equal for targets with the same rows, such as a picture's, before the first token; empty
-    without any.
+    layers, hidden: number of layers and width of the network; weights: equal objects for targets that can share a forward
+    pass ("batch"); cached_tokens: the committed tokens whose keys and values are cached; state_bytes: size of all
+    recurrent states ("state:decay"); group: positions per group of grouped linear attention ("state:groups"); prefix_id:
+    identifies rows before the first token that are not tokens, such as a picture's; equal for equal rows, empty without
+    any.
     """
 
     cached_tokens: list[int]
@@ -210,65 +244,72 @@ class CapableTarget(Target, Protocol):
     def weights(self) -> Any: ...
 
     def embed(self, ids: Sequence[int] | Tensor, /) -> Tensor:
-        """Return the embeddings [n, d] of tokens. Capability "embed"."""
+        """Return the token embeddings [n, hidden]. Capability "embed"."""
         ...
 
     def norm(self, states: Tensor, /) -> Tensor:
-        """Apply the final norm to hidden states. Capability "head"."""
+        """Apply the final norm to hidden states [n, hidden] of any layer; the result is an input of ``head``. Capability
+        "head"."""
         ...
 
     def head(self, states: Tensor, /) -> Tensor:
-        """Return the logits [n, vocab] of normalised hidden states [n, d]. Capability "head"."""
+        """Multiply hidden states [n, hidden], to which the final norm has already been applied, by the output matrix
+        (lm_head); return logits [n, vocab]. Capability "head"."""
         ...
 
     def kv(self, layer: int, /) -> tuple[Tensor, Tensor]:
-        """Return keys and values [kv_heads, rows, head_dim] of a layer's cached tokens. Capability "kv"."""
+        """Return a copy of the keys and values of a layer's committed tokens, each [kv_heads, tokens, head_dim]. Capability
+        "kv"."""
         ...
 
-    def early(self, exit: int, /) -> Early:
-        """Return the layers below ``exit`` as a draft model. Capability "early"."""
+    def early(self, exit: int, /) -> EarlyLayers:
+        """Return the layers before layer ``exit`` as a draft model. Capability "early"."""
         ...
 
     def skipping(self, sublayers: Iterable[int], /) -> SkippingTarget:
-        """Return a view of the target that skips these sublayers (2i: attention of layer i, 2i + 1: its MLP), with a KV
-        cache of its own. Capability "skip"."""
+        """Return a view of the target that skips these sublayers (2i: attention of layer i, 2i + 1: its feed-forward), with
+        a KV cache of its own. Capability "skip"."""
         ...
 
     def sublayers(self, count: int, /) -> Any:
-        """Return the last ``count`` committed tokens, to be run through single sublayers (targets.sublayers.Sublayers). Capability
-        "sublayers"."""
+        """Return a runner (targets.sublayers.Sublayers) that sends the last ``count`` committed tokens through single
+        sublayers. Capability "sublayers"."""
         ...
 
     def experts_read(self) -> Any:
-        """Return which experts the rows of the last forward pass used (targets.experts.ExpertsRead), None where no pass was recorded.
-        Capability "experts"."""
+        """Return which experts the rows of the last forward pass used (targets.experts.ExpertsRead); None before the first
+        pass and after a batched one. Capability "experts"."""
         ...
 
     def layer_parallel(self, size: int, /) -> CapableTarget:
-        """Return a view of the target in which the layers of a group of ``size`` read the same input. Capability
+        """Return a view of the target in which groups of ``size`` layers read the same input (EasySpec). Capability
         "layer_parallel"."""
         ...
 
     def partial_cache(self, keep: Any, /) -> CapableTarget:
-        """Return a view of the target that attends to a selection of the KV cache. Capability "partial_cache"."""
+        """Return a view of the target that attends to the part of the KV cache that ``keep`` selects
+        (targets/cache_selection.py). Capability "partial_cache"."""
         ...
 
     def score_many(self, targets: Any, trees: Sequence[DraftTree], starts: Sequence[int] = (), /) -> list[Scores]:
-        """Return each target's score() of its tree, computed in one pass. Capability "batch"."""
+        """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over the shared weights;
+        ``starts`` default to 0. Capability "batch"."""
         ...
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
                     least: float | None = None, /) -> Any:
-        """Draft a chain of ``count`` tokens in one call; None if the caller has to draft pass by pass. Capability
-        "draft_chain"."""
+        """Generate a chain of ``count`` draft tokens after the draft tokens ``after`` in one call
+        (targets.fast.WrittenTokens). roll(n): returns n uniform random numbers; least: stop after a token with a
+        probability below it. None if the caller has to draft pass by pass. Capability "draft_chain"."""
         ...
 
     def survival(self) -> list[float]:
-        """Return the share of the committed state that each row of the last scored tree reads. Capability "state:decay"."""
+        """Return, for each row of the last scored tree, the share of the committed recurrent state that its decay leaves.
+        Capability "state:decay"."""
         ...
 
     def groups(self) -> list[int]:
-        """Return the group of positions of each row of the last scored tree. Capability "state:groups"."""
+        """Return, for each row of the last scored tree, the index of its group of positions. Capability "state:groups"."""
         ...
 
     def learning(self) -> TrainableTarget:
@@ -276,81 +317,89 @@ class CapableTarget(Target, Protocol):
         ...
 
     def flush(self) -> None:
-        """Compute tokens whose forward pass was deferred."""
+        """Compute the committed tokens whose forward pass ``sync`` deferred to the next ``score``."""
 
     def forget(self) -> None:
-        """Drop all cached tokens."""
+        """Drop the draft rows, so that the next ``score`` computes root and nodes again. Committed tokens stay cached."""
 
 
 class SkippingTarget(CapableTarget, Protocol):
-    """A view of a target that skips the sublayers listed in ``skip``; the list may be changed between passes."""
+    """A view of a target that skips the sublayers listed in ``skip`` (2i: attention of layer i, 2i + 1: its feed-forward);
+    the list may be changed between passes."""
 
     skip: frozenset[int]
 
 
 class TrainableTarget(CapableTarget, Protocol):
-    """A copy of a target whose ``weights`` are leaf tensors with gradients."""
+    """A copy of a target whose ``weights`` are leaf tensors that require gradients."""
 
     def logits(self, tokens: Sequence[int], /) -> Tensor:
-        """Return the logits [n, vocab] of a text, with gradients."""
+        """Return the logits [n, vocab] of a text from its beginning, with gradients."""
         ...
 
     def renew(self) -> None:
-        """Drop everything computed with old weights, after they changed."""
+        """Drop everything computed with the old weights. Call it after each optimiser step; the next ``sync`` computes the
+        whole text."""
 
 
 class Drafter:
-    """Proposes a draft tree in each round. ``hidden_states``: names of the target's hidden states to capture;
-    ``needs``: capabilities that the target must have; ``restartable``: it can draft after any tokens, also after a
-    hypothetical continuation."""
+    """Base class of drafters: proposes a draft tree in each round.
+
+    hidden_states: names of the target's hidden states to capture ("final", "layer:k"); needs: capabilities that the
+    target must have; restartable: it can draft after any tokens, also after a hypothetical continuation of the text.
+    """
 
     hidden_states: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     restartable: bool = True
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        """Begin a run. prefill: Scores of the prompt tokens that were computed now; a reused KV cache may make this a
-        part of the prompt, or nothing."""
+        """Begin a run. prefill: Scores of the prompt tokens that were computed now; with a reused KV cache these are only
+        the last tokens of the prompt, or none."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        """Return a tree of depth at most budget.gamma under state.tokens[-1]."""
+        """Return a draft tree of depth at most budget.gamma under the root state.tokens[-1]."""
         from .tree import DraftTree
 
         return DraftTree()
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
-        """Draft as a generator, for batches: yield the forward passes of the draft model, receive their Scores, and
-        return the tree.
+        """Draft as a generator, for batches: yield the forward passes of the draft model, receive their Scores, and return
+        the draft tree.
 
-        A batched loop merges the passes of many requests. A class that overrides this defines ``propose`` as
-        ``run_alone(self.steps(...))``, and a subclass overrides both or neither. The default yields no passes."""
+        A loop over a batch merges the passes of many requests. A class that overrides this defines ``propose`` as
+        ``run_alone(self.steps(...))``, and a subclass overrides both or neither. The default yields no passes.
+        """
         return self.propose(state, budget)
         yield
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """Learn from a finished round; state.tokens holds the committed tokens."""
+        """Update the drafter after a round; state.tokens already holds the committed tokens."""
 
 
 class Policy:
-    """Decides how much to draft in each round."""
+    """Base class of policies: decides how much to draft in each round. hidden_states: names of the target's hidden states to
+    capture."""
 
     hidden_states: frozenset[str] = frozenset()
 
     def plan(self, state: State) -> Budget:
+        """Return the budget of the next round's draft."""
         return Budget()
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn from the round."""
+        """Update the policy after a round."""
 
 
 class JointPolicy(Policy):
-    """One policy for all requests of a batch: the policy of the first request is used.
+    """Base class of policies that plan for all requests of a batch together. The policy object of the first request is used
+    for all.
 
     A request's budget may depend on the other requests' drafts, but never on its own future random numbers.
     """
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
-        """Return a budget for each request of the round."""
+        """Return the budget of each request for this round."""
         raise TypeError(f"{type(self).__name__} does not say how to plan")
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
@@ -358,33 +407,40 @@ class JointPolicy(Policy):
         return trees
 
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
-        """Learn from a round of the batch. The seconds in each outcome are those of the whole batch."""
+        """Update the policy after a round of the batch. The seconds in each outcome are those of the whole batch."""
 
     def plan(self, state: State) -> Budget:
         return self.plan_all([state])[0]
 
 
 class Verifier:
-    """Accepts a path of the draft tree and samples the next token. ``labels``: the draft labels that it verifies
-    without bias; ``title``: for people."""
+    """Base class of verifiers (rejection sampling, typical acceptance, ...): accepts a path of the draft tree and samples
+    the next token.
+
+    labels: how draft tokens may have been produced (core/draft_labels.py) for this rule to be unbiased; title: name for
+    people; hidden_states: names of the target's hidden states to capture.
+    """
 
     hidden_states: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset({CHOSEN})
     title: str = ""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        """Return the accepted path and the next token. tree: the draft; scores: target logits for its root and nodes, after
+        logits processors."""
         raise TypeError(f"{type(self).__name__} does not say how to verify")
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> Any:
-        """Compute on the device everything that ``verify`` may need, so that a round synchronises once. The result is
-        passed to ``verify`` as ``scores.precomputed``. None: ``verify`` reads values as it needs them.
+        """Compute on the device everything that ``verify`` may need, so that a round synchronises once. None: ``verify``
+        reads values as it needs them.
 
-        A result has a tensor ``asked`` [n] on the device. Before ``verify`` runs, it is copied to the host, together
-        with all other pending values, and stored as ``values``.
+        The result has a tensor ``asked`` [n] on the device. Before ``verify`` runs, it is copied to the host in one
+        transfer with all other pending values and stored in the result as ``values``; ``verify`` finds the result in
+        ``scores.precomputed``.
         """
 
     def check(self, tree: DraftTree) -> None:
-        """Raise IncompatibleVerifier if the tree has draws that this rule would verify with bias."""
+        """Raise IncompatibleVerifier if the tree has nodes with a label that this rule would verify with bias."""
         found = {tree.label(i) for i in range(len(tree)) if i not in tree.probes}
         unknown = found - self.labels
         if unknown:
@@ -394,7 +450,7 @@ class Verifier:
 
 
 def compatible_verifiers(labels: Iterable[str]) -> list[str]:
-    """Return the titles of all verifiers that accept draws of these kinds."""
+    """Return the titles of all verifiers that are unbiased for draft nodes with these labels (core/draft_labels.py)."""
     found: set[str] = set()
     work = [Verifier]
     while work:
@@ -406,7 +462,7 @@ def compatible_verifiers(labels: Iterable[str]) -> list[str]:
 
 
 class IncompatibleVerifier(CodedError, ValueError):
-    """A verifier was given draws that it cannot verify without bias."""
+    """Error: a verifier was given draft tokens, produced in a way that it cannot verify without bias."""
 
 
 def _and(words: Iterable[str]) -> str:
@@ -415,7 +471,8 @@ def _and(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a method, as build() returns them. ``loop`` None: the ordinary loop, ``speculate``."""
+    """The parts of a method, as its build() returns them. loop: generator function that decodes; None for the ordinary loop,
+    loops.speculate; helpers: further objects that a special loop uses, by name."""
 
     drafter: Drafter
     policy: Policy
@@ -425,9 +482,10 @@ class Parts:
 
     @property
     def hidden_states(self) -> frozenset[str]:
+        """Names of all hidden states of the target that the parts need captured."""
         return self.drafter.hidden_states | self.policy.hidden_states | self.verifier.hidden_states
 
 
 def has_nan(x: Tensor) -> bool:
-    """Return whether logits hold a NaN. The sum propagates one NaN and is much faster than an elementwise test."""
+    """Return whether any of the logits is NaN. The sum propagates one NaN and is much faster than an elementwise test."""
     return bool(x.sum().isnan())

@@ -1,5 +1,5 @@
-"""One round of speculative decoding: plan, propose, clip, score, verify, cut, commit, observe. Drafter, target, policy
-and verifier meet only here."""
+"""One round of speculative decoding: plan, propose, clip, score, verify, cut, commit, observe. Only this module calls
+drafter, target, policy and verifier together."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,7 +34,8 @@ def open_run(parts: Parts, target: Target, state: State):
 
 @dataclass(frozen=True)
 class Proposal:
-    """The first half of a round: budget and draft tree. began: start of the round on the engine's clock; plan, draft: seconds."""
+    """The first half of a round: budget and draft tree. began: start of the round on the engine's clock; plan, draft:
+    seconds of these phases."""
 
     budget: Budget
     tree: DraftTree
@@ -44,13 +45,15 @@ class Proposal:
 
 
 def play(parts: Parts, target: Target, state: State) -> Outcome:
-    """Play one round. The target must be synced to state.tokens, and is again when the round ends."""
+    """Run one round and return its Outcome. The target must be synced to state.tokens; it is synced again when the round
+    ends."""
     proposal = propose(parts, target, state)
     return conclude(parts, target, state, proposal, target.score(proposal.tree))
 
 
 def propose(parts: Parts, target: Target, state: State) -> Proposal:
-    """Ask the policy for a budget and the drafter for a tree, and clip the tree to the run's limits."""
+    """Ask the policy for a budget and the drafter for a draft tree, and cut both to the number of tokens that may still be
+    generated."""
     now = state.clock.now
     t0 = now()
     budget = within(parts.policy.plan(state), target, state)
@@ -61,10 +64,10 @@ def propose(parts: Parts, target: Target, state: State) -> Proposal:
 
 def conclude(parts: Parts, target: Target, state: State, proposal: Proposal, scores: Scores,
              verify: float | None = None) -> Outcome:
-    """Verify the draft, commit the result, and let the parts observe it. verify: seconds of the target's pass; None:
-    all time since the draft was made."""
+    """Verify the draft, commit the result, and let drafter and policy learn from it. scores: the target's Scores of the
+    tree; verify: seconds of the target's pass, None: all time since the draft was finished."""
     now = state.clock.now
-    scores = state.processed(proposal.tree, scores)
+    scores = state.process_scores(proposal.tree, scores)
     tree, scores = read_scores(proposal.tree, scores, lambda: parts.verifier.precompute(proposal.tree, scores, state))
     t3 = now()
     draft, verify = _split_seconds(proposal, scores, t3 - proposal.began - proposal.plan - proposal.draft if verify is None else verify)
@@ -114,8 +117,8 @@ def _split_seconds(proposal: Proposal, scores: Scores, verify: float) -> tuple[f
 
 
 def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, verify: float, draft: float) -> None:
-    """Let the cost model, drafter and policy learn from a round. ``nodes`` were scored in ``verify`` seconds, ``depth``
-    levels drafted in ``draft`` seconds."""
+    """Let cost model, drafter and policy learn from a round. nodes: draft tokens that were scored in ``verify`` seconds;
+    depth: draft steps that took ``draft`` seconds."""
     state.costs.learn(nodes, verify, depth, draft)
     charged = state.costs.charged(nodes, depth, outcome.seconds)
     seen = outcome if charged is outcome.seconds else replace(outcome, seconds=charged)
@@ -124,21 +127,22 @@ def learn(parts: Parts, state: State, outcome: Outcome, nodes: int, depth: int, 
 
 
 def within(budget: Budget, target: Target, state: State) -> Budget:
-    """Limit a budget to the tokens that the run may still generate and to what the target can score."""
+    """Limit a budget to the tokens that may still be generated, and to chains if the target cannot score trees. The depth is
+    0 once the draft model cannot draft any more."""
     deepest = max(0, min(budget.gamma, state.left - 1)) if state.draft_ready() else 0  # the round also writes one token of the target's own
     return replace(budget, gamma=deepest, width=budget.width if "tree" in target.capabilities else 1)
 
 
 def clip(tree: DraftTree, state: State) -> DraftTree:
-    """Drop nodes deeper than the run may still generate. The cut depends on depth only, not on tokens, so the
-    distributions of the remaining nodes are unchanged."""
+    """Drop the nodes that lie deeper than the number of tokens that may still be generated. The cut depends on depth only,
+    not on tokens, so the distributions of the remaining nodes are unchanged."""
     deepest = state.left - 1
     if not len(tree) or max(tree.depths) <= deepest:
         return tree
     late = {i for i, d in enumerate(tree.depths) if d > deepest and i not in tree.probes}
     if not late:
         return tree
-    return tree.keep([i for i in range(len(tree)) if i not in late and not late.intersection(tree.path(i))], looked=False)
+    return tree.keep([i for i in range(len(tree)) if i not in late and not late.intersection(tree.path(i))], by_token=False)
 
 
 def _cut_at_stop(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:

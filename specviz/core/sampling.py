@@ -56,7 +56,7 @@ class Sampling:
             raise InvalidUse(f"min_p must lie between 0 and 1, not {str(self.min_p)[:40]}", "sampling.min_p")
 
     @property
-    def whole(self) -> bool:
+    def unfiltered(self) -> bool:
         """Whether every token keeps its probability: no top-k, top-p or min-p."""
         return not self.top_k and self.top_p == 1 and not self.min_p
 
@@ -102,10 +102,10 @@ def _nucleus(p: Tensor, top_p: float) -> Tensor:
 
 
 class RandomStreams:
-    """All random decisions of a run, on named streams ("draft", "verify", "policy").
+    """The source of all random decisions of a run, on named streams ("draft", "verify", "policy").
 
-    Streams are independent: draws of a drafter never shift those of a verifier. Tests replace this object by one with
-    the same methods and scripted decisions, and so enumerate all runs of the engine.
+    The streams are independent, so draws of a drafter never shift those of a verifier. Tests replace this object by one
+    with the same methods and scripted decisions, and so enumerate all runs of the engine.
     """
 
     def __init__(self, seed: int = 0):
@@ -113,12 +113,14 @@ class RandomStreams:
         self._streams: dict[str, random.Random] = {}
 
     def stream(self, name: str) -> random.Random:
+        """Return the random generator of a stream, seeded by the run's seed and the stream's name."""
         if name not in self._streams:
             self._streams[name] = random.Random(f"{self.seed}/{name}")
         return self._streams[name]
 
     def pick(self, stream: str, probs: Tensor) -> int:
-        """Sample an index from probs [vocab]; an index of probability 0 is never returned. Raises InvalidDistribution."""
+        """Sample a token id from probs [vocab] with the next number of a stream; a token of probability 0 is never returned.
+        Raises InvalidDistribution. On a device this synchronises once."""
         if is_on_device(probs):
             return int(self.draw(stream, probs))  # synchronises once
         total = probs.cumsum(-1)
@@ -132,16 +134,18 @@ class RandomStreams:
         return index
 
     def draw(self, stream: str, probs: Tensor) -> LazyScalar:
-        """Sample as ``pick`` does from a distribution on a device. The token is a lazy scalar."""
+        """Sample a token id from probs [vocab], as ``pick`` does, without synchronising: for probs on a device the token is
+        a lazy scalar, which is read later."""
         return lazy_ints(sample_rows(probs[None], [self.stream(stream).random()]))[0]
 
     def uniforms(self, stream: str, count: int) -> list[float]:
-        """Return the next ``count`` uniforms of a stream."""
+        """Return the next ``count`` uniform random numbers in [0, 1) of a stream."""
         source = self.stream(stream)
         return [source.random() for _ in range(count)]
 
     def ahead(self, stream: str, count: int) -> list[float]:
-        """Return the next ``count`` uniforms of a stream without consuming them."""
+        """Return the next ``count`` uniform random numbers of a stream without consuming them: the next call returns the
+        same."""
         source = self.stream(stream)
         now = source.getstate()
         found = [source.random() for _ in range(count)]
@@ -149,7 +153,7 @@ class RandomStreams:
         return found
 
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
-        """Accept with probability ``accept``. Return the decision and the uniform number u behind it (accepted iff u <
+        """Decide with probability ``accept``. Return the decision and the uniform random number u behind it (True iff u <
         accept). Raises InvalidDistribution for NaN."""
         if accept != accept:
             raise InvalidDistribution
@@ -157,14 +161,15 @@ class RandomStreams:
         return u < accept, u
 
     def uniform_tensor(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
-        """Return uniforms on [0, 1) as a tensor, for decisions on the device."""
+        """Return uniform random numbers in [0, 1) as a float64 tensor of this shape, for decisions on the device."""
         source = self.stream(stream)
         flat = [source.random() for _ in range(math.prod(shape))]
         return torch.tensor(flat, dtype=torch.float64, device=device).reshape(shape)
 
 
 def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
-    """Sample tokens [n] from distributions [n, vocab] as ``pick`` does, each by its uniform, on the distributions' device."""
+    """Sample one token per row: ``uniforms`` [n] choose tokens [n] from ``distributions`` [n, vocab] by inverse transform
+    sampling, as ``RandomStreams.pick`` does, on the distributions' device."""
     total = distributions.cumsum(-1)
     mass = total[:, -1:].double()
     raise_if((~((mass - 1).abs() <= SLACK)).any(), InvalidDistribution)
@@ -176,22 +181,22 @@ def sample_rows(distributions: Tensor, uniforms: list[float]) -> Tensor:
 
 
 def argmax_tokens(x: Tensor) -> list[int]:
-    """Return the argmax of each row of x [n, vocab]; of equal values the first. Uses numpy on a CPU, where it is ten
-    times faster than torch."""
+    """Return the argmax of each row of x [n, vocab] as a list; of equal values the first. Uses numpy on a CPU, where it is
+    ten times faster than torch."""
     on_host = not is_on_device(x) and x.dtype in (torch.float32, torch.float64)
     return to_list((x.detach().numpy() if on_host else x).argmax(-1))
 
 
 def check_distributions(distributions: Tensor) -> Tensor:
-    """Return distributions [n, vocab] unchanged. Raises InvalidDistribution if one does not sum to one."""
+    """Return distributions [n, vocab] unchanged. Raises InvalidDistribution if one does not sum to one within SLACK."""
     if not bool(((distributions.sum(-1) - 1).abs() <= SLACK).all()):
         raise InvalidDistribution
     return distributions
 
 
 class SingleStream:
-    """Random streams of a nested run, such as a draft model's own speculative run: all draws come from one stream of
-    the parent run."""
+    """The random streams of a run inside a run, such as the speculative run of a draft model: same methods as RandomStreams,
+    but all draws come from one stream of the outer run."""
 
     def __init__(self, rng: RandomStreams | SingleStream, name: str):
         self._rng, self._name = rng, name

@@ -68,7 +68,7 @@ def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]]
     divergence; margin: difference of plain decoding's top two logits there.
     """
     method = catalogue()[key] if isinstance(key, str) else key
-    missing = loaded.why_not(method)
+    missing = loaded.unsupported_reason(method)
     if missing:
         return _greedy_result("unavailable", detail=missing)
     agreed, worst = 0, None
@@ -98,7 +98,7 @@ def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | No
     "unavailable". z: deviation of the counts in standard deviations; samples: number of runs.
     """
     method = catalogue()[key] if isinstance(key, str) else key
-    missing = loaded.why_not(method)
+    missing = loaded.unsupported_reason(method)
     if missing:
         return _distribution_result("unavailable", detail=missing)
     if method.exactness != "exact":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
 from ..methods import catalogue
-from ..run.batch_prompts import why_not_batchable
+from ..run.batch_prompts import session_unbatchable_reason
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
 from .prompt_suites import Item, choose, read_suite
@@ -193,7 +193,7 @@ def _sessions(loaded: Loaded, keys: Sequence[str], sampling: Sampling, determini
         except SessionError as error:
             skipped[method] = str(error)
             continue
-        reason = why_not_batchable(session)
+        reason = session_unbatchable_reason(session)
         if reason:
             skipped[method] = f"{session.method.title} {reason}."
         else:

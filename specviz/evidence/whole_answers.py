@@ -110,7 +110,7 @@ def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]
     "unavailable". Other fields as in ``TokenPlaces.report``, and ``detail``, a sentence.
     """
     method = catalogue()[key] if isinstance(key, str) else key
-    missing = loaded.why_not(method)
+    missing = loaded.unsupported_reason(method)
     if missing:
         return {"status": "unavailable", "detail": missing}
     if method.exactness != "exact":

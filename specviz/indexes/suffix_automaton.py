@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core import common
+from ..core import common_prefix_length
 
 
 class Text:
@@ -35,7 +35,7 @@ class Text:
         same = self._sure if tokens is self._home else 0
         if same > len(tokens):
             same = 0
-        same += common(self.text[same:], tokens[same:len(self.text)])
+        same += common_prefix_length(self.text[same:], tokens[same:len(self.text)])
         if same < self._sure and not self.always_reversible:
             self.clear()
             same = 0

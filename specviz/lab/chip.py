@@ -56,7 +56,7 @@ def chip_model(**asked: Any) -> dict[str, Any]:
     target = Model(si["target_size"], si["target_size"] * si["bytes"], si["cache"])
     draft = Model(si["draft_size"], si["draft_size"] * si["bytes"])
     expected = [tokens_per_round(si["acceptance"], n) for n in lengths]
-    designs = {name: _design(one, target, draft, lengths, expected) for name, one in (("host", chip.as_host), ("on_chip", chip))}
+    designs = {name: _design(one, target, draft, lengths, expected) for name, one in (("host", chip.host_variant), ("on_chip", chip))}
     plain = {name: designs["host"][name][0] for name in ("tokens_per_second", "joules_per_token")}
     return {"asked": values, "lengths": lengths, "plain": plain,
             "designs": designs, "measured": _measured(asked.get("measured"), lengths, expected), "sram_bytes": draft.bytes}

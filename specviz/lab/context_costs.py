@@ -78,7 +78,7 @@ def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bo
     {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured length,
     extrapolated: lengths beyond it, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the
     longest length, extrapolated: predicted speed-ups}], machine}. Methods that cannot run on these models are left out."""
-    methods = {key: method for key in LEAN if loaded.why_not(method := catalogue()[key]) is None}
+    methods = {key: method for key in LEAN if loaded.unsupported_reason(method := catalogue()[key]) is None}
     knobs = {key: method.read_knobs(LEAN[key][0]) for key, method in methods.items()}
     counts = sorted({1, *(1 + k[name] for k in knobs.values() for name in ("gamma", "inner") if name in k)})
     text = _text(loaded, max(min(loaded.context, LENGTHS[-1] + ROOM) - ROOM, 2) + max(counts))

@@ -40,7 +40,7 @@ def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], boo
     probs = sampling_of(payload, 1.0)
     if probs.greedy:
         raise SessionError("A distribution is tested at a temperature above 0.", "lab.temperature")
-    missing = loaded.why_not(method)
+    missing = loaded.unsupported_reason(method)
     if missing:
         raise SessionError(missing, "method.missing")
     if method.exactness == "greedy only":

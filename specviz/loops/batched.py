@@ -34,7 +34,7 @@ from .speculate import emit_rounds, start_run
 OWN_LAYERS = frozenset({"early", "skip", "layer_parallel"})
 
 
-def why_not_batched(parts: Parts) -> str | None:
+def unbatchable_reason(parts: Parts) -> str | None:
     """Return why these parts cannot share forward passes with other requests, as the end of a sentence; None if they can."""
     if parts.loop is not None and not isinstance(parts.loop, BatchOfOne):
         return "has its own decoding loop"
@@ -64,7 +64,7 @@ class Batch:
     def join(self, parts: Parts, target: Target, state: State) -> tuple[Request, Scores]:
         """Prefill a request and add it to the batch; it takes part in rounds from the next one on. Raises ValueError
         for parts that cannot be batched."""
-        reason = why_not_batched(parts)
+        reason = unbatchable_reason(parts)
         if reason:
             raise InvalidUse(f"the method cannot be batched: it {reason}", "method.not_batchable")
         state.clock = self.clock

@@ -65,7 +65,7 @@ def _draw(logits: Tensor, state: State) -> tuple[list[int], list[float], Tensor]
     chosen: list[float] = []
     probs = logits[0]
     for row in logits[:state.left]:
-        probs = state.sampling.probs(state.processed_row(row, tokens))
+        probs = state.sampling.probs(state.process_draft_row(row, tokens))
         tokens.append(state.rng.pick("verify", probs))
         chosen.append(round(float(probs[tokens[-1]]), 4))
     state.tokens += tokens

@@ -64,7 +64,7 @@ class Pipelined:
         state.notes += ahead.notes
         if has_nan(scores.logits):
             raise BrokenModel(BROKEN, "model.not_numbers")
-        scores = state.processed(read, scores)
+        scores = state.process_scores(read, scores)
         fresh = _cut_after_end(fresh, state)
         checked_tree = joined((pending, len(pending)), (fresh, 1))
         parts.verifier.check(checked_tree)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .llama import Block, Llama
-from .llama import why_not as why_not_llama
+from .llama import unsupported_reason as llama_unsupported_reason
 from .torchscript import scripted
 from .torchscript_llama import ScriptedAttention
 from .weights import ModelError, Weights
@@ -25,14 +25,14 @@ from .weights import ModelError, Weights
 KIND = "blockffn"  # model_type in config.json
 
 
-def why_not(config: dict[str, Any]) -> str | None:
+def unsupported_reason(config: dict[str, Any]) -> str | None:
     """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     if config.get("model_type") != KIND:
         return f"the forward of sparse experts runs {KIND}, not {str(config.get('model_type'))[:40]}"
     sizes = [config.get(name) for name in ("num_experts", "expert_size")]
     if not all(type(size) is int and 0 < size < 2**16 for size in sizes):
         return "its config.json gives no num_experts and expert_size"
-    return why_not_llama(config | {"model_type": "llama"})
+    return llama_unsupported_reason(config | {"model_type": "llama"})
 
 
 def routed(scores: Tensor, scale: Tensor, eps: float) -> Tensor:
@@ -88,7 +88,7 @@ class Experts(nn.Module):
 class BlockFFN(Llama):
     """Weights and forward pass of a Llama with sparse experts. ``down`` of a block holds its Experts; it has no ``gate_up``."""
 
-    refuses = staticmethod(why_not)
+    refuses = staticmethod(unsupported_reason)
     matrices = ("qkv", "out")
 
     def _measure(self, config: dict[str, Any]) -> None:

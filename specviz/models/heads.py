@@ -126,6 +126,42 @@ class HeadWeights(Weights):
         return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})
 
 
+class SharedWeights(HeadWeights):
+    """The tensors of a head's folder that stores only what differs from another head, ``base``, of the same target."""
+
+    def __init__(self, folder: Path, body: Body, base: Path):
+        super().__init__(folder, body)
+        self._base = HeadWeights(base, body)
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(name) or name in self._base
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        return (super() if name in self._where else self._base).get(name, *shape)
+
+
+def head_weights(folder: Path, body: Body) -> HeadWeights:
+    """Return the tensors of a head's folder, and those of the head that its config.json says it shares weights with. Raises
+    ModelError."""
+    base = base_of(folder, config_of(folder))
+    return HeadWeights(folder, body) if base is None else SharedWeights(folder, body, base)
+
+
+def base_of(folder: Path, config: dict[str, Any]) -> Path | None:
+    """Return the folder of the head that this one shares weights with, None for none: ``base_head`` in config.json names its kind,
+    and it lies next to this folder. Raises ModelError if it is not there."""
+    base, own = config.get("base_head"), config.get("specviz")
+    if base is None:
+        return None
+    kind = own.get("kind", "") if isinstance(own, dict) else ""
+    if not isinstance(base, str) or not base.isidentifier() or not folder.name.endswith(kind):
+        raise ModelError(f"config.json of {folder.name} names a head to share weights with that makes no sense", "head.base")
+    found = folder.with_name(folder.name.removesuffix(kind) + base)
+    if not (found / "config.json").is_file():
+        raise ModelError(f"{folder.name} holds only what differs from {found.name}, which is not there", "head.base_missing")
+    return found
+
+
 def config_of(folder: Path) -> dict[str, Any]:
     """Return the config.json of a head or adapter; it may be nearly empty in published ones. Raises ModelError."""
     adapter = not (folder / "config.json").exists() and (folder / "adapter_config.json").exists()
@@ -152,7 +188,7 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
     return accuracy, nodes
 
 
-def why_not(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
+def unsupported_reason(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
     """Return why the head of this kind in a folder does not fit a target of this name, width and vocabulary; None if it fits."""
     try:
         check_fit(folder, name, hidden, vocab, kind)
@@ -167,6 +203,7 @@ def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") 
     Reads the config and the headers of the weights only, so it is quick; other problems are found when the head is loaded.
     """
     config = config_of(folder)
+    base_of(folder, config)
     weights = HeadWeights(folder, Body(name, hidden, vocab, 0))
     for shard in sorted(set(weights._where.values())):
         weights._file(shard)

@@ -42,7 +42,7 @@ WHY_NOT = {  # ends of sentences, by identifier
 }
 
 
-def why_not(config: dict[str, Any]) -> str | None:
+def unsupported_reason(config: dict[str, Any]) -> str | None:
     """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     if config.get("model_type") not in FAMILY:
         return WHY_NOT["family"].format(family=", ".join(FAMILY), kind=config.get("model_type"))
@@ -135,7 +135,7 @@ class Llama:
     uncompiled: why not.
     """
 
-    refuses = staticmethod(why_not)  # config.json -> why this forward pass cannot run it
+    refuses = staticmethod(unsupported_reason)  # config.json -> why this forward pass cannot run it
     matrices: tuple[str, ...] = ("qkv", "out", "gate_up", "down")  # of a block, stored as linear layers
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None

@@ -21,7 +21,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys and values a mask can window
 
 
-def why_not(config: dict[str, Any]) -> str | None:
+def unsupported_reason(config: dict[str, Any]) -> str | None:
     """Return why transformers has no causal model for that config.json, as far as the file alone shows; None if it has one."""
     if config.get("is_encoder_decoder"):
         return "it is an encoder-decoder, not a causal language model"

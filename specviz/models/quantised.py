@@ -9,7 +9,7 @@ from .weights import ModelError
 PACKAGES = {"bnb-8bit": "bitsandbytes", "bnb-4bit": "bitsandbytes", "ao-int8": "torchao", "ao-int4": "torchao"}
 
 
-def why_not(kind: str) -> str | None:
+def unsupported_reason(kind: str) -> str | None:
     """Return why this kind of quantised weights is not available here; None if it is."""
     if kind not in PACKAGES:
         return f"there are no weights of kind {kind!r}; there are {', '.join(PACKAGES)}"
@@ -21,7 +21,7 @@ def quantised(name: str, kind: str) -> dict[str, Any]:
     """Return the options of from_pretrained for a kind of quantisation; empty for none. Raises ModelError."""
     if not kind:
         return {}
-    problem = why_not(kind)
+    problem = unsupported_reason(kind)
     if problem:
         raise ModelError(f"{name}: {problem}", "checkpoint.quantised")
     import transformers

@@ -70,7 +70,7 @@ class Architecture:
         return frozenset({self.shows} - {""})
 
 
-def why_not(config: Config) -> str | None:
+def unsupported_reason(config: Config) -> str | None:
     """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:
@@ -97,7 +97,7 @@ class RecurrentNetwork:
         folder = Path(folder)
         config = read_json(folder, "config.json")
         check_config(config, folder.name)
-        reason = why_not(config)
+        reason = unsupported_reason(config)
         if reason:
             raise ModelError(f"{folder.name}: {reason}", "forward.unsupported")
         self.device = torch.device(device)

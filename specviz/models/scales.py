@@ -25,7 +25,7 @@ MOST_SIDE, MOST_SCALES = 256, 16  # pixels; of a model that is read
 KV = tuple[Tensor, Tensor]  # keys and values, each [batch, heads, rows, head_dim]
 
 
-def why_not(config: dict[str, Any]) -> str | None:
+def unsupported_reason(config: dict[str, Any]) -> str | None:
     """Return why a config.json is not that of a next-scale model; None if it is."""
     return None if config.get("model_type") == KIND else "it does not predict scales of a picture"
 
@@ -188,8 +188,8 @@ class ScaleModel:
         check_config(config, folder.name)
         missing = [key for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
                    if key not in config]
-        if why_not(config) or missing:
-            raise ModelError(f"{folder.name}: {why_not(config) or f'config.json gives no {missing[0]}'}", "config.lacks")
+        if unsupported_reason(config) or missing:
+            raise ModelError(f"{folder.name}: {unsupported_reason(config) or f'config.json gives no {missing[0]}'}", "config.lacks")
         self.folder, self.name, self.device, self.dtype = folder, folder.name, torch.device(device), torch.float32
         weights = Weights(folder, self.device, self.dtype)
         check_weights(config, weights, folder.name, self.dtype.itemsize, self.device)

@@ -4,16 +4,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..loops.batched import SharedBatch, why_not_batched
+from ..loops.batched import SharedBatch, unbatchable_reason
 
 NAMED = 48  # characters of a prompt that name it
 
 
-def why_not_batchable(session: Any) -> str | None:
+def session_unbatchable_reason(session: Any) -> str | None:
     """Return why a session's method cannot be batched, as the end of a sentence; None where it can."""
     kit = session.loaded.kit()
     try:
-        return why_not_batched(session.method.build(kit, **session.knobs))
+        return unbatchable_reason(session.method.build(kit, **session.knobs))
     finally:
         kit.close()
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import CapableTarget, common
+from ..core import CapableTarget, common_prefix_length
 
 LEAST = 8  # common tokens from which on a prompt continues a conversation
 EXACT = ("exact", "greedy only")  # a method whose cache holds the target's own keys and values
@@ -90,4 +90,4 @@ class PrefixPool:
 def shared(cache: PrefixCache, tokens: Sequence[int]) -> int:
     """Return how many leading tokens of a prompt are in a cache."""
     target = cache.target
-    return 0 if target is None else common(target.cached_tokens, tokens)
+    return 0 if target is None else common_prefix_length(target.cached_tokens, tokens)

@@ -268,7 +268,7 @@ def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) ->
 
 def read_given(loaded: Loaded, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
     """Check the arguments of a Session. Raises SessionError for a wrong type."""
-    if not hasattr(loaded, "why_not") or not hasattr(loaded, "kit"):
+    if not hasattr(loaded, "unsupported_reason") or not hasattr(loaded, "kit"):
         raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.", "session.loaded")
     if not isinstance(method, (str, Method)):
         raise SessionError(f"A method is a Method or its key, not {type(method).__name__}.", "session.method")

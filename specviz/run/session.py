@@ -14,7 +14,7 @@ from ..loops.continuous import ContinuousBatch
 from ..methods import catalogue
 from ..trace.events import Event
 from ..zoo.registry import ZooError
-from .batch_prompts import why_not_batchable
+from .batch_prompts import session_unbatchable_reason
 from .conversation import template_options
 from .prefix_cache import PrefixCache, PrefixPool
 from .processors import ProcessorFactory, stop_tokens
@@ -70,11 +70,11 @@ class Session:
             self.knobs = self.method.read_knobs(dict(knobs or {}))
         except ValueError as error:
             raise SessionError(sentence(error), code_of(error, "session.knob")) from None
-        missing = loaded.why_not(self.method)
+        missing = loaded.unsupported_reason(self.method)
         if missing:
             raise SessionError(missing, "method.missing")
         self.batch_prompts, self.prefix_cache, self.batch = tuple(batch_prompts), prefix_cache, batch
-        alone = why_not_batchable(self) if batch_prompts or batch else None
+        alone = session_unbatchable_reason(self) if batch_prompts or batch else None
         if alone:
             raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.", "method.one_prompt")
         if self.request.is_constrained and self.method.unchecked:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import Context, common
+from ..core import Context, common_prefix_length
 from .request import SessionError, sentence
 
 MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces them
@@ -102,7 +102,7 @@ class GrammarMask:
     def _follow(self, tokens: Sequence[int]) -> bool:
         """Bring the matcher to these tokens; return whether the grammar accepts them all."""
         tokens = list(tokens)
-        same = common(self._consumed, tokens)
+        same = common_prefix_length(self._consumed, tokens)
         if same < len(self._consumed):
             self._matcher.rollback(len(self._consumed) - same)
             del self._consumed[same:]

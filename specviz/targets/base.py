@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, Verdict, common
+from ..core import DraftTree, Scores, Verdict, common_prefix_length
 from ..core.errors import CodedError, InvalidUse
 from .rows import AppendableRows, Rows
 
@@ -105,7 +105,7 @@ class CachedTarget:
         if tokens[-1] == self.root and tokens[:-1] == self.cached_tokens + self._pending:
             return self._nothing()
         self._follow(tokens)
-        keep = self._restorable(common(self.cached_tokens, tokens[:-1]))
+        keep = self._restorable(common_prefix_length(self.cached_tokens, tokens[:-1]))
         del self.cached_tokens[keep:]
         self._drop()
         self.root, missing = tokens[-1], tokens[keep:-1]

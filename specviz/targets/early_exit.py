@@ -11,7 +11,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from ..core import DraftTree, common
+from ..core import DraftTree, common_prefix_length
 from ..core.errors import InvalidUse
 from ..models.llama import Llama
 from .rows import AppendableRows, Rows
@@ -28,7 +28,7 @@ class ExitStates:
 
     def shared(self, tree: DraftTree) -> int:
         """Return for how many leading nodes of ``tree`` these hidden states are valid."""
-        return common(list(zip(self.tree.tokens, self.tree.parents)), list(zip(tree.tokens, tree.parents)))
+        return common_prefix_length(list(zip(self.tree.tokens, self.tree.parents)), list(zip(tree.tokens, tree.parents)))
 
 
 class ExitTarget(Protocol):

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ..models.exact_attention import HEAD_DIM, SLOTS, ExactAttention
 from ..models.int8 import Int8Layout
 from ..models.linear import Layout
-from ..models.llama import why_not as why_not_fast
+from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.rms_norm import UnitNorm
 from ..models.rotation import Basis, FinalStates, Rotate
 from ..models.weights import Weights
@@ -28,11 +28,11 @@ from .fast import FastModel
 WHY_NOT = "the int8 forward sums exactly over heads of at most {most} numbers"
 
 
-def why_not(config: dict[str, Any]) -> str | None:
+def unsupported_reason(config: dict[str, Any]) -> str | None:
     """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
     if (config.get("head_dim") or 0) > HEAD_DIM:
         return WHY_NOT.format(most=HEAD_DIM)
-    return why_not_fast(config)
+    return llama_unsupported_reason(config)
 
 
 class Int8Model(FastModel):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from ..core import Scores, common
+from ..core import Scores, common_prefix_length
 from ..core.errors import InvalidUse
 from .layer_groups import groups_of
 from .llama import LlamaTarget
@@ -35,8 +35,8 @@ class SkippedLayers(LlamaTarget):
         skipped sublayers. Returns the Scores of the last token."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
-        mine = min(self._borrowed, common(self.cached_tokens, tokens[:-1]))
-        theirs = common(whole.cached_tokens, tokens[:-1])
+        mine = min(self._borrowed, common_prefix_length(self.cached_tokens, tokens[:-1]))
+        theirs = common_prefix_length(whole.cached_tokens, tokens[:-1])
         if theirs > mine:
             self._reserve(theirs)
             with torch.inference_mode():

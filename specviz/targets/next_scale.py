@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, common
+from ..core import DraftTree, Scores, common_prefix_length
 from ..core.errors import InvalidUse
 from ..models.scales import KV, ScaleModel
 from .base import CachedTarget
@@ -70,7 +70,7 @@ class NextScaleTarget(CachedTarget):
             raise InvalidUse(f"{self.name} paints patches after the prompt, never words", "target.token")
         if prompt != self._prompt:
             self._reset(prompt)
-        keep = min(self._cached, self.scales.done(common(self._painted, painted)) + 1)
+        keep = min(self._cached, self.scales.done(common_prefix_length(self._painted, painted)) + 1)
         if keep < self._cached:
             rows = self.scales.ends[keep]
             self._kv = [kv and (kv[0][:, :, :rows], kv[1][:, :, :rows]) for kv in self._kv]

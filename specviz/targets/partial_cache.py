@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import Scores, common
+from ..core import Scores, common_prefix_length
 from .base import CachedTarget
 from .cache_selection import CacheSelection
 from .layer_views import SkippedLayers
@@ -32,8 +32,8 @@ class PartialCache(SkippedLayers):
         """Bring the cache to tokens[:-1]; rows committed by the whole target are copied as far as they are selected."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
-        theirs = common(whole.cached_tokens, tokens[:-1])
-        same = common(self.cached_tokens, tokens[:theirs])
+        theirs = common_prefix_length(whole.cached_tokens, tokens[:-1])
+        same = common_prefix_length(self.cached_tokens, tokens[:theirs])
         if theirs != self._borrowed or same < theirs:
             self._finished = self._finished if same >= self._borrowed <= theirs else 0
             if theirs:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Scores, common
+from ..core import DraftTree, Scores, common_prefix_length
 from .base import CachedTarget, Rows
 from .cache_selection import CacheSelection
 from .learning import Learner
@@ -232,7 +232,7 @@ class TinyView(TinyTarget):
         self.whole, self.skip = whole, frozenset(sublayers)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        agree = common(self.whole.cached_tokens, list(tokens[:-1]))
+        agree = common_prefix_length(self.whole.cached_tokens, list(tokens[:-1]))
         self._slots, self.cached_tokens = self.whole._slots.clone(), self.whole.cached_tokens[:agree]
         self._drop()
         self.root = None
@@ -276,7 +276,7 @@ class TinyLean(TinyView):
         self.keep, self.kept = keep, 0
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        agree = common(self.whole.cached_tokens, list(tokens[:-1]))
+        agree = common_prefix_length(self.whole.cached_tokens, list(tokens[:-1]))
         rows, _ = self.keep(self.whole._slots[:, :, :, :agree], 0)
         self._slots, self.kept = self.whole._slots.clone(), rows.shape[3]
         self._slots[:, :, :, :self.kept] = rows

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree
-from ..models.llama import why_not as why_not_text
+from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.patch_encoder import PatchEncoder, label_scores, sizes_of
 from ..models.weights import ModelError, Weights
 from .fast import FastModel
@@ -25,9 +25,9 @@ LABELS = 3  # groups of caption words: things, colours, sizes
 WHY_NOT = "it reads no pictures: its config.json has no vision_config that is known here"
 
 
-def why_not(config: dict[str, Any]) -> str | None:
+def unsupported_reason(config: dict[str, Any]) -> str | None:
     """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
-    return WHY_NOT if _labels_of(config) is None else why_not_text(config)
+    return WHY_NOT if _labels_of(config) is None else llama_unsupported_reason(config)
 
 
 def _labels_of(config: dict[str, Any]) -> list[list[int]] | None:

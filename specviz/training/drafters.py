@@ -36,31 +36,31 @@ Cells = dict[tuple[str, str], Cell]
 def run(job: Job, hparams: dict) -> dict[str, Any]:
     """Return {methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}.
     """
-    with models(job):
+    with use_work_models(job):
         loaded = zoo.load(job.target, device=job.device)
         items = prompts(job, hparams)
         chosen, skipped = {}, {}
-        for method in shown(hparams):
+        for method in methods_to_measure(hparams):
             kinds = {"draft"} if method.key in hparams["with_draft"] else {need.partition(":")[2] for need in method.needs}
             if job.only and not kinds & set(job.only):
                 continue
-            why = loaded.why_not(method)
+            why = loaded.unsupported_reason(method)
             chosen |= {} if why else {method.key: method}
             skipped |= {method.key: why} if why else {}
         found = {key: {"title": method.title, "model": model_of(loaded, method)} for key, method in chosen.items()}
         for mode, probs in MODES.items():
-            cells = walk(loaded, chosen, {}, items, hparams, probs, hparams["repeats"] if job.speed else 0)
+            cells = run_methods(loaded, chosen, {}, items, hparams, probs, hparams["repeats"] if job.speed else 0)
             for key in chosen:
-                found[key][mode] = by_task(cells, key)
+                found[key][mode] = figures_by_task(cells, key)
         equal = {"nodes": hparams["equal_nodes"]}
         sized = {key: method for key, method in chosen.items() if any(knob.name == "nodes" for knob in method.knobs)}
-        cells = walk(loaded, sized, equal, items, hparams, MODES["greedy"], 0)
+        cells = run_methods(loaded, sized, equal, items, hparams, MODES["greedy"], 0)
         for key in sized:
-            found[key]["equal"] = by_task(cells, key)["mean"]
+            found[key]["equal"] = figures_by_task(cells, key)["mean"]
         return {"methods": found, "skipped": skipped, "equal_nodes": equal["nodes"], "machine": loaded.facts["env"]}
 
 
-def shown(hparams: dict) -> list[Method]:
+def methods_to_measure(hparams: dict) -> list[Method]:
     """Return the methods to measure: exact ones that draft with trained heads or trained drafts, and a few that use the
     plain draft model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
@@ -89,7 +89,7 @@ def prompts(job: Job, hparams: dict) -> list[Item]:
     return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:hparams["prompts_a_task"]]]
 
 
-def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], hparams: dict, probs: Sampling,
+def run_methods(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], hparams: dict, probs: Sampling,
          repeats: int) -> Cells:
     """Run methods on prompts; return results by (method, task). repeats: timed runs of each prompt paired with plain
     decoding; 0: acceptance counts only."""
@@ -110,8 +110,8 @@ def walk(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: lis
     return cells
 
 
-def by_task(cells: Cells, key: str) -> dict[str, dict]:
-    found = {task: figures(cell) for (who, task), cell in cells.items() if who == key}
+def figures_by_task(cells: Cells, key: str) -> dict[str, dict]:
+    found = {task: cell_figures(cell) for (who, task), cell in cells.items() if who == key}
     if not found:
         raise TrainingError("There are no held-out prompts short enough: raise prompt_characters in report.yaml.",
                             "training.no_prompts")
@@ -122,7 +122,7 @@ def by_task(cells: Cells, key: str) -> dict[str, dict]:
     return found | {"mean": mean}
 
 
-def figures(cell: Cell) -> dict[str, Any]:
+def cell_figures(cell: Cell) -> dict[str, Any]:
     totals, known = cell.totals, cell.totals.metrics()
     middle, efficiency = quartiles(cell.ratios)[1], known["block_efficiency"]
     assert efficiency is not None  # every run writes tokens
@@ -141,11 +141,11 @@ def _mean(values: list) -> float | None:
 
 # --- the work folder's models as the app would name them -----------------------------------------------------------------
 @contextmanager
-def models(job: Job) -> Iterator[Path]:
+def use_work_models(job: Job) -> Iterator[Path]:
     """Context manager: model names refer to the work folder's models. Writes `<work>/models.yaml` and sets
     SPECVIZ_MODELS to it."""
     path = job.folder() / "models.yaml"
-    write_text(path, named(job))
+    write_text(path, models_yaml_text(job))
     before = os.environ.get("SPECVIZ_MODELS")
     os.environ["SPECVIZ_MODELS"] = str(path)
     zoo.forget()  # weights may have changed under the same path
@@ -155,7 +155,7 @@ def models(job: Job) -> Iterator[Path]:
         os.environ.pop("SPECVIZ_MODELS") if before is None else os.environ.update(SPECVIZ_MODELS=before)
 
 
-def named(job: Job) -> str:
+def models_yaml_text(job: Job) -> str:
     """Return the project's models.yaml as text, with the paths of the embedded models replaced by this job's."""
     entries = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}

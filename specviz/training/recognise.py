@@ -50,7 +50,7 @@ class Classifier:
         return self.names[int((self.templates @ outline(picture)).argmax())]
 
 
-def asked(count: int, seed: int = 1) -> list[tuple[str, str]]:
+def sample_prompts(count: int, seed: int = 1) -> list[tuple[str, str]]:
     """Return (prompt, thing) pairs for random things in plain style."""
     rng = random.Random(seed)
     wishes = [drawings.Wish(rng.choice(THINGS), rng.choice(list(drawings.COLOURS))) for _ in range(count)]
@@ -75,12 +75,12 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--guidance-scale", type=float, default=1.0)
     args = parser.parse_args()
-    loaded, classify, wanted, rng = load(args.target, None, "cpu"), Classifier(), asked(args.pictures), random.Random(2)
+    loaded, classify, wanted, rng = load(args.target, None, "cpu"), Classifier(), sample_prompts(args.pictures), random.Random(2)
     right = [classify(drawings.paint(drawings.Wish(thing, "blue"), rng)) == thing for _, thing in wanted]
     print(f"| painted by | recognised of {args.pictures} | target passes | ms a picture |\n|---|---|---|---|\n"
           f"| the program (fresh drawings) | {np.mean(right):.0%} | | |")
     for key, knobs in CASES:
-        if loaded.why_not(catalogue()[key]) is None:
+        if loaded.unsupported_reason(catalogue()[key]) is None:
             share, passes, seconds = measure(loaded, key, knobs, wanted, classify, temperature=args.temperature,
                                               guidance_scale=args.guidance_scale)
             print(f"| `{key}`{''.join(f', {name} {value}' for name, value in knobs.items())} | {share:.0%} | {passes:.1f} | "

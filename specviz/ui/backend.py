@@ -43,7 +43,7 @@ class Backend(Protocol):
         """Return the draft models that a visitor may choose for a target: {name, title}."""
         ...
 
-    def why_not(self, target: str | None = None) -> dict[str, str]:
+    def unsupported_reason(self, target: str | None = None) -> dict[str, str]:
         """Return {method key: why it cannot run on this model}, loaded or not; methods that can run are left out."""
         ...
 

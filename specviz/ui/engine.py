@@ -150,12 +150,12 @@ class Engine:
     def wants(self, payload: dict[str, Any]) -> str | None:
         return self._target_of(payload.get("target"))
 
-    def why_not(self, target: str | None = None) -> dict[str, str]:
+    def unsupported_reason(self, target: str | None = None) -> dict[str, str]:
         from specviz import catalogue
 
         with engine_errors_refused():
-            why_not = self.loaded(target).why_not if self.ready(target) else self._survey(target)
-        reasons = {key: why_not(method) for key, method in catalogue().items()}
+            unsupported_reason = self.loaded(target).unsupported_reason if self.ready(target) else self._survey(target)
+        reasons = {key: unsupported_reason(method) for key, method in catalogue().items()}
         return {key: why for key, why in reasons.items() if why}
 
     def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
@@ -171,7 +171,7 @@ class Engine:
             return {}
 
     def _survey(self, target: str | None) -> Any:
-        """Return ``why_not`` and ``knob_limits`` of models that are not loaded, from their configurations."""
+        """Return ``unsupported_reason`` and ``knob_limits`` of models that are not loaded, from their configurations."""
         from ..zoo import survey
 
         asked, _ = self._load_arguments(target)
@@ -239,7 +239,7 @@ class Engine:
         if name == "catalogue":
             yield [card_data(card) for card in self._methods.values()]
         elif name == "unavailable":
-            yield self.why_not(None)
+            yield self.unsupported_reason(None)
         elif name in self.light:
             with engine_errors_refused(light=True):
                 yield from lab.answer(name, payload)
@@ -259,7 +259,7 @@ def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
     """Return which requests with this method can share forward passes without changing their answers: "any", "greedy"
     (a joint policy plans for the whole batch), or "none"."""
     from ..core import JointPolicy
-    from ..loops.batched import why_not_batched
+    from ..loops.batched import unbatchable_reason
     from ..run.session import Session
 
     session, kit = Session(loaded, method, knobs), loaded.kit()
@@ -267,7 +267,7 @@ def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
         parts = session.method.build(kit, **session.knobs)
     finally:
         kit.close()
-    return "none" if why_not_batched(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
+    return "none" if unbatchable_reason(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
 
 
 def play(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,

@@ -273,7 +273,8 @@ class Handlers:
     def _models_line(self, target: str | None) -> dict:
         if not self.backend.ready(target):
             return {self.ui["models"]: gr.skip()}
-        return {self.ui["models"]: _line("ready", self.backend.load(target)), **self._picker(self.backend.why_not(target), target)}
+        line = _line("ready", self.backend.load(target))
+        return {self.ui["models"]: line, **self._picker(self.backend.unsupported_reason(target), target)}
 
     def _picker(self, off: dict[str, str], models: str | None) -> dict:
         """Mark the methods that cannot run on these models, and whether the speeds were measured with them."""

@@ -147,7 +147,7 @@ class OpenAIApi:
             raise Refused("openai.value", field="speculative", form='an object {"method": KEY, "knobs": {NAME: VALUE}}')
         key = asked.get("method")
         if key is None:
-            off = self._backend.why_not(target) if self._backend.ready(target) else {}
+            off = self._backend.unsupported_reason(target) if self._backend.ready(target) else {}
             key = BASELINE if DEFAULT_METHOD in off or DEFAULT_METHOD not in self._backend.cards else DEFAULT_METHOD
         cards = {name: card for name, card in self._backend.cards.items() if ":" not in name}
         if not isinstance(key, str) or key not in cards:

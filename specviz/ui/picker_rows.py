@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import ASSETS
 from ..core.method import Family, Method
-from ..core.needs import words_of
+from ..core.needs import needs_in_words
 from ..methods import families as all_families
 from ..methods import trained_parts
 from ..servers.dialects import FAMILY
@@ -69,7 +69,7 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
     for card in cards.values():
         fields = {name: value for name, value in card_data(card).items() if name in CARD_FIELDS}
         out.append(fields | {"baseline": card.key == BASELINE, "first": card.key in first, "shape": shape(card),
-                           "needs": words_of(card.needs),
+                           "needs": needs_in_words(card.needs),
                            "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
     founders = {family.founder for family in all_families().values()}
     last = next((row["family"] for row in out if row["baseline"]), "")  # the family of plain decoding

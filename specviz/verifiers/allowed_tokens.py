@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict
-from .drift import divergence
+from .drift import kl_divergence
 from .token_rejection import TokenRejection
 
 
@@ -33,11 +33,11 @@ class AllowedTokens(TokenRejection):
             logits = scores.logits[node + 1]
             probs, children = state.sampling.probs(logits), tree.children(node)
             belief = logits.float().softmax(-1) if greedy else probs
-            hit, fine = None, self.allowed_mask(logits) if children else logits.new_empty(0)
+            hit, allowed = None, self.allowed_mask(logits) if children else logits.new_empty(0)
             for child in children:
-                decision = self._try(tree, child, belief, fine, state)
+                decision = self._try(tree, child, belief, allowed, state)
                 decisions.append(decision)
-                drift += decision_drift(decision, tree, belief, fine, greedy)
+                drift += decision_drift(decision, tree, belief, allowed, greedy)
                 if decision.verdict == "accepted":
                     hit = child
                     break
@@ -49,21 +49,21 @@ class AllowedTokens(TokenRejection):
             path.append(hit)
             node = hit
 
-    def _try(self, tree: DraftTree, child: int, belief: Tensor, fine: Tensor, state: State) -> Decision:
+    def _try(self, tree: DraftTree, child: int, belief: Tensor, allowed: Tensor, state: State) -> Decision:
         x, q = tree.tokens[child], tree.draft_probs(child)
-        ok, u = state.rng.flip("verify", float(fine[x]))
+        ok, u = state.rng.flip("verify", float(allowed[x]))
         return Decision(child, self.rule, float(belief[x]), None if q is None else float(q[x]), float(ok), u,
                      "accepted" if ok else "rejected", belief, None if ok else belief)
 
 
-def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, fine: Tensor, greedy: bool) -> Iterator[float]:
+def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, allowed: Tensor, greedy: bool) -> Iterator[float]:
     """Yield the drift of one decision. Above temperature 0 the distribution followed is q on allowed tokens, and p for
     the remaining probability."""
     x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
-        kept = kept * fine
-        yield divergence(belief, kept + (1 - kept.sum()).clamp(min=0) * belief)
+        kept = kept * allowed
+        yield kl_divergence(belief, kept + (1 - kept.sum()).clamp(min=0) * belief)
     elif decision.verdict == "accepted":
         yield float((belief.max() / belief[x]).log())
 
@@ -97,9 +97,9 @@ class Rollback(AllowedTokens):
         self.bound = bound
 
     def allowed_mask(self, logits: Tensor) -> Tensor:
-        fine = logits.log_softmax(-1) >= -self.bound
-        fine[logits.argmax()] = True
-        return fine
+        allowed = logits.log_softmax(-1) >= -self.bound
+        allowed[logits.argmax()] = True
+        return allowed
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         verdict = super().verify(tree, scores, state)

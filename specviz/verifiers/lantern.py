@@ -17,7 +17,7 @@ from .token_rejection import TokenRejection, verify_lossy_greedy
 
 
 @dataclass(frozen=True)
-class Relaxed:
+class AddedNeighbours:
     """A token's added neighbours: their tokens, and their probability ``mass``."""
 
     added: Tensor
@@ -39,17 +39,17 @@ class Lantern(TokenRejection):
         self.neighbours, self.first, self.delta, self.relative = neighbours, first, delta, relative
         self._found: list[dict[str, Any]] = []
 
-    def relaxed(self, x: int, p: Tensor) -> Relaxed:
+    def added_neighbours(self, x: int, p: Tensor) -> AddedNeighbours:
         """Return the neighbours whose probability is added to that of token x under p. There are none if their
         probability or that of x is 0, so tokens that a request forbids stay forbidden."""
         row = x - self.first
         if not 0 <= row < len(self.neighbours) or float(p[x]) == 0:
-            return Relaxed(self.neighbours.new_empty(0), 0.0)
+            return AddedNeighbours(self.neighbours.new_empty(0), 0.0)
         near = self.neighbours[row].to(p.device)
         total = p[near].double().cumsum(0)
         count = int((total <= self.bound(p[x])).sum())
         mass = float(total[count - 1]) if count else 0.0
-        return Relaxed(near[:count], mass) if mass > 0 else Relaxed(near[:0], 0.0)
+        return AddedNeighbours(near[:count], mass) if mass > 0 else AddedNeighbours(near[:0], 0.0)
 
     def bound(self, prob: Tensor) -> float:
         return self.delta * float(prob) if self.relative else self.delta
@@ -63,7 +63,7 @@ class Lantern(TokenRejection):
 
     def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Decision:
         x, q = tree.tokens[child], tree.draft_probs(child)
-        near = self.relaxed(x, p)
+        near = self.added_neighbours(x, p)
         prob = float(p[x]) + near.mass
         draft_prob = None if q is None else float(q[x])
         accept = min(1.0, prob if draft_prob is None else prob / draft_prob if draft_prob > 0 else 0.0)
@@ -74,7 +74,7 @@ class Lantern(TokenRejection):
         rest = None if ok else self.left(p, q, x, near)
         return Decision(child, "relaxed", prob, draft_prob, accept, u, "accepted" if ok else "rejected", p, rest)
 
-    def left(self, p: Tensor, q: Tensor | None, x: int, near: Relaxed) -> Tensor:
+    def left(self, p: Tensor, q: Tensor | None, x: int, near: AddedNeighbours) -> Tensor:
         """Return the distribution after x was rejected; p itself if no probability would remain."""
         rest = p.clone() if q is None else (p - q).clamp_(min=0)
         rest[x] = 0
@@ -82,11 +82,11 @@ class Lantern(TokenRejection):
         mass = float(rest.sum())
         return rest / mass if mass > 0 else p
 
-    def followed(self, p: Tensor, q: Tensor | None, x: int) -> Tensor:
+    def output_distribution(self, p: Tensor, q: Tensor | None, x: int) -> Tensor:
         """Return the distribution [vocab] that this rule follows at one place: over the draws from q, or for the chosen token x."""
         drawn = torch.tensor([x], device=p.device) if q is None else q.nonzero()[:, 0]
         p, share = p.double(), p.new_ones(1).double() if q is None else q[drawn].double()
-        borrowed, added = self._relaxed_many(drawn, p)
+        borrowed, added = self._added_neighbours_many(drawn, p)
         accept = ((p[drawn] + borrowed) / share).clamp(max=1)
         rest = (p if q is None else (p - q).clamp(min=0)).repeat(len(drawn), 1)
         rest.scatter_(1, drawn[:, None], 0)
@@ -96,7 +96,7 @@ class Lantern(TokenRejection):
         out = (share * (1 - accept)) @ rest
         return out.index_add_(0, drawn, share * accept)
 
-    def _relaxed_many(self, tokens: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    def _added_neighbours_many(self, tokens: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
         """Return the borrowed probability [tokens] of each token, and which tokens each adds, [tokens, vocab]."""
         rows = tokens - self.first
         known = (rows >= 0) & (rows < len(self.neighbours))
@@ -108,15 +108,15 @@ class Lantern(TokenRejection):
         added = torch.zeros(len(tokens), len(p), dtype=torch.bool, device=p.device).scatter_(1, near, counted)
         return mass, added & (mass > 0)[:, None]
 
-    def _note(self, tree: DraftTree, child: int, p: Tensor, q: Tensor | None, near: Relaxed) -> None:
-        tv = float((self.followed(p, q, tree.tokens[child]) - p).abs().sum()) / 2
+    def _note(self, tree: DraftTree, child: int, p: Tensor, q: Tensor | None, near: AddedNeighbours) -> None:
+        tv = float((self.output_distribution(p, q, tree.tokens[child]) - p).abs().sum()) / 2
         self._found.append({"node": child, "added": len(near.added), "mass": near.mass, "tv": round(tv, 9)})
 
     def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         """Accept a child that is the argmax once its neighbours' probability, at temperature 1, is added to its own."""
         def decide(child: int, belief: Tensor, best: int) -> Decision:
             x = tree.tokens[child]
-            near = self.relaxed(x, belief)
+            near = self.added_neighbours(x, belief)
             prob = float(belief[x]) + near.mass
             ok, u = state.rng.flip("verify", float(x == best or prob > float(belief[best])))
             self._found.append({"node": child, "added": len(near.added), "mass": near.mass, "tv": float(ok and x != best)})

@@ -91,9 +91,9 @@ def _load_static(folder: Path, device: Any) -> LoadedModel:
 
 
 def _fast_refuses(config: Config) -> str | None:
-    from ..models.llama import why_not
+    from ..models.llama import unsupported_reason
 
-    return why_not(config)
+    return unsupported_reason(config)
 
 
 def _fast_provides(config: Config) -> frozenset[str]:
@@ -109,9 +109,9 @@ def _load_int8(folder: Path, device: Any) -> LoadedModel:
 
 
 def _int8_refuses(config: Config) -> str | None:
-    from ..targets.int8 import why_not
+    from ..targets.int8 import unsupported_reason
 
-    return why_not(config)
+    return unsupported_reason(config)
 
 
 def _load_tree_scan(folder: Path, device: Any) -> LoadedModel:
@@ -121,9 +121,9 @@ def _load_tree_scan(folder: Path, device: Any) -> LoadedModel:
 
 
 def _tree_scan_refuses(config: Config) -> str | None:
-    from ..models.recurrent import why_not
+    from ..models.recurrent import unsupported_reason
 
-    return why_not(config)
+    return unsupported_reason(config)
 
 
 def _tree_scan_provides(config: Config) -> frozenset[str]:
@@ -140,9 +140,9 @@ def _load_vision(folder: Path, device: Any) -> LoadedModel:
 
 
 def _vision_refuses(config: Config) -> str | None:
-    from ..targets.vision import why_not
+    from ..targets.vision import unsupported_reason
 
-    return why_not(config)
+    return unsupported_reason(config)
 
 
 def _vision_provides(config: Config) -> frozenset[str]:
@@ -158,9 +158,9 @@ def _load_scales(folder: Path, device: Any) -> LoadedModel:
 
 
 def _scales_refuses(config: Config) -> str | None:
-    from ..models.scales import why_not
+    from ..models.scales import unsupported_reason
 
-    return why_not(config)
+    return unsupported_reason(config)
 
 
 def _scales_provides(config: Config) -> frozenset[str]:
@@ -182,9 +182,9 @@ def _load_experts(folder: Path, device: Any) -> LoadedModel:
 
 
 def _experts_refuses(config: Config) -> str | None:
-    from ..models.blockffn import why_not
+    from ..models.blockffn import unsupported_reason
 
-    return why_not(config)
+    return unsupported_reason(config)
 
 
 def _experts_provides(config: Config) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Load a target and its draft by name. Weights are read once per folder and device and shared by all runs; each run has
 its own KV caches.
 
-A model that cannot be loaded raises ZooError. ``why_not`` returns why a method cannot run on the loaded models.
+A model that cannot be loaded raises ZooError. ``unsupported_reason`` returns why a method cannot run on the loaded models.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from ..core import Method
-from ..core.needs import missing
+from ..core.needs import missing_reason
 from ..indexes.store import vocabulary_mark
 from ..targets.base import CachedTarget
 from ..targets.guided import GuidedTarget, GuidesItself
@@ -30,7 +30,7 @@ from .kit import Kit
 from .model_notes import model_notes
 from .picture_input import pixels
 from .registry import Entry, Register, ZooError, register
-from .requirements import halves, knob_limits, roles, stored, why_not
+from .requirements import halves, knob_limits, roles, stored, unsupported_reason
 from .requirements import sizes as sizes_of_draft
 from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
 from .trained_heads import Heads, heads_of, sizes
@@ -77,7 +77,7 @@ class Loaded:
     def other_model(self) -> LoadedModel:
         """Return the weights of the draft with another vocabulary. Raises ZooError."""
         if self.other is None:
-            raise ZooError(f"This method {missing(others.ROLE, self.name)}.", "method.needs_draft")
+            raise ZooError(f"This method {missing_reason(others.ROLE, self.name)}.", "method.needs_draft")
         return self.weights(self.other, choose(register().backends, self.other))
 
     def model_for(self, role: str) -> LoadedModel | None:
@@ -234,9 +234,9 @@ class Loaded:
         except ZooError:
             return ""
 
-    def why_not(self, method: Method) -> str | None:
+    def unsupported_reason(self, method: Method) -> str | None:
         """Return why the method cannot run on these models; None if it can."""
-        return why_not(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
+        return unsupported_reason(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
@@ -324,16 +324,16 @@ def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class Survey:
-    """A target and draft that are not loaded: the target's name and notes, and ``why_not``: method -> why it cannot
+    """A target and draft that are not loaded: the target's name and notes, and ``unsupported_reason``: method -> why it cannot
     run, or None."""
 
     name: str
     notes: list[str]
-    why_not: Callable[[Method], str | None]
+    unsupported_reason: Callable[[Method], str | None]
     knob_limits: Callable[[Method], dict[str, float]]
 
     def __call__(self, method: Method) -> str | None:
-        return self.why_not(method)
+        return self.unsupported_reason(method)
 
 
 def survey(target: str | None = None, draft: str | None = None) -> Survey:
@@ -355,5 +355,6 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     capabilities |= roles(others.folder_of(book, entry.name, place), more) | codec_capabilities(folder)
     capabilities |= halves(folder, more.get("middle", middle))
     return Survey(entry.name, model_notes(folder),
-                  lambda method: why_not(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems),
+                  lambda method: unsupported_reason(method, entry.name, capabilities, bool(chosen) and not problem, problem,
+                                                    heads.problems),
                   lambda method: knob_limits(method, capabilities))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..core import Method
-from ..core.needs import missing
+from ..core.needs import missing_reason
 from ..indexes.store import HOW, HOW_TO, Store, StoreError
 from . import other_vocabulary as others
 from . import trained_drafts
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 SIZES = ("wide", "deep")  # of draft models, by the end of their names
 
 
-def why_not(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
+def unsupported_reason(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
             head_problems: dict[str, str] | None = None) -> str | None:
     have = capabilities | {"draft", "middle"} if has_draft else capabilities
     lacking = sorted((need for need in method.requires if need not in have), key=lambda need: (need != "sequence", need))
@@ -94,4 +94,4 @@ def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, 
                 "its folder in models.yaml")
     if need in ("draft", "middle") and draft_problem:
         return f"needs a draft model; {draft_problem.rstrip('.')}"
-    return missing(need, name)
+    return missing_reason(need, name)

@@ -16,7 +16,7 @@ import torch
 
 from ..methods import head_kinds
 from ..models.errors import about_files, shown
-from ..models.heads import Body, why_not
+from ..models.heads import Body, unsupported_reason
 from ..models.int8 import has_byte_products
 from .free_memory import require_memory
 from .registry import Register, ZooError, here
@@ -62,7 +62,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
             if entry.hub and on is not None and here(entry) is None:
                 require_memory(entry, on)
             place = entry.folder()
-            problem = why_not(place, name, hidden, vocab, entry.kind)
+            problem = unsupported_reason(place, name, hidden, vocab, entry.kind)
             problem = problem and about_files(place, problem)
         except ZooError as error:
             problem = str(error)

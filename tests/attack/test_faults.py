@@ -66,7 +66,7 @@ def test_nothing_is_drawn_from_what_is_no_law(probs):
 
 
 def sampling_methods():
-    return [key for key, method in catalogue().items() if method.exactness != "greedy only" and not FakeLoaded().why_not(method)]
+    return [key for key, method in catalogue().items() if method.exactness != "greedy only" and not FakeLoaded().unsupported_reason(method)]
 
 
 @pytest.mark.parametrize("key", sampling_methods())
@@ -179,7 +179,7 @@ def patched_state(clock, *args, **options):
     return State(*args, **options, clock=Clock(clock))
 
 
-@pytest.mark.parametrize("key", [key for key in CLOCKED if key in catalogue() and not FakeLoaded().why_not(catalogue()[key])])
+@pytest.mark.parametrize("key", [key for key in CLOCKED if key in catalogue() and not FakeLoaded().unsupported_reason(catalogue()[key])])
 def test_deterministic_runs_are_the_seeds_alone(key, monkeypatch):
     loaded = FakeLoaded()
     for seed in (1, 2):
@@ -226,7 +226,7 @@ def test_fixed_costs_are_in_units_of_a_pass():
     costs.learn(4, 9.0, 2, 9.0)
     assert costs.verify(0) == 1.0 and costs.verify(10) == pytest.approx(1.7) and costs.draft(3) == pytest.approx(0.3)
     assert costs.charged(2, 1, {"plan": 5.0, "verify": 5.0}) == {"plan": 0.0, "verify": costs.verify(2), "draft": 0.1}
-    assert costs.fresh().draft(1) == 0.1 and costs.decided(3.0) == 0.0
+    assert costs.new_empty().draft(1) == 0.1 and costs.decided(3.0) == 0.0
 
 
 # --- training ----------------------------------------------------------------------------------------------------------------

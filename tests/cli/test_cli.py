@@ -17,12 +17,13 @@ from specviz.cli import commands as cli
 from specviz.cli import request_options
 from specviz.cli.messages import LONGEST, TEXTS
 from specviz.cli.terminal import Writer, harmless, table
-from specviz.core.needs import missing
+from specviz.core.needs import missing_reason
 from specviz.evidence.bench_ledger import Progress
 from specviz.evidence.resumable_bench import TEXTS as BENCH
 from specviz.methods import catalogue
+from specviz.run.machine import Machine
 from specviz.run.request import GenerationRequest
-from specviz.trace.events import Committed, TextEmitted
+from specviz.trace.events import Checked, Committed, Finished, TextEmitted
 from specviz.trace.files import Trace
 from specviz.zoo.text import TokenBytes
 
@@ -54,7 +55,7 @@ def test_list_as_json(command):
                               "aliases", "available", "reason", "knob_limits", "by_time"} for row in rows)
     assert all(row["available"] == (row["reason"] is None) for row in rows)
     off = {row["key"]: row["reason"] for row in json.loads(command("list", "--json", "--draft", "none")[1])}
-    assert missing("draft", "tiny") in off["speculative"] and off["prompt_lookup"] is None
+    assert missing_reason("draft", "tiny") in off["speculative"] and off["prompt_lookup"] is None
 
 
 def test_list_for_people(command):
@@ -67,7 +68,7 @@ def test_run_as_json(command, at_home):
     status, out, err = command("run", "--method", "speculative", "--prompt", "the cat", "--max-new-tokens", 9, "--json")
     found = json.loads(out)
     assert status == 0 and not err
-    assert found.keys() == {"text", "token_ids", "prompt_ids", "finish_reason", "metrics"}
+    assert found.keys() == {"text", "token_ids", "prompt_ids", "finish_reason", "busy", "metrics"}
     assert found["finish_reason"] == "length" and len(found["token_ids"]) == 9 == found["metrics"]["tokens"]
     assert {"block_efficiency", "acceptance_rate", "tokens_per_second", "overhead_share"} <= found["metrics"].keys()
     plain = json.loads(command("run", "--method", "autoregressive", "--prompt", "the cat", "--max-new-tokens", 9, "--json")[1])
@@ -86,6 +87,18 @@ def test_run_for_people_and_for_the_record(command, tmp_path):
     html = tmp_path / "run.html"
     status, out, _ = command("replay", path, "--html", html)
     assert status == 0 and "replay.page" in codes(out.strip(), TEXTS) and "<html" in html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_busy_machine_is_said_printed_and_recorded(command, monkeypatch, tmp_path, busy):
+    monkeypatch.setattr(Machine, "observe", lambda self, lane, event: [Checked("busy", {})] if busy and isinstance(event, Finished) else [])
+    monkeypatch.setattr(Machine, "start_events", lambda self: [])
+    run = ["run", "--method", "autoregressive", "--prompt", "the cat", "--max-new-tokens", 3]
+    assert (TEXTS["run.busy"] in command(*run, "--trace", tmp_path / "t.jsonl")[2]) is busy
+    trace = Trace.load(tmp_path / "t.jsonl")
+    assert any(row["type"] == "check" and row["kind"] == "busy" for row in trace.records) is busy
+    assert trace.records[0]["env"].keys() >= {"threads", "pass_seconds", "usual_pass_seconds"}
+    assert json.loads(command(*run, "--json")[1])["busy"] is busy
 
 
 def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch):

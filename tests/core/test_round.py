@@ -12,7 +12,7 @@ from specviz.core import (
     Decision,
     Drafter,
     DraftTree,
-    Entry,
+    HiddenInput,
     IncompatibleVerifier,
     Parts,
     Policy,
@@ -94,7 +94,7 @@ def test_clip_drops_candidates_too_deep_and_what_hangs_under_them(tree, deepest)
 
 
 def test_clip_leaves_a_tree_that_fits_and_probes_that_reach_further():
-    probing = DraftTree((1, 2), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(0, (1,), lambda x: x[:1]),))
+    probing = DraftTree((1, 2), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(HiddenInput(0, (1,), lambda x: x[:1]),))
     assert clip(probing, State([0], limit=2)) is probing
 
 

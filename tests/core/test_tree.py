@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, Entry, Origin, TreeBuilder
+from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, HiddenInput, Origin, TreeBuilder
 
 from ..message_codes import refuses
 from .trees import VOCAB, by_hand, grow, trees
@@ -76,7 +76,7 @@ def test_builder_equals_add(tree):
 @given(trees(), st.integers(0, 1000))
 def test_a_cut_that_looked_leaves_chosen_nodes_only(tree, seed):
     nodes = closed(tree, seed)
-    cut = tree.keep(nodes, looked=True)
+    cut = tree.keep(nodes, by_token=True)
     assert cut.tokens == tuple(tree.tokens[i] for i in nodes)
     assert [cut.label(i) for i in range(len(cut))] == [CHOSEN] * len(nodes)
     for new, old in enumerate(nodes):
@@ -88,7 +88,7 @@ def test_a_cut_that_looked_leaves_chosen_nodes_only(tree, seed):
 @given(trees(), st.integers(0, 4))
 def test_a_cut_by_depth_keeps_every_law(tree, depth):
     nodes = [i for i in range(len(tree)) if tree.depths[i] <= depth]
-    cut = tree.keep(nodes, looked=False)
+    cut = tree.keep(nodes, by_token=False)
     for new, old in enumerate(nodes):
         a, b = cut.draft_probs(new), tree.draft_probs(old)
         assert (a is None and b is None) or torch.equal(a, b)
@@ -99,7 +99,7 @@ def test_a_cut_by_depth_keeps_every_law(tree, depth):
 def test_a_blind_cut_keeps_every_law_or_is_refused(tree, seed):
     nodes = closed(tree, seed)
     try:
-        cut = tree.keep(nodes, looked=False)
+        cut = tree.keep(nodes, by_token=False)
     except ValueError:
         # some draw lost a node that came before one that stays
         assert any(tree.draw[i] == tree.draw[j] >= 0 and i not in nodes and j in nodes
@@ -115,27 +115,27 @@ def test_cuts_that_would_lie_are_refused():
     tree, k = DraftTree().begin(probs, WITHOUT_REPLACEMENT)
     tree = tree.add(0, -1, k).add(1, -1, k).add(2, 0)
     with refuses(ValueError, "tree.cut_prefix"):
-        tree.keep([1], looked=False)
+        tree.keep([1], by_token=False)
     with refuses(ValueError, "tree.cut_parents"):
-        tree.keep([2], looked=True)
-    assert tree.keep([1], looked=True).label(0) == CHOSEN
+        tree.keep([2], by_token=True)
+    assert tree.keep([1], by_token=True).label(0) == CHOSEN
 
 
 def test_rows_that_enter_as_states_stay_together():
-    tree = DraftTree((1, -1, -1), (-1, 0, 1), (-1, -1, -1), probes=frozenset({1, 2}), inputs=(Entry(0, (1, 2), lambda x: x[:2]),))
-    assert tree.keep([0], looked=True).inputs == ()
-    assert tree.keep([0, 1, 2], looked=True).inputs[0].nodes == (1, 2)
+    tree = DraftTree((1, -1, -1), (-1, 0, 1), (-1, -1, -1), probes=frozenset({1, 2}), inputs=(HiddenInput(0, (1, 2), lambda x: x[:2]),))
+    assert tree.keep([0], by_token=True).inputs == ()
+    assert tree.keep([0, 1, 2], by_token=True).inputs[0].nodes == (1, 2)
     with refuses(ValueError, "tree.cut_entry"):
-        tree.keep([0, 1], looked=True)
-    shifted = DraftTree((3, 1, -1), (-1, -1, 1), (-1,) * 3, probes=frozenset({2}), inputs=(Entry(0, (2,), lambda x: x[:1]),))
-    assert shifted.keep([1, 2], looked=True).inputs[0].nodes == (1,)
+        tree.keep([0, 1], by_token=True)
+    shifted = DraftTree((3, 1, -1), (-1, -1, 1), (-1,) * 3, probes=frozenset({2}), inputs=(HiddenInput(0, (2,), lambda x: x[:1]),))
+    assert shifted.keep([1, 2], by_token=True).inputs[0].nodes == (1,)
 
 
 def test_origin_may_be_shorter_than_tokens_and_survives_a_cut():
     one, two = Origin("context", 3, 4), Origin("context", 4, 5)
     tree = DraftTree((1, 2), (-1, 0), (-1, -1), origin=(one, two)).add(3, 1)
-    assert tree.keep([0, 1, 2], looked=True).origin[:2] == (one, two)
-    assert tree.keep([0, 2 - 1], looked=True).origin == (one, two)
+    assert tree.keep([0, 1, 2], by_token=True).origin[:2] == (one, two)
+    assert tree.keep([0, 2 - 1], by_token=True).origin == (one, two)
 
 
 def test_builder_records_origin_only_when_there_is_one():

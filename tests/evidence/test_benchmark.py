@@ -11,7 +11,7 @@ import pytest
 from specviz import ROOT as HERE
 from specviz import load
 from specviz.core import Sampling
-from specviz.core.needs import missing
+from specviz.core.needs import missing_reason
 from specviz.evidence.benchmark import MEAN, answered, bench, measure, quartiles, rows
 from specviz.evidence.prompt_suites import Item, choose, read_suite
 from specviz.run.request import SessionError
@@ -118,7 +118,7 @@ def test_sampling_with_transformers_beside(at_home):
 
 def test_methods_that_cannot_run_are_named(at_home):
     report = bench(load(draft="none"), ["speculative", "prompt_lookup"], repeats=1, prompts=1, tasks=["chat"], max_new_tokens=4, quiet=True)
-    assert missing("draft", "tiny") in report["environment"]["skipped"]["speculative"]
+    assert missing_reason("draft", "tiny") in report["environment"]["skipped"]["speculative"]
     assert {r["method"] for r in report["rows"]} == {"autoregressive", "prompt_lookup"}
     with refuses(SessionError, "method.missing"):
         bench(load(draft="none"), ["speculative"], quiet=True)

@@ -41,7 +41,7 @@ class Loaded:
     def kit(self):
         return SimpleNamespace(vocab=self.toy.vocab, target=self.open_target(), open=lambda role, required=False: TinyTarget(self.toy.small, self.context))
 
-    def why_not(self, method):
+    def unsupported_reason(self, method):
         return None
 
 
@@ -105,9 +105,9 @@ def test_stopping_early_is_a_defect(only):
 
 def test_what_cannot_run_says_why():
     loaded = Loaded()
-    loaded.why_not = lambda method: "It needs a draft model."
+    loaded.unsupported_reason = lambda method: "It needs a draft model."
     assert certify.greedy(loaded, "speculative")["status"] == certify.distribution(loaded, "speculative")["status"] == "unavailable"
-    assert certify.greedy(loaded, "speculative")["detail"] == loaded.why_not(None)
+    assert certify.greedy(loaded, "speculative")["detail"] == loaded.unsupported_reason(None)
 
 
 @pytest.mark.parametrize("key", RIGHT)

@@ -137,8 +137,8 @@ def test_what_promises_no_distribution_or_cannot_run():
     lossy = [key for key, method in catalogue().items() if method.exactness != "exact"]
     assert {whole.answers(Loaded(), key)["status"] for key in lossy} == {"not applicable"}
     loaded = Loaded()
-    loaded.why_not = lambda method: "It needs a draft model."
-    assert whole.answers(loaded, "speculative") == {"status": "unavailable", "detail": loaded.why_not(None)}
+    loaded.unsupported_reason = lambda method: "It needs a draft model."
+    assert whole.answers(loaded, "speculative") == {"status": "unavailable", "detail": loaded.unsupported_reason(None)}
 
 
 def test_a_token_of_probability_zero_fails_by_itself():

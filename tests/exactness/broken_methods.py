@@ -130,7 +130,7 @@ class Children(Drafter):
         build = TreeBuilder()
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-            logits = Scorer(self.model).rows(build, (-1,))[0]
+            logits = Scorer(self.model).logits(build, (-1,))[0]
             self.fill(build, logits, state.sampling.probs(logits), state)
         return build.tree()
 
@@ -250,7 +250,7 @@ class DropsTheTokenItLookedAt(DraftChain):
         tree = super().propose(state, replace(budget, stop=doubtful))
         if self.kept or not looked or not looked[-1]:
             return tree
-        return tree.keep(range(len(tree) - 1), looked=False)
+        return tree.keep(range(len(tree) - 1), by_token=False)
 
 
 class KeepsTheTokenItLookedAt(DropsTheTokenItLookedAt):
@@ -269,7 +269,7 @@ class CutByTokens(DraftChain):
         for i in range(len(tree)):
             joint *= float(tree.draft_probs(i)[tree.tokens[i]])
             keep += joint >= 0.35
-        return tree.keep(range(keep), looked=self.demoted)
+        return tree.keep(range(keep), by_token=self.demoted)
 
 
 class CutAndDemoted(CutByTokens):

@@ -28,7 +28,7 @@ def loaded():
 
 
 def runnable(loaded, *exactness):
-    found = [method for method in methods(*exactness) if loaded.why_not(method) is None]
+    found = [method for method in methods(*exactness) if loaded.unsupported_reason(method) is None]
     assert len(found) >= 8, "the embedded pair must run most methods"
     return found
 

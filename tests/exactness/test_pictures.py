@@ -20,7 +20,7 @@ def loaded():
 
 
 def test_what_needs_no_draft_runs_and_paints_the_same_picture(loaded):
-    runs = [method for method in methods("exact", "greedy only") if loaded.why_not(method) is None]
+    runs = [method for method in methods("exact", "greedy only") if loaded.unsupported_reason(method) is None]
     assert {"autoregressive", "prompt_lookup", "jacobi", "lookahead", "sam_decoding", "token_recycling", "speculative_jacobi",
             "swift"} <= {method.key for method in runs}
     for i, method in enumerate(runs[::4]):
@@ -29,7 +29,7 @@ def test_what_needs_no_draft_runs_and_paints_the_same_picture(loaded):
 
 
 def test_methods_of_text_are_not_offered(loaded):
-    refused = {method.key for method in methods("exact", "approximate") if loaded.why_not(method)}
+    refused = {method.key for method in methods("exact", "approximate") if loaded.unsupported_reason(method)}
     assert "parallel_branches" in refused and "lantern" not in refused
     assert survey("Llama-specviz-16M")(next(m for m in methods("approximate") if m.key == "lantern"))
 
@@ -58,4 +58,4 @@ def test_a_target_without_unconditional_training_refuses_guidance(loaded):
     assert error.value.code == "guidance.target"
     with pytest.raises(SessionError):
         GenerationRequest(guidance_scale=-1)
-    assert loaded.guided(2.0).why_not(next(m for m in methods("exact") if m.key == "swift"))
+    assert loaded.guided(2.0).unsupported_reason(next(m for m in methods("exact") if m.key == "swift"))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specviz.core import RandomStreams, State, open_run
-from specviz.loops.batched import Batch, why_not_batched
+from specviz.loops.batched import Batch, unbatchable_reason
 from specviz.methods import catalogue
 
 from .enumeration import distance, every
@@ -98,7 +98,7 @@ def test_sampled_alone(method, shape, name):
 
 def batched(case) -> bool:
     method = case.values[0]
-    return why_not_batched(method.build(toy_of(method, 3), **small_knobs(method)[0])) is None
+    return unbatchable_reason(method.build(toy_of(method, 3), **small_knobs(method)[0])) is None
 
 
 @pytest.mark.parametrize("method, shape, name", filter(batched, cases()))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.core import FixedCosts, Sampling, State, open_run
-from specviz.loops.batched import Batch, why_not_batched
+from specviz.loops.batched import Batch, unbatchable_reason
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
 from specviz.targets.static_shapes import StaticModel
@@ -98,7 +98,7 @@ def test_requests_of_a_batch_write_on_the_static_forward_what_they_write_alone(p
     for length in (5, LENGTH):
         kit = make()
         parts = method.build(kit, **method.read_knobs({}))
-        if why_not_batched(parts):
+        if unbatchable_reason(parts):
             return  # refused with a sentence: tests/loops/test_batched.py
         states.append(State(list(PROMPT), Sampling(0.0), limit=length))
         batch.join(parts, kit.target, states[-1])

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specviz.core import common
+from specviz.core import common_prefix_length
 from specviz.indexes.ngram_counts import NgramCounts
 from specviz.indexes.suffix_array import PART, SuffixArray
 from specviz.indexes.suffix_automaton import GramIndex, SuffixAutomaton
@@ -44,7 +44,7 @@ def state_of(index, part):
 @MANY
 @given(strings, strings)
 def test_common(a, b):
-    n = common(a, b)
+    n = common_prefix_length(a, b)
     assert a[:n] == b[:n] and (n == min(len(a), len(b)) or a[n] != b[n])
 
 

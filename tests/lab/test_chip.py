@@ -19,12 +19,12 @@ def ask(**numbers):
 def test_a_round_is_its_bytes_or_its_sums():
     chip = Chip(bandwidth=10, arithmetic=100, sram_bandwidth=20, dram=3, sram=2, operation=1, sync=7)
     target, draft = Model(50, 100), Model(5, 10)
-    ours, host = round_cost(chip, target, draft, 3), round_cost(chip.as_host, target, draft, 3)
+    ours, host = round_cost(chip, target, draft, 3), round_cost(chip.host_variant, target, draft, 3)
     assert (ours.draft, ours.verify, ours.sync) == (3 * 0.5, 10, 0)  # bytes over bandwidth
     assert (host.draft, host.verify, host.sync) == (3 * 1.0, 10, 7)
     assert round_cost(chip, target, draft, 15).verify == 16  # sums take over: 2 * 50 * 16 / 100
     assert ours.joules == 3 * (10 * 2 + 10) + 100 * 3 + 100 * 4 and host.joules - ours.joules == 3 * 10
-    assert round_cost(chip.as_host, target, draft, 0).seconds == 10  # a plain pass synchronises nothing here
+    assert round_cost(chip.host_variant, target, draft, 0).seconds == 10  # a plain pass synchronises nothing here
     assert transformer_size(2, 3, 5, 2.0) == Model(12 * 2 * 9 + 15, 2 * (12 * 2 * 9 + 15))
 
 

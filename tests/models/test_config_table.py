@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
 from specviz.models.config_defaults import CONTEXTS, DEFAULTS, context_of
-from specviz.models.llama import Llama, why_not
+from specviz.models.llama import Llama, unsupported_reason
 from specviz.models.pretrained import load_causal
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
@@ -47,7 +47,7 @@ def change(folder: Path, **keys: Any) -> None:
 def ours(folder: Path) -> torch.Tensor | str:
     """The logits of the fast forward, else of the forward of transformers behind our checks, else the refusal."""
     try:
-        refusal = why_not(json.loads((folder / "config.json").read_text()))
+        refusal = unsupported_reason(json.loads((folder / "config.json").read_text()))
         if refusal is None:
             target = FastModel(folder, dtype=torch.float32).open()
             target.sync(IDS[:1])

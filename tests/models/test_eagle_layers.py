@@ -9,7 +9,7 @@ import transformers as tf
 
 from specviz.methods.trained_heads.kangaroo import network as kangaroo
 from specviz.models import eagle
-from specviz.models.heads import Body, why_not
+from specviz.models.heads import Body, unsupported_reason
 from specviz.models.weights import ModelError
 
 from ..drafters.heads.features import BODY, CONFIG, head, published_eagle, published_kangaroo, rows, write
@@ -88,8 +88,8 @@ def test_an_eagle_3_head_is_called_what_it_is(tmp_path, names, config):
     folder, _ = write(tmp_path / "third", {name: torch.zeros(shape) for name, shape in names.items()}, CONFIG | config)
     with refuses(ModelError, "head.eagle3", "third"):
         eagle.load(folder, BODY)
-    assert "EAGLE-3" in why_not(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle")
-    assert why_not(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle3") is None
+    assert "EAGLE-3" in unsupported_reason(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle")
+    assert unsupported_reason(folder, BODY.name, BODY.hidden, BODY.vocab, "eagle3") is None
 
 
 @pytest.mark.parametrize("module, published", [(eagle, published_eagle), (kangaroo, published_kangaroo)])

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.zoo.codec import TextCodec
-from specviz.zoo.requirements import why_not
+from specviz.zoo.requirements import unsupported_reason
 
 TEMPLATE = """{% for m in messages %}<|{{ m['role'] }}|>
 {{ m['content'] }}<|end|>
@@ -117,5 +117,5 @@ class FakeLoaded:
         self.kits.append(FakeKit(self))
         return self.kits[-1]
 
-    def why_not(self, method):
-        return why_not(method, self.name, self.capabilities, has_draft=True)
+    def unsupported_reason(self, method):
+        return unsupported_reason(method, self.name, self.capabilities, has_draft=True)

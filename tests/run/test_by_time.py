@@ -21,7 +21,7 @@ def asked(monkeypatch):
 def test_whatever_asks_for_measured_costs_is_declared(at_home, asked):
     loaded, undeclared = load(device="cpu"), []
     for key, method in catalogue().items():
-        if loaded.why_not(method) is None and not method.decides_by_time:
+        if loaded.unsupported_reason(method) is None and not method.decides_by_time:
             asked.clear()
             list(Session(loaded, key, sampling=Sampling(float(method.exactness != "greedy only"))).run(TEXT, 16))
             undeclared += [key] * (Costs in asked)

@@ -256,7 +256,7 @@ def any_request(rng: random.Random, vocab: int) -> dict:
 def test_any_request_has_the_same_answer_by_every_exact_method(seed):
     rng, loaded = random.Random(seed), FakeLoaded(seed=seed % 3, ends=True)
     fields = any_request(rng, loaded.vocab)
-    methods = [key for key, method in catalogue().items() if method.exactness == "exact" and not method.bound and not loaded.why_not(method)]
+    methods = [key for key, method in catalogue().items() if method.exactness == "exact" and not method.bound and not loaded.unsupported_reason(method)]
     plain, *others = (ask(method, loaded, **fields) for method in ("autoregressive", *rng.sample(methods, 4)))
     for result in others:
         assert (result.text, result.token_ids, result.finish_reason) == (plain.text, plain.token_ids, plain.finish_reason), fields

@@ -55,7 +55,7 @@ def test_the_order_of_what_is_told(plain):
 
 
 @pytest.mark.parametrize("key", [m.key for m in catalogue().values()
-                                 if m.exactness in ("exact", "greedy only") and not FakeLoaded().why_not(m)])
+                                 if m.exactness in ("exact", "greedy only") and not FakeLoaded().unsupported_reason(m)])
 def test_every_exact_method_writes_what_plain_decoding_writes(plain, key):
     events = run(key, 40)
     assert isinstance(events[-1], Finished), events[-1]
@@ -271,7 +271,7 @@ def test_methods_and_knobs_that_do_not_fit(key, knobs, sampling, says):
 
 def test_a_method_that_lacks_something_says_what_would_make_it_work():
     loaded = FakeLoaded()
-    loaded.why_not = lambda method: "Needs a draft model; give one with --draft."
+    loaded.unsupported_reason = lambda method: "Needs a draft model; give one with --draft."
     with refuses(SessionError, "method.missing"):
         Session(loaded, "speculative")
 

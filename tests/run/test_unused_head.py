@@ -35,7 +35,7 @@ def events_of(n, right, needs):
     plain = collect(Session(FakeLoaded(), "autoregressive").run(PROMPT, n + 2))
     method = Method("scripted", "Scripted", "", "", lambda kit: Parts(Scripted(plain.token_ids, right), Fixed(1), TokenRejection()), needs=needs)
     loaded = FakeLoaded()
-    loaded.why_not = lambda method: None
+    loaded.unsupported_reason = lambda method: None
     return list(Session(loaded, method).run(PROMPT, n))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.core import DraftTree, Entry, Verdict
+from specviz.core import DraftTree, HiddenInput, Verdict
 from specviz.targets.base import PREFILL_CHUNK, CachedTarget, ContextOverflow
 from specviz.targets.rows import AppendableRows, shape_of
 
@@ -118,7 +118,7 @@ def test_probes_and_made_rows_are_not_followed():
     target.score(tree([4, 5], [-1, -1], probes={0}))
     target.sync([1, 2, 4, 6])
     assert target.cached_tokens == [1, 2]
-    target.score(DraftTree((7,), (-1,), (-1,), inputs=(Entry(0, (0,), lambda x: x[:1]),)))
+    target.score(DraftTree((7,), (-1,), (-1,), inputs=(HiddenInput(0, (0,), lambda x: x[:1]),)))
     target.sync([1, 2, 4, 6, 7, 8])
     assert target.cached_tokens == [1, 2, 4, 6]
 

@@ -10,7 +10,7 @@ from transformers import LlamaConfig
 
 from specviz.core import DraftTree
 from specviz.models import mx
-from specviz.models.blockffn import Experts, why_not
+from specviz.models.blockffn import Experts, unsupported_reason
 from specviz.models.weights import ModelError
 from specviz.targets.experts import ExpertsModel, ExpertsRead
 from specviz.training.blockffn import ExpertsLlama
@@ -124,7 +124,7 @@ def test_the_bytes_are_those_of_the_files_weights(model):
 
 @pytest.mark.parametrize("config", [{"num_experts": 0}, {"expert_size": None}, {"num_experts": True}, {"model_type": "llama"}])
 def test_a_config_without_experts_is_refused(config):
-    assert why_not({"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config)
+    assert unsupported_reason({"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config)
 
 
 def test_sizes_that_contradict_each_other_are_refused(tmp_path):

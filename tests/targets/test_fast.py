@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from specviz.core import DraftTree, Entry, Verdict
+from specviz.core import DraftTree, HiddenInput, Verdict
 from specviz.models.linear import Layout, PackedLinear, PlainLinear, TransposedLinear
 from specviz.targets.fast import FastModel
 
@@ -119,7 +119,7 @@ def test_entries_replace_what_enters_a_layer(model, network):
     tokens, target = text(4, 12), model.open()
     target.sync(tokens)
     tree = DraftTree((7, -1, -1), (-1, 0, 0), (-1,) * 3, probes=frozenset({1, 2}),
-                     inputs=(Entry(0, (1,), lambda x: target.embed([9])), Entry(2, (2,), lambda x: x[[3]] * 0 + x[[1]])))
+                     inputs=(HiddenInput(0, (1,), lambda x: target.embed([9])), HiddenInput(2, (2,), lambda x: x[[3]] * 0 + x[[1]])))
     logits = target.score(tree).logits
     want, _ = Reference(network)(tokens + [7, 9])
     assert (logits[:3] - want[11:]).abs().max() < 3e-5

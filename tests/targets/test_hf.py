@@ -11,7 +11,7 @@ import torch
 import transformers as tf
 from safetensors.torch import load_file, save_file
 
-from specviz.core import DraftTree, Entry, Verdict
+from specviz.core import DraftTree, HiddenInput, Verdict
 from specviz.models.weights import ModelError
 from specviz.targets.hf import HFModel
 from specviz.targets.hf_targets import MOST_REPLAYED, CheckpointedTarget, UncachedTarget
@@ -68,7 +68,7 @@ def test_taps_and_entries_by_hooks_that_live_only_inside_score(folder, kind):
         assert apart(num_computed.hidden_states[name], hidden[layer][0, :11]) < 1e-5 and apart(scores.hidden_states[name], hidden[layer][0, 11:]) < 1e-5
     assert apart(target.head(scores.hidden_states["final"]), scores.logits) < 1e-5
     seen = []
-    tree = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: seen.append(x) or x[[1]]),))
+    tree = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(HiddenInput(1, (1,), lambda x: seen.append(x) or x[[1]]),))
     replaced = target.score(tree)
     twin = target.score(DraftTree((5, 5), (-1, -1), (-1, -1)))
     assert apart(replaced.logits[:2], twin.logits[:2]) < 1e-5 and len(seen) == 1 and seen[0].shape == (3, model.hidden)
@@ -85,7 +85,7 @@ def test_embedding_table_is_lent(folder):
 def test_runs_side_by_side_do_not_see_each_others_hooks(folder):
     model = HFModel(checkpoint(folder, "llama"), device="cpu")
     nosy, plain = model.open(), model.open()
-    probe = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: x[[0]] * 3),))
+    probe = DraftTree((5, -1), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(HiddenInput(1, (1,), lambda x: x[[0]] * 3),))
     nosy.capture(frozenset({"layer:1", "final"}))
     nosy.sync([1, 2, 3, 4])
     plain.sync([9, 8, 7])

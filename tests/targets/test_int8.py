@@ -10,7 +10,7 @@ import transformers
 from specviz.core import DraftTree
 from specviz.models import int8, llama
 from specviz.targets.fast import FastModel
-from specviz.targets.int8 import WHY_NOT, Int8Model, why_not
+from specviz.targets.int8 import WHY_NOT, Int8Model, unsupported_reason
 from specviz.targets.packed_pass import score_packed
 
 from ..message_codes import begins
@@ -116,7 +116,7 @@ def test_sequences_in_one_pass_say_the_same_bits(folder):
 
 def test_what_it_cannot_add_up_exactly_it_refuses():
     small = dict(model_type="llama", max_position_embeddings=2048, head_dim=64)
-    assert why_not(small) is None
-    assert why_not(small | {"max_position_embeddings": 4096}) is None  # the context is cut to 2,048 instead
-    assert why_not(small | {"head_dim": 512}) == WHY_NOT.format(most=256)
-    assert why_not({"model_type": "gpt2"}).startswith(begins(llama.WHY_NOT, "family"))
+    assert unsupported_reason(small) is None
+    assert unsupported_reason(small | {"max_position_embeddings": 4096}) is None  # the context is cut to 2,048 instead
+    assert unsupported_reason(small | {"head_dim": 512}) == WHY_NOT.format(most=256)
+    assert unsupported_reason({"model_type": "gpt2"}).startswith(begins(llama.WHY_NOT, "family"))

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from specviz.core import DraftTree, Entry, Verdict
+from specviz.core import DraftTree, HiddenInput, Verdict
 from specviz.targets.fast import FastModel
 
 from ..message_codes import refuses
@@ -70,7 +70,7 @@ def test_states_and_entries_go_to_whom_they_belong(model):
     source = random.Random(3)
     tokens = [text(source, 9), text(source, 14)]
     plain = DraftTree((5, 7), (-1, 0), (-1, -1))
-    probed = DraftTree((7, -1), (-1, 0), (-1,) * 2, probes=frozenset({1}), inputs=(Entry(1, (1,), lambda x: x[[0]] * 2),))
+    probed = DraftTree((7, -1), (-1, 0), (-1,) * 2, probes=frozenset({1}), inputs=(HiddenInput(1, (1,), lambda x: x[[0]] * 2),))
     alone, together = [[model.open() for _ in tokens] for _ in range(2)]
     for targets in (alone, together):
         for target, ids, want in zip(targets, tokens, (frozenset({"final", "layer:2"}), frozenset())):

@@ -11,7 +11,7 @@ from specviz.core import DraftTree, Verdict
 from specviz.core.errors import InvalidUse
 from specviz.models.weights import ModelError
 from specviz.targets.llama import LlamaTarget
-from specviz.targets.vision import VisionModel, VisionTarget, why_not
+from specviz.targets.vision import VisionModel, VisionTarget, unsupported_reason
 
 from .vision import PICTURES, SIZES, network, reference, save
 
@@ -144,7 +144,7 @@ def test_a_target_of_text_reads_no_picture(model):
                                     {"vision_config": {**SIZES, "labels": [[1], [2], [99]]}}, {"vision_config": SIZES}])
 def test_a_config_without_a_readable_encoder_is_refused(net, change):
     config = json.loads(net.config.to_json_string()) | {"model_type": "llama"}
-    assert why_not(config) is None and why_not(config | change)
+    assert unsupported_reason(config) is None and unsupported_reason(config | change)
 
 
 def test_weights_that_lack_the_encoder_are_refused(net, tmp_path):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from specviz.core import DraftTree
 from specviz.models import pretrained as hub
 from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, _measure, fastest_layout
-from specviz.models.llama import WHY_NOT, why_not
+from specviz.models.llama import WHY_NOT, unsupported_reason
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 
@@ -134,20 +134,20 @@ assert "transformers" not in sys.modules
 
 def test_what_our_forward_cannot_run_is_said_from_the_config_alone():
     llama, qwen = ({"model_type": kind, "max_position_embeddings": 100} for kind in ("mistral", "qwen2"))
-    assert why_not(llama) is None
-    assert why_not({**llama, "sliding_window": 100}) is None and why_not({**qwen, "sliding_window": 8, "use_sliding_window": False}) is None
-    assert why_not({**llama, "sliding_window": 8}) == WHY_NOT["window"]
-    assert why_not({**llama, "hidden_act": "gelu"}) == WHY_NOT["activation"].format(kind="gelu")
+    assert unsupported_reason(llama) is None
+    assert unsupported_reason({**llama, "sliding_window": 100}) is None and unsupported_reason({**qwen, "sliding_window": 8, "use_sliding_window": False}) is None
+    assert unsupported_reason({**llama, "sliding_window": 8}) == WHY_NOT["window"]
+    assert unsupported_reason({**llama, "hidden_act": "gelu"}) == WHY_NOT["activation"].format(kind="gelu")
     for rope in ({"rope_parameters": {"rope_type": "yarn"}}, {"rope_scaling": {"type": "yarn", "factor": 2}}):
-        assert why_not({**llama, **rope}) == WHY_NOT["rotary"].format(kind="yarn")
-    assert "gpt2" in why_not({"model_type": "gpt2"})
+        assert unsupported_reason({**llama, **rope}) == WHY_NOT["rotary"].format(kind="yarn")
+    assert "gpt2" in unsupported_reason({"model_type": "gpt2"})
 
 
 def test_what_transformers_will_offer_is_told_from_the_config_alone():
-    assert "tree" in hub.capabilities({"model_type": "gpt2"}) and hub.why_not({"model_type": "gpt2"}) is None
+    assert "tree" in hub.capabilities({"model_type": "gpt2"}) and hub.unsupported_reason({"model_type": "gpt2"}) is None
     assert "tree" not in hub.capabilities({"layer_types": ["linear_attention", "full_attention"]})
-    assert "encoder-decoder" in hub.why_not({"model_type": "t5", "is_encoder_decoder": True})
-    assert "model_type" in hub.why_not({})
+    assert "encoder-decoder" in hub.unsupported_reason({"model_type": "t5", "is_encoder_decoder": True})
+    assert "model_type" in hub.unsupported_reason({})
 
 
 @pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear, HalfLinear])

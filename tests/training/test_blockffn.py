@@ -74,7 +74,7 @@ def test_a_tiny_run_resumes_and_ships_a_target_that_writes(tmp_path):
     loaded = load(str(place), "none", "cpu")
     assert loaded.backend.name == "experts"
     assert len(collect(Session(loaded, "prompt_lookup", sampling=Sampling(0.0)).run("Hello", 6)).token_ids) <= 6
-    assert load(str(place), str(place), "cpu").why_not(catalogue()["blockffn"]) is None
+    assert load(str(place), str(place), "cpu").unsupported_reason(catalogue()["blockffn"]) is None
 
 
 def test_without_weights_there_is_no_such_loss():

@@ -21,7 +21,7 @@ def figures(efficiency, speedup=None):
 def job(tmp_path):
     """A work folder whose cards were written by the report's own functions, of figures that are told apart."""
     work = Job(work=tmp_path, size="tiny", quiet=True)
-    chosen = {method.key: method for method in drafters.shown(work.hparams("report")) if method.key in NAMES}
+    chosen = {method.key: method for method in drafters.methods_to_measure(work.hparams("report")) if method.key in NAMES}
     assert chosen.keys() == NAMES.keys()
     found = {"methods": {}, "skipped": {}, "equal_nodes": 4, "machine": {"machine": "a toy"}}
     for i, (key, method) in enumerate(chosen.items()):
@@ -33,7 +33,7 @@ def job(tmp_path):
         (place / "config.json").write_text("{}")
         (place / "model.safetensors").write_bytes(b"x")
         (place / "README.md").write_text(f"# {name}\n\n**Built with Llama.** 0.39 million parameters that draft.\n")
-        text = drafters.summary(found) if name == TARGET else drafters.table(found, name) + report.training(work, name)
+        text = drafters.summary(found) if name == TARGET else drafters.table(found, name) + report.training_text(work, name)
         report.write_into_card(place / "README.md", name, text)
     return work
 
@@ -43,7 +43,7 @@ def test_the_rows_are_the_cards_figures(job, capsys):
     assert str(job.work / "trained.md") in capsys.readouterr().out
     text = (job.work / "trained.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")][1:]
-    titles = {method.key: method.title for method in drafters.shown(job.hparams("report"))}
+    titles = {method.key: method.title for method in drafters.methods_to_measure(job.hparams("report"))}
     assert {row[0] for row in rows} == {titles[key] for key in NAMES} and all(len(row) == len(compare.COLUMNS) for row in rows)
     told = [float(row[5]) for row in rows]
     assert told == sorted(told, reverse=True) == [4.5, 3.5, 2.5, 1.5]
@@ -58,10 +58,10 @@ def test_the_rows_are_the_cards_figures(job, capsys):
 
 def test_what_a_card_says_of_its_training_outlives_the_log(job):
     """Cards are made anew on other machines than the weights were."""
-    told, before = report.training(job, "Llama-specviz-kangaroo"), job.last_log("kangaroo")["time"][:10]
+    told, before = report.training_text(job, "Llama-specviz-kangaroo"), job.last_log("kangaroo")["time"][:10]
     assert told == f"\nLast training run: 7 steps, 1.9 M answer tokens, 12 minutes, last loss 1.50 (log line of {before}).\n"
     (job.work / "log.jsonl").unlink()
-    assert report.training(job, "Llama-specviz-kangaroo") == told and report.training(job, "Llama-specviz-medusa") == ""
+    assert report.training_text(job, "Llama-specviz-kangaroo") == told and report.training_text(job, "Llama-specviz-medusa") == ""
 
 
 def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
@@ -102,7 +102,7 @@ def test_the_kind_draft_stands_for_the_methods_that_show_the_draft_model(job, mo
     """Of one kind, the methods of that kind alone are run."""
     class Loaded:
         heads, more, draft_folder, facts = type("Heads", (), {"folders": {}}), {}, job.work / "the draft", {"env": {}}
-        why_not = staticmethod(lambda method: None)
+        unsupported_reason = staticmethod(lambda method: None)
 
     monkeypatch.setattr(drafters.zoo, "load", lambda *_, **__: Loaded)
     monkeypatch.setattr(drafters, "prompts", lambda *_: [])
@@ -115,7 +115,7 @@ def test_the_kind_draft_stands_for_the_methods_that_show_the_draft_model(job, mo
 
 def test_without_a_model_there_is_no_table(tmp_path):
     job = Job(work=tmp_path, size="tiny")
-    rows = compare.of_target(job, job.hparams("report"))
+    rows = compare.drafters_of(job, job.hparams("report"))
     assert len(rows) > 30 and not any(row.there or row.cells for row in rows)
     lines = compare.table(rows)
     assert len(lines) == 1 and lines[0].startswith("No weights yet: ")

@@ -112,7 +112,7 @@ class FakeBackend:
     def knob_limits(self, key, target=None):
         return {}
 
-    def why_not(self, target=None):
+    def unsupported_reason(self, target=None):
         return {"heads": "Extra heads need heads trained for this target; there are none."}
 
     def answer(self, name, payload, cancel, seconds):
@@ -120,7 +120,7 @@ class FakeBackend:
             yield [card_data(card) for card in self.cards.values()]
             return
         if name == "unavailable":
-            yield self.why_not()
+            yield self.unsupported_reason()
             return
         self.active += 1
         self.most_active = max(self.active, self.most_active)

@@ -95,7 +95,7 @@ def test_a_preset_is_a_selection_that_can_be_undone_and_a_filter_is_none(visit, 
 
 def test_a_preset_of_which_nothing_can_run_says_why_and_takes_nothing_away(visit, shelf, monkeypatch):  # noqa: F811
     heads = next(row for row in start_content(cards()).presets if row["name"] == "Heads")["methods"]
-    monkeypatch.setattr(shelf.backend, "why_not", lambda target=None: dict.fromkeys(heads, "There are no heads for this model."))
+    monkeypatch.setattr(shelf.backend, "unsupported_reason", lambda target=None: dict.fromkeys(heads, "There are no heads for this model."))
     page = visit(url=shelf.url)
     before = page.get_attribute(".pg-pick", "data-on")
     page.click(".pg-more")

@@ -16,7 +16,7 @@ class Backend(FakeBackend):
     def ready(self, target):
         return target in self.loaded
 
-    def why_not(self, target=None):
+    def unsupported_reason(self, target=None):
         return {"other": {}, None: {"jacobi": "needs another model"}}[target]
 
     def load(self, target):

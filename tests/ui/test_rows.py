@@ -6,7 +6,7 @@ import json
 import pytest
 
 from specviz import ROOT
-from specviz.core.needs import words_of
+from specviz.core.needs import needs_in_words
 from specviz.ui.cards import cards
 from specviz.ui.picker_rows import measured, rows, shape, timed
 from specviz.zoo.registry import register
@@ -49,7 +49,7 @@ def test_drawings_follow_from_the_card():
     of = cards()
     drawn = {key: shape(of[key]) for key in ("autoregressive", "speculative", "draft_tree", "prompt_lookup", "jacobi", "swift", "dflash", "medusa")}
     assert list(drawn.values()) == ["one", "chain", "tree", "copy", "grid", "layers", "block", "tree"]
-    assert words_of(of["speculative"].needs) == ["a small draft model"] and "a trained head" in words_of(of["medusa"].needs) and words_of(of["jacobi"].needs) == []
+    assert needs_in_words(of["speculative"].needs) == ["a small draft model"] and "a trained head" in needs_in_words(of["medusa"].needs) and needs_in_words(of["jacobi"].needs) == []
 
 
 def test_rows_stand_by_family_with_the_founding_method_first():

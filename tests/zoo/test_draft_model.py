@@ -119,8 +119,8 @@ def test_a_method_that_writes_with_two_models_ends_at_the_shorter_context(pair, 
 def test_what_is_offered_with_a_draft_of_another_width_runs(pair, how, method):
     """Of a narrow or wide draft no half can be run, so proxy decoding is not offered with it."""
     loaded, card = pair(how), catalogue()[method]
-    assert (loaded.why_not(card) is None) == (method != "proxy_decoding") == (survey("t", str(loaded.draft_folder))(card) is None)
-    if loaded.why_not(card) is None:
+    assert (loaded.unsupported_reason(card) is None) == (method != "proxy_decoding") == (survey("t", str(loaded.draft_folder))(card) is None)
+    if loaded.unsupported_reason(card) is None:
         assert len(run(loaded, method, 1.0).token_ids) == 40
 
 

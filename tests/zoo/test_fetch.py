@@ -120,9 +120,9 @@ def book(tmp_path, monkeypatch):
 
 
 def test_what_a_model_could_run_is_asked_without_its_weights(book):
-    why_not, methods = zoo.survey("large"), catalogue()
-    assert why_not(methods["medusa"]) is None and why_not(methods["speculative"]) is None
-    assert needed("eagle", "large", {}) in why_not(methods["eagle"])
+    unsupported_reason, methods = zoo.survey("large"), catalogue()
+    assert unsupported_reason(methods["medusa"]) is None and unsupported_reason(methods["speculative"]) is None
+    assert needed("eagle", "large", {}) in unsupported_reason(methods["eagle"])
 
 
 @pytest.mark.parametrize("cards, memory, large", [((), 8e9, True), ((), 64e9, False), ((24e9,), 8e9, False), ((8e9, 8e9), 64e9, True)])

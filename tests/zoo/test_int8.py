@@ -48,8 +48,8 @@ def test_it_is_loaded_in_eight_bits_and_says_so(home):
 
 
 def offered(target: str) -> list[str]:
-    why_not = survey(target)
-    return [method.key for method in catalogue().values() if why_not(method) is None]
+    unsupported_reason = survey(target)
+    return [method.key for method in catalogue().values() if unsupported_reason(method) is None]
 
 
 def test_what_is_made_for_a_folder_serves_every_name_of_it(home):

@@ -14,7 +14,7 @@ from specviz.methods import catalogue
 from specviz.models import checkpoint_sizes as sizes
 from specviz.models.quantised import quantised
 from specviz.models.weights import ModelError
-from specviz.training.datastore import make_store, save
+from specviz.training.datastore import build_store, save
 from specviz.zoo import ZooError, forget, survey
 from specviz.zoo import free_memory as memory
 from specviz.zoo.entry_checks import PROBLEMS, check, parameters
@@ -163,10 +163,10 @@ def test_a_datastore_of_another_tokenizer_is_not_offered(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     for mark, fits in (("0" * 16, False), (vocabulary_mark(tokenizer), True)):
         shutil.rmtree(tmp_path / "store", ignore_errors=True)
-        save(make_store("text", [tokenizer.encode("the cat sat on the mat")] * 3, mark=mark), tmp_path / "store")
+        save(build_store("text", [tokenizer.encode("the cat sat on the mat")] * 3, mark=mark), tmp_path / "store")
         for key in ("rest", "sam_store"):
             method = catalogue()[key]
-            assert (load().why_not(method) is None) == (survey()(method) is None) == fits, key
+            assert (load().unsupported_reason(method) is None) == (survey()(method) is None) == fits, key
     forget()
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.thorough
 def drafting(target: str) -> list[str]:
     """Exact methods that draft with trained weights of their own and are available on this target."""
     loaded = load(target)
-    return [key for key, method in catalogue().items() if method.exactness == "exact" and not loaded.why_not(method)
+    return [key for key, method in catalogue().items() if method.exactness == "exact" and not loaded.unsupported_reason(method)
             and any(need.startswith(("head:", "draft:")) for need in method.needs)]
 
 
@@ -46,7 +46,7 @@ def test_whatever_is_offered_runs(target):
     """Also what needs a datastore: one that was made for other weights, or that is only known on the machine where it was made, stops
     a run that the page has offered."""
     loaded, stopped = load(target), {}
-    offered = [key for key, method in catalogue().items() if not loaded.why_not(method)]
+    offered = [key for key, method in catalogue().items() if not loaded.unsupported_reason(method)]
     for key in offered:
         try:
             assert CatalogueRunner(Session(loaded, key, None, Sampling(0.0)))(PROMPTS[0], Sampling(0.0), 8).token_ids

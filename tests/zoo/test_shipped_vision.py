@@ -51,8 +51,8 @@ def accepted(loaded, pictures):
         for scene, image in pictures:
             kit = loaded.seeing(image).kit()
             draft = kit.open("draft")
-            words = scenes.split(scenes.description(scene, rng.choice(scenes.OPENINGS)))
-            answer = loaded.tokenizer.encode(scenes.joined(words), add_special_tokens=False)
+            words = scenes.split_words(scenes.description(scene, rng.choice(scenes.OPENINGS)))
+            answer = loaded.tokenizer.encode(scenes.join_words(words), add_special_tokens=False)
             assert len(answer) == len(words)
             p, blind, captioned = probs_after(kit.target, prompt, answer), probs_after(draft, prompt, answer), \
                 probs_after(draft, [*kit.caption, *prompt], answer)
@@ -96,7 +96,7 @@ def test_without_the_picture_the_target_guesses_as_its_draft_does(loaded, pictur
 def test_methods_write_what_plain_decoding_writes_behind_a_picture(loaded, pictures):
     seeing, greedy = loaded.seeing(pictures[1][1]), {}
     for key in ("multimodal", "speculative", "specinfer", "prompt_lookup", "jacobi"):
-        assert loaded.why_not(catalogue()[key]) is None
+        assert loaded.unsupported_reason(catalogue()[key]) is None
         greedy[key] = certify.greedy(seeing, key, [scenes.DESCRIBE[0], "What is in the middle?"], 40)["status"]
     assert set(greedy.values()) == {"identical"}, greedy
     found = certify.distribution(seeing, "multimodal", scenes.DESCRIBE[0], 60, Sampling(1.0))
@@ -140,6 +140,6 @@ def test_a_picture_travels_with_the_trace(loaded, pictures):
 @pytest.mark.thorough
 def test_every_exact_method_that_is_offered_writes_the_same_behind_a_picture(loaded):
     seeing = loaded.seeing(loaded.codec.picture_samples[0]["image"])
-    runs = [key for key, method in catalogue().items() if method.exactness in ("exact", "greedy only") and seeing.why_not(method) is None]
+    runs = [key for key, method in catalogue().items() if method.exactness in ("exact", "greedy only") and seeing.unsupported_reason(method) is None]
     found = {key: certify.greedy(seeing, key, [scenes.DESCRIBE[0]], 40)["status"] for key in runs}
     assert len(found) > 40 and set(found.values()) == {"identical"}, found

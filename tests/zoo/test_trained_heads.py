@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz import ROOT as HERE
 from specviz import load, zoo
-from specviz.core.needs import missing
+from specviz.core.needs import missing_reason
 from specviz.methods import catalogue, draft_kinds, head_kinds, trained_parts
 from specviz.models.linear import PlainLinear
 from specviz.run.result import collect
@@ -50,7 +50,7 @@ def home(tmp_path, monkeypatch):
 def both(kind):
     """The sentence, from loading and from the survey, which must agree."""
     loaded, method = load(), BY_KIND[kind]
-    reason = loaded.why_not(method)
+    reason = loaded.unsupported_reason(method)
     assert survey()(method) == reason
     if reason is not None:
         assert reason.endswith(".") and "\n" not in reason and f"specviz.training {kind}" in reason
@@ -151,13 +151,13 @@ def test_a_draft_trained_in_its_own_way(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(tiny_pair(tmp_path, more=line)))
     method = catalogue()["tvdpp"]
     zoo.forget()
-    assert needed_draft("tvdpp", "tiny") in load().why_not(method) and survey()(method) == load().why_not(method)
+    assert needed_draft("tvdpp", "tiny") in load().unsupported_reason(method) and survey()(method) == load().unsupported_reason(method)
     with refuses(ZooError, "method.needs_draft", "tvdpp", "tiny"):
         load().kit().open("draft:tvdpp")
     write(tmp_path / "rewarded", layers=1, seed=5)
     loaded = load(draft="none")
-    assert loaded.why_not(method) is None and survey(draft="none")(method) is None and "draft:s2d" not in loaded.capabilities
-    assert load(str(tmp_path / "target")).why_not(method) is None and "draft:tvdpp" not in load("tiny-draft", draft="none").capabilities
+    assert loaded.unsupported_reason(method) is None and survey(draft="none")(method) is None and "draft:s2d" not in loaded.capabilities
+    assert load(str(tmp_path / "target")).unsupported_reason(method) is None and "draft:tvdpp" not in load("tiny-draft", draft="none").capabilities
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     assert collect(Session(loaded, "tvdpp").run("the cat", 12)).token_ids == plain.token_ids
     assert load(draft="tiny-rewarded").draft is loaded.model_for("draft:tvdpp")
@@ -193,12 +193,12 @@ def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(path))
     method = catalogue()["staged_models"]
     zoo.forget()
-    assert missing("small", "tiny") in load().why_not(method) and survey()(method) == load().why_not(method)
+    assert missing_reason("small", "tiny") in load().unsupported_reason(method) and survey()(method) == load().unsupported_reason(method)
     with refuses(ZooError, "method.needs_draft"):
         load().kit().open("small")
     write(tmp_path / "small", layers=1, seed=5)
     loaded = load()
-    assert loaded.why_not(method) is None and survey()(method) is None
+    assert loaded.unsupported_reason(method) is None and survey()(method) is None
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == plain.token_ids
     assert "small" not in load(draft="none").capabilities
@@ -223,7 +223,7 @@ def test_a_model_between_target_and_draft(tmp_path, monkeypatch):
     assert names == {"draft": "tiny-draft", "middle": "middle", "small": "small"} and "draft" in asked.kit().open("middle").name
     assert loaded.trace_facts(method)["draft"]["name"] == "middle" and loaded.trace_facts(plain)["draft"]["name"] == "tiny-draft"
     assert asked.trace_facts(method)["draft"]["name"] == "tiny-draft" and "small" not in asked.capabilities
-    assert loaded.why_not(catalogue()["staged_models"]) is None and survey()(catalogue()["staged_models"]) is None
+    assert loaded.unsupported_reason(catalogue()["staged_models"]) is None and survey()(catalogue()["staged_models"]) is None
     wanted = collect(Session(loaded, "autoregressive").run("the cat", 12)).token_ids
     assert collect(Session(loaded, "staged_models").run("the cat", 12)).token_ids == wanted
     zoo.forget()
@@ -234,7 +234,7 @@ def test_heads_of_another_target_are_named_where_ones_own_has_none(tmp_path, mon
     monkeypatch.setenv("SPECVIZ_MODELS", str(path))
     zoo.forget()
     method = catalogue()["medusa"]
-    assert "elk" not in load().why_not(method)
+    assert "elk" not in load().unsupported_reason(method)
     (tmp_path / "heads").mkdir()
-    assert " elk " in load().why_not(method) == survey()(method)
+    assert " elk " in load().unsupported_reason(method) == survey()(method)
     zoo.forget()

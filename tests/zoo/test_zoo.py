@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from specviz import ROOT as HERE
 from specviz import load
 from specviz.core import DraftTree
-from specviz.core.needs import missing
+from specviz.core.needs import missing_reason
 from specviz.methods import catalogue, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
@@ -20,7 +20,7 @@ from specviz.zoo import ZooError, survey
 from specviz.zoo.device import physical_cores, read_device, use_cores
 from specviz.zoo.found_weights import mark
 from specviz.zoo.registry import register
-from specviz.zoo.requirements import why_not
+from specviz.zoo.requirements import unsupported_reason
 from specviz.zoo.tokenizer import end_tokens
 
 from ..message_codes import refuses
@@ -40,7 +40,7 @@ def refused(match, *args, **options):
 def test_the_default_pair_runs_every_method_it_says_it_can(at_home):
     loaded = load()
     assert (loaded.name, loaded.draft_name, loaded.vocab, loaded.context) == ("tiny", "tiny-draft", 300, 256)
-    can = [m for m in catalogue().values() if not loaded.why_not(m)]
+    can = [m for m in catalogue().values() if not loaded.unsupported_reason(m)]
     assert {"autoregressive", "speculative", "draft_tree", "prompt_lookup"} <= {m.key for m in can}
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     for key in ("speculative", "draft_tree"):
@@ -68,8 +68,8 @@ def test_end_tokens_come_from_the_generation_config_and_the_tokenizer(at_home, t
 
 def test_a_folder_will_do_and_has_no_draft_unless_named(at_home):
     loaded = load(str(at_home / "target"))
-    assert loaded.draft is None and missing("draft", "target") in loaded.why_not(catalogue()["speculative"])
-    assert load(str(at_home / "target"), str(at_home / "draft")).why_not(catalogue()["speculative"]) is None
+    assert loaded.draft is None and missing_reason("draft", "target") in loaded.unsupported_reason(catalogue()["speculative"])
+    assert load(str(at_home / "target"), str(at_home / "draft")).unsupported_reason(catalogue()["speculative"]) is None
     assert load(draft="none").draft is None
 
 
@@ -158,16 +158,16 @@ def test_a_pair_whose_usual_draft_is_broken_still_runs_alone(at_home, monkeypatc
     shutil.rmtree(home / "draft")
     monkeypatch.setenv("SPECVIZ_MODELS", str(home / "models.yaml"))
     loaded = load()
-    assert loaded.draft is None and "tiny-draft" in loaded.why_not(catalogue()["speculative"])
-    assert loaded.why_not(catalogue()["autoregressive"]) is None
-    assert survey()(catalogue()["speculative"]) == loaded.why_not(catalogue()["speculative"])
+    assert loaded.draft is None and "tiny-draft" in loaded.unsupported_reason(catalogue()["speculative"])
+    assert loaded.unsupported_reason(catalogue()["autoregressive"]) is None
+    assert survey()(catalogue()["speculative"]) == loaded.unsupported_reason(catalogue()["speculative"])
     refused("model.missing: tiny-draft", None, "tiny-draft")
 
 
 def test_the_survey_says_what_loading_would(at_home):
     loaded, outlook = load(), survey()
     for method in catalogue().values():
-        assert outlook(method) == loaded.why_not(method)
+        assert outlook(method) == loaded.unsupported_reason(method)
 
 
 @pytest.mark.parametrize("text, says", [
@@ -297,6 +297,6 @@ def test_whatever_is_missing_there_is_a_sentence():
 
     plain = catalogue()["autoregressive"]
     for need in ("draft", "tree", "rewind", "early", "skip", "kv", "tap:final", "store:text"):
-        message = why_not(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
+        message = unsupported_reason(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
         assert message.startswith("Plain decoding") and message.endswith(".") and "{" not in message
-    assert why_not(plain, "gpt2", frozenset(), has_draft=False) is None
+    assert unsupported_reason(plain, "gpt2", frozenset(), has_draft=False) is None

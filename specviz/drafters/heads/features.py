@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, common, select_rows
+from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, common_prefix_length, select_rows
 from .reduced_output import for_drafting
 
 
@@ -44,7 +44,7 @@ class FeatureModel:
             again = target.sync(tokens)
             features, at = self.read_of(again), again.at
         self.before = features[-1] if len(features) else None
-        first, known = self.rows.first, min(self.rows.first + self.rows.count, common(self.tokens, tokens) - 1)
+        first, known = self.rows.first, min(self.rows.first + self.rows.count, common_prefix_length(self.tokens, tokens) - 1)
         if first <= at <= known:
             self.rows.crop(at - first)
         else:

@@ -68,4 +68,4 @@ def prune(tree: DraftTree, first: Tensor, top: int, room: int) -> DraftTree:
     heads = [tree.path(i)[0] for i in range(len(tree))]
     good = [i for i in range(len(tree)) if tree.tokens[heads[i]] in rank]
     good.sort(key=lambda i: (rank[tree.tokens[heads[i]]], i))  # parents precede their children
-    return tree.keep(good[:room], looked=True)
+    return tree.keep(good[:room], by_token=True)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import Budget, Drafter, DraftTree, Scores, State, Target, common
+from ...core import Budget, Drafter, DraftTree, Scores, State, Target, common_prefix_length
 from .chain import draw_independent
 
 
@@ -30,7 +30,7 @@ class MaskedDraft(Drafter):
     def _guesses(self, tokens: list[int], masks: int) -> Tensor:
         """Return logits [1 + masks, vocab] after the text."""
         # the last token is always recomputed: its row predicts the first draft token
-        held = min(common(self.text, tokens), len(tokens) - 1)
+        held = min(common_prefix_length(self.text, tokens), len(tokens) - 1)
         self.rows.crop(held)
         with torch.inference_mode():
             rows = self.rows.draft(tokens[held:], masks)

@@ -17,6 +17,6 @@ class ChainOnChip(DraftChain):
     def observe(self, state: State, outcome: Outcome) -> None:
         length = len(outcome.tree)
         ours, host, plain = (round_cost(chip, self.target_size, self.draft_size, n)
-                             for chip, n in ((self.chip, length), (self.chip.as_host, length), (self.chip, 0)))
+                             for chip, n in ((self.chip, length), (self.chip.host_variant, length), (self.chip, 0)))
         state.note("chip", on_chip=self.chip.on_chip, tokens=len(outcome.committed), drafted=length, draft=ours.draft, verify=ours.verify,
                    sync=ours.sync, host=host.seconds, plain=plain.seconds, joules=ours.joules, plain_joules=plain.joules)

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ...core import Budget, CapableTarget, Drafter, DraftTree, Entry, Outcome, Scores, State
+from ...core import Budget, CapableTarget, Drafter, DraftTree, HiddenInput, Outcome, Scores, State
 from ...indexes.ngram_counts import NgramCounts
 
 WEIGHTS = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}  # interpolation weights of n-grams, as published
@@ -74,7 +74,7 @@ class Superposed(Drafter):
         at = len(chain)
         rows = self.target.embed(tokens)
         mix = (weights.to(rows.dtype).to(rows.device) @ rows)[None]
-        entry = Entry(0, (at,), lambda hidden: mix)
+        entry = HiddenInput(0, (at,), lambda hidden: mix)
         longer = chain.add(-1, at - 1, probe=True)
         return DraftTree(longer.tokens, longer.parents, longer.draw, probes=longer.probes, inputs=(*chain.inputs, entry))
 

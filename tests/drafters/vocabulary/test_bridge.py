@@ -33,7 +33,7 @@ LINES = ["The old lighthouse keeper counted 1234 shells.", "two spaces and a tab
 
 
 def learnt(size: int, digits: bool) -> TokenizerBytes:
-    words = tokenizer.learn((Row("chat", "s", line, line) for line in LINES * 3), size, digits)
+    words = tokenizer.train_bpe((Row("chat", "s", line, line) for line in LINES * 3), size, digits)
     return TokenizerBytes(words, TokenBytes(words))
 
 
@@ -264,7 +264,7 @@ def home(tmp_path_factory):
     """A tiny pair, and a draft of another vocabulary beside it."""
     folder = tmp_path_factory.mktemp("zoo")
     book = checkpoints.register(folder)
-    words = tokenizer.learn((Row("chat", "s", line, line) for line in LINES), 320, digits=False)
+    words = tokenizer.train_bpe((Row("chat", "s", line, line) for line in LINES), 320, digits=False)
     checkpoints.write(folder / "other", layers=1, vocab=320, seed=4, tokenizer=False)
     words.save_pretrained(folder / "other")
     book.write_text(book.read_text() + "  strange: {path: other, role: other_draft, for: tiny}\n  absent: {path: gone, role: other_draft, for: missing}\n")
@@ -276,7 +276,7 @@ def test_the_methods_run_on_a_loaded_pair(home, monkeypatch):
     loaded = load("tiny", device="cpu")
     plain, _ = write(loaded, "autoregressive", Sampling(0.0))
     for key in ("slem", "tli", "slrs"):
-        assert loaded.why_not(catalogue()[key]) is None
+        assert loaded.unsupported_reason(catalogue()[key]) is None
         tokens, drafted = write(loaded, key, Sampling(0.0))
         assert tokens == plain and drafted > 0
     assert write(loaded, "tli", Sampling(1.0, seed=3))[1] > 0
