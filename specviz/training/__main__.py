@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable_progress_bar()
     fields = ("data", "device", "minutes", "steps", "seed", "size", "ship", "quiet")
     job = Job(target=options.target or TARGET, work=options.work or default_work(), speed=not options.no_speed,
-              only=tuple(kind for kind in (options.only or "").split(",") if kind),
+              report_kinds=tuple(kind for kind in (options.only or "").split(",") if kind),
               **{name: getattr(options, name) for name in fields})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -23,7 +23,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
         for task in TASKS:
             chosen = [a for a in answers if a.task == task and a.temperature == temperature]
             if chosen:
-                by_task[task] = figures(hits(model, chosen, seed, layers), gamma)
+                by_task[task] = replay_rounds(accepted_tokens(model, chosen, seed, layers), gamma)
         keys = next(iter(by_task.values())).keys() - {"by_position"} if by_task else ()
         mean: dict[str, Any] = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys}
         if by_task:
@@ -35,7 +35,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
 
 
 @torch.inference_mode()
-def hits(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
+def accepted_tokens(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
     """Return, for each answer, whether each of its tokens would be accepted from the draft."""
     rng, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
@@ -61,7 +61,7 @@ def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
     return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])
 
 
-def figures(rows: list[list[bool]], gamma: int) -> dict:
+def replay_rounds(rows: list[list[bool]], gamma: int) -> dict:
     """Replay rounds of `gamma` draft tokens; return block efficiency, acceptance rate and acceptance by position. rows:
     for each answer, whether each of its tokens would be accepted."""
     rounds = committed = accepted = tried = 0

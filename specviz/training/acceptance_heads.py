@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from ..models import judge
-from ..models.heads import Body
+from ..models.heads import TargetInfo
 from . import chains
 from .draft import collate
 from .draft_length import DraftFeatures, loss
 from .features import Batch, body_of
-from .in_target import visible
+from .in_target import extra_row_mask
 from .job import Job
 from .runner import Runner
 
@@ -31,7 +31,7 @@ class ReplacementFeatures(DraftFeatures):
     """Batches of the target's text, with a draft model that proposes replacements. ``body``: sizes and device of the target."""
 
     @property
-    def body(self) -> Body:
+    def body(self) -> TargetInfo:
         return body_of(self.path)
 
 
@@ -57,7 +57,7 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams) + known)
 
 
-def places(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
+def sample_positions(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Sample ``count`` positions per row that are followed by at least ``room`` answer tokens. Return (rows [r],
     positions [r, count]).
 
@@ -80,50 +80,51 @@ def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Ten
     width, (each, steps) = ids.shape[1], tails.shape[1:]
     deep = torch.arange(1, steps + 1, device=ids.device)
     positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
-    sees = visible(at, width, 1, steps)
+    sees = extra_row_mask(at, width, 1, steps)
     mask = torch.zeros(sees.shape, dtype=net.dtype, device=ids.device).masked_fill_(~sees, torch.finfo(net.dtype).min)
     states = net.base_model(torch.cat([ids, tails.flatten(1)], 1), attention_mask=mask[:, None], position_ids=positions,
                             use_cache=False).last_hidden_state
     return states[:, :width], states[:, width:].unflatten(1, (each, steps))
 
 
-def picked(rows: Tensor, at: Tensor) -> Tensor:
+def gather_positions(rows: Tensor, at: Tensor) -> Tensor:
     """Gather entries of rows [r, width, ...] at positions [r, n] or [r, n, m]."""
     return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
 
 
 @torch.no_grad()
-def replaced_tokens(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def replacement_examples(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (hidden states [n, hidden] after a replaced token, labels [n]: 1 if the replacement is good). Every
     replacement differs from the target's token."""
     after = hparams["after"]
-    rows, at = places(batch, after, hparams["places"], rng)
+    rows, at = sample_positions(batch, after, hparams["places"], rng)
     ids = batch.ids[rows]
-    probs = features.draft.lm_head(picked(features.draft.base_model(ids).last_hidden_state, at)).float()
-    probs.scatter_(-1, picked(ids, at + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
+    probs = features.draft.lm_head(gather_positions(features.draft.base_model(ids).last_hidden_state, at)).float()
+    probs.scatter_(-1, gather_positions(ids, at + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
     follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens after the swapped one
-    tails = torch.cat([probs.argmax(-1)[..., None], picked(ids, follows[..., 1:])], -1)
+    tails = torch.cat([probs.argmax(-1)[..., None], gather_positions(ids, follows[..., 1:])], -1)
     text, other = continuations(features.target, ids, at, tails)
-    tokens = picked(ids, follows + 1)[..., None]
-    expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1) for states in (picked(text, follows), other)]
+    tokens = gather_positions(ids, follows + 1)[..., None]
+    expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1)
+                for states in (gather_positions(text, follows), other)]
     return other[:, :, 0].flatten(0, 1), (expected[0] - expected[1] <= hparams["margin"]).float().flatten()
 
 
-def written(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def step_examples(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return (hidden states [2n, tokens, hidden] along steps, labels [2n]: 1 if the target generated the step): n steps
     of the target, then n of the draft model from the same positions."""
-    own, theirs = steps(features, batch, hparams, rng)
+    own, theirs = states_along_steps(features, batch, hparams, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
-def steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def states_along_steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Return the target's hidden states [n, tokens, hidden] along its own steps, and along the draft model's steps from
     the same positions."""
     tokens = hparams["tokens"]
-    rows, at = places(batch, tokens, hparams["places"], rng)
+    rows, at = sample_positions(batch, tokens, hparams["places"], rng)
     ids, draft = batch.ids[rows], features.draft
-    last = picked(draft.base_model(ids).last_hidden_state, at)
+    last = gather_positions(draft.base_model(ids).last_hidden_state, at)
     tails = ids.new_zeros(*at.shape, 0)
     while True:
         tails = torch.cat([tails, draft.lm_head(last).argmax(-1)[..., None]], -1)
@@ -131,7 +132,7 @@ def steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: rando
             break
         last = continuations(draft, ids, at, tails)[1][:, :, -1]
     text, theirs = continuations(features.target, ids, at, tails)
-    own = picked(text, at[..., None] + torch.arange(1, tokens + 1, device=at.device))
+    own = gather_positions(text, at[..., None] + torch.arange(1, tokens + 1, device=at.device))
     return own.flatten(0, 1), theirs.flatten(0, 1)
 
 
@@ -155,7 +156,7 @@ KNOWN = """
 
 On held-out answers: a loss of {loss_heldout} where the best constant answer has {loss_of_a_constant}, and right in {right} of the
 cases, of which {good} are good ones."""
-EXAMPLES = {judge.JUDGE: replaced_tokens, judge.REWARD: written}
+EXAMPLES = {judge.JUDGE: replacement_examples, judge.REWARD: step_examples}
 CARDS = {
     judge.JUDGE: """A judge: one matrix on the target's states. **What it lets pass is not what the target would have written.**
 

@@ -45,7 +45,7 @@ class ChainLengthFeatures(Features):
         """Return the number of accepted tokens of each draft, [n]. A draft has ``most`` tokens; the first one is
         drafted at the position of ``batch.where``."""
         n, passes = len(batch.where), []
-        for step, states in enumerate(eagle.guesses(self.eagle, self, batch, most)):
+        for step, states in enumerate(eagle.rollout_states(self.eagle, self, batch, most)):
             right = self.logits(states[batch.where - 1]).argmax(-1) == batch.labels
             passes.append(right & (batch.where % batch.ids.shape[1] > step))
         held, found = torch.ones(n, dtype=torch.bool, device=batch.where.device), torch.zeros(n, device=batch.where.device)

@@ -25,7 +25,7 @@ from .draft import collate
 from .features import Batch
 from .generate import Answer
 from .job import Job, TrainingError
-from .masked_block import AuxStateFeatures, drawn
+from .masked_block import AuxStateFeatures, sample_anchors
 from .runner import Runner
 
 DRAFTER = "dflash"
@@ -110,7 +110,7 @@ def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        blocks = features.blocks(batch, drawn(batch, hparams["anchors"], random.Random(f"{job.seed} {step}")))
+        blocks = features.blocks(batch, sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}")))
         return (loss or distil)(scores(model, features, blocks), batch, blocks, hparams), len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, scores, hparams))
@@ -148,14 +148,14 @@ def measure(model: nn.Module, features: Corrected, scores: Scores, hparams: dict
     for name, corrected in (("block_efficiency_greedy", scores), ("block_efficiency_uncorrected", lambda _, __, blocks: blocks.logits)):
         by_task = []
         for task in TASKS:
-            marks = [hits(model, features, answer, corrected) for answer in some if answer.task == task]
+            marks = [accepted_by_step(model, features, answer, corrected) for answer in some if answer.task == task]
             if marks:
-                by_task.append(chains.figures(marks, features.drafter.length)["block_efficiency"])
+                by_task.append(chains.replay_rounds(marks, features.drafter.length)["block_efficiency"])
         found[name] = round(sum(by_task) / max(1, len(by_task)), 4)
     return found
 
 
-def hits(model: nn.Module, features: Corrected, answer: Answer, scores: Scores) -> list[list[bool]]:
+def accepted_by_step(model: nn.Module, features: Corrected, answer: Answer, scores: Scores) -> list[list[bool]]:
     """Return for every position and every token of a greedy answer whether a draft that many tokens ahead would be correct,
     if those before it are."""
     batch = features.states(collate([answer], len(answer.ids), features.device))

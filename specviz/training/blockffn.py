@@ -18,11 +18,11 @@ from ..models import mx
 from ..models.blockffn import KIND, ExpertLayer, routed
 from ..models.pretrained import open_network
 from . import data, losses
-from .draft import at
+from .draft import hidden_states_at
 from .files import FRONT, write_json, write_shards, write_text, write_tokenizer
 from .job import Job
 from .runner import Runner
-from .target import Batches, by_task, material
+from .target import Batches, loss_by_task, rows_by_task
 
 STEEPNESS = 100.0  # of the sigmoid in the locality loss (the authors' value)
 WINDOWS = (1, 2, 4, 8, 16, 32, 64)  # tokens in a row whose union of experts is measured
@@ -34,16 +34,16 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     tokenizer, model = build(job, hparams)
     runner = Runner(job, "blockffn", model, hparams, job.folder("blockffn", job.size))
-    batches = Batches(material(job, hparams), tokenizer, hparams, job.seed, runner.device)
+    batches = Batches(rows_by_task(job, hparams), tokenizer, hparams, job.seed, runner.device)
     heldout = data.load(None, "heldout", hparams["own_rows"] // 4)
 
     def loss_at(step: int):
         ids, where, labels = batches.make(step)
-        loss = losses.next_token(at(model, ids, where), model.lm_head.weight, labels)
+        loss = losses.next_token(hidden_states_at(model, ids, where), model.lm_head.weight, labels)
         return loss + model.sparsity(hparams, len(ids)), len(labels)
 
     def measure() -> dict:
-        return by_task(model, tokenizer, heldout, hparams) | statistics(model, tokenizer, heldout, hparams)
+        return loss_by_task(model, tokenizer, heldout, hparams) | statistics(model, tokenizer, heldout, hparams)
 
     figures = runner.train(loss_at, measure)
     return export(job, hparams, model, tokenizer, figures)

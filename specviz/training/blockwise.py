@@ -23,10 +23,10 @@ def run(job: Job) -> Path:
 def head_states_function(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
     """Return the function (batch, head) -> (kept, states) for ranks.py: the hidden states of one head at the positions
     of a batch."""
-    def guess(batch: Batch, index: int):
+    def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)
-    return guess
+    return head_states
 
 
 CARD = """Proposal heads for blockwise parallel decoding: with the target's own token they give a block of {block}. The output

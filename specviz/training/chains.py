@@ -18,16 +18,17 @@ from . import attention
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .files import FRONT, relinked, write_bytes, write_json, write_shards, write_text
+from .files import FRONT, relink_card, write_bytes, write_json, write_shards, write_text
 from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
+from .shared_weights import base_keys
 
 # (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 predicts the token after place p
-Guesses = Callable[[Batch, int], list[Tensor]]
+ChainStates = Callable[[Batch, int], list[Tensor]]
 
 
-def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
+def tables(chain_states: ChainStates, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
     """Return acceptance figures of drafted chains on held-out answers: {greedy | sampled: {task | mean: figures}}."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
@@ -35,7 +36,8 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
         for task in TASKS:
             chosen = [a for a in answers if a.task == task and a.temperature == temperature]
             if chosen:
-                by_task[task] = figures([hits(guesses, features, a, gamma, seed + i) for i, a in enumerate(chosen)], gamma)
+                marks = [accepted_by_step(chain_states, features, a, gamma, seed + i) for i, a in enumerate(chosen)]
+                by_task[task] = replay_rounds(marks, gamma)
         if by_task:
             mean: dict[str, Any] = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4)
                                     for key in ("block_efficiency", "acceptance_rate")}
@@ -44,12 +46,12 @@ def tables(guesses: Guesses, features: Features, answers: list[Answer], gamma: i
     return found
 
 
-def measure(guesses: Guesses, features: Features, hparams: dict, model: nn.Module) -> dict[str, float]:
+def measure(chain_states: ChainStates, features: Features, hparams: dict, model: nn.Module) -> dict[str, float]:
     """Return block efficiency on a few held-out answers per task, and the attention's entropy, during a training run."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
-    found = tables(guesses, features, some, hparams["gamma"])
+    found = tables(chain_states, features, some, hparams["gamma"])
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
-    looked = [attention.entropy(model, lambda batch=batch: guesses(batch, 1)) for batch in batches]
+    looked = [attention.entropy(model, lambda batch=batch: chain_states(batch, 1)) for batch in batches]
     known = {f"block_efficiency_{mode}": table["mean"]["block_efficiency"] for mode, table in found.items()}
     entropies = [one for one in looked if one is not None]
     if not looked or len(entropies) < len(looked):
@@ -58,12 +60,12 @@ def measure(guesses: Guesses, features: Features, hparams: dict, model: nn.Modul
 
 
 @torch.inference_mode()
-def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed: int) -> list[list[bool]]:
+def accepted_by_step(chain_states: ChainStates, features: Features, answer: Answer, gamma: int, seed: int) -> list[list[bool]]:
     """Return [step][token]: whether each token of the answer would be accepted if it were drafted ``step`` tokens ahead."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     tokens, greedy, found = batch.labels, answer.greedy, []
     rng = torch.Generator().manual_seed(seed)
-    for step, states in enumerate(guesses(batch, gamma)):
+    for step, states in enumerate(chain_states(batch, gamma)):
         logits = features.logits(states[batch.where - 1])  # [answer, vocab]
         if greedy:
             accepted = logits.argmax(-1) == tokens
@@ -76,9 +78,9 @@ def hits(guesses: Guesses, features: Features, answer: Answer, gamma: int, seed:
     return found
 
 
-def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
+def replay_rounds(answers: list[list[list[bool]]], gamma: int) -> dict:
     """Replay rounds of ``gamma`` draft tokens; return block efficiency, acceptance rate and acceptance by position.
-    answers: for each, [step][token] as ``hits`` returns it."""
+    answers: for each, [step][token] as ``accepted_by_step`` returns it."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in answers:
@@ -104,11 +106,13 @@ def figures(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
     """Write a trained head: config.json, weights (bfloat16; MXINT8 if the recipe's ``bits`` are 8), model card and loss
-    curve, to `<work>/models`, and with `--ship` to `assets/models`.
+    curve, to `<work>/models`, and with `--ship` to `assets/models`. Frozen weights of a head that shares them are left out.
 
     most: maximum bytes of the weights. Raises TrainingError if they are larger. No file is larger than 8 MB.
     """
-    weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items()}
+    base = base_keys(runner.hparams)
+    frozen = {key for key, weight in model.named_parameters() if base and not weight.requires_grad}
+    weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items() if key not in frozen}
     parameters = sum(tensor.numel() for tensor in weights.values())
     weights = mx.stored(weights) if runner.hparams.get("bits", 16) == 8 else weights
     weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
@@ -120,11 +124,11 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         about += f"\n\nIt began with the weights of {job.named(started_from)} as it was then, where names and shapes agree."
     for place in job.places(name):
         write_shards(place, weights)
-        write_json(place / "config.json", cast(Any, model).config | mark(runner.name, job.target))
+        write_json(place / "config.json", cast(Any, model).config | base | mark(runner.name, job.target))
         card = place / "README.md"
         if not card.is_file():
             facts = dict(name=name, target=job.target, recipe=runner.name, of=job.options, parameters=parameters / 1e6)
-            write_text(card, relinked(CARD.format(about=about, **facts), job, place))
+            write_text(card, relink_card(CARD.format(about=about, **facts), job, place))
         if (curve := runner.place / "loss.svg").is_file():
             write_bytes(place / "loss.svg", curve.read_bytes())
     return job.work / "models" / name

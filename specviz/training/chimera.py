@@ -20,16 +20,16 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "chimera", chimera.build, lambda model, features: Reader(model, features).guess,
-                     lambda model, hparams: CARD.format(**hparams), look=encoded, most=1.4e7)  # three states wide before they are one
+    return parallel_heads.run(job, "chimera", chimera.build, lambda model, features: BatchHeadStates(model, features).head_states,
+                     lambda model, hparams: CARD.format(**hparams), look=text_states, most=1.4e7)  # three states wide before they are one
 
 
-def encoded(model: chimera.Chimera, guess: ranks.HeadStates, batch: Batch) -> None:
+def text_states(model: chimera.Chimera, head_states: ranks.HeadStates, batch: Batch) -> None:
     """Return the decoder layer's outputs over the text alone, without trigrams of later tokens, to measure their attention."""
     model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
-class Reader:
+class BatchHeadStates:
     """Compute the heads' hidden states at the positions of a batch; the states of all heads are computed once per batch."""
 
     def __init__(self, model: chimera.Chimera, features: Features):
@@ -37,7 +37,7 @@ class Reader:
         self._of: Batch | None = None
         self._outputs: list[Tensor] = []
 
-    def guess(self, batch: Batch, index: int):
+    def head_states(self, batch: Batch, index: int):
         """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
         if self._of is not batch:
             self._of, self._outputs = batch, self.model(batch.states.float().view(*batch.ids.shape, -1), self._codes(batch.ids))

@@ -35,7 +35,7 @@ class Trajectories(Features):
         self.own = self.wide = Batches([a for a in self.own.answers if a.greedy], hparams, job.seed, self.device)
         self.heldout = [a for a in self.heldout if a.greedy]
         config, found = causal.read(HeadWeights(self.path, self.body), config_of(self.path))
-        self.before = fill(causal.Causal(config, self.path.name), found, self.body).to(self.device)
+        self.before = fill(causal.CausalModel(config, self.path.name), found, self.body).to(self.device)
 
 
 def run(job: Job) -> Path:
@@ -44,7 +44,7 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = copy.deepcopy(features.before).requires_grad_()
     if hparams["rank"]:
-        model = causal.LowRank(model, hparams["rank"]).to(features.device)
+        model = causal.LoraAdapters(model, hparams["rank"]).to(features.device)
     runner = Runner(job, "cllm", model, hparams, features.place("cllm"))
 
     def loss_at(step: int):
@@ -59,7 +59,7 @@ def run(job: Job) -> Path:
 
 
 @torch.no_grad()
-def trajectory_batch(before: causal.Causal, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
+def trajectory_batch(before: causal.CausalModel, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
     """Replace one block in each row by a point of its Jacobi trajectory. Return (ids [rows, width], first [rows]): the
     position of the first wrong token of each row, or the width if there is none."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
@@ -79,7 +79,7 @@ def trajectory_batch(before: causal.Causal, batch: Batch, hparams: dict, rng: ra
     return ids, torch.where(differs.any(1), differs.int().argmax(1), width)
 
 
-def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first: Tensor, hparams: dict) -> Tensor:
+def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, ids: Tensor, first: Tensor, hparams: dict) -> Tensor:
     """Return the consistency loss after the first wrong token of each row's block, plus ``stay`` times the distillation loss
     along the right text."""
     width = batch.ids.shape[1]
@@ -96,7 +96,7 @@ def loss(model: causal.Causal | causal.LowRank, batch: Batch, ids: Tensor, first
 
 
 @torch.inference_mode()
-def measure(model: causal.Causal | causal.LowRank, features: Trajectories, hparams: dict) -> dict[str, float]:
+def measure(model: causal.CausalModel | causal.LoraAdapters, features: Trajectories, hparams: dict) -> dict[str, float]:
     """Return held-out figures of the fine-tuned model and of the target: tokens per Jacobi pass on their own answers,
     and the loss of each on the target's answers."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
@@ -113,7 +113,7 @@ def measure(model: causal.Causal | causal.LowRank, features: Trajectories, hpara
     return found
 
 
-def jacobi(model: causal.Causal | causal.LowRank, answer: Answer, size: int) -> tuple[int, int]:
+def jacobi(model: causal.CausalModel | causal.LoraAdapters, answer: Answer, size: int) -> tuple[int, int]:
     """Return (tokens, passes) of Jacobi decoding in blocks of ``size``, for as many tokens as the answer has. The
     algorithm is that of the engine's BlockJacobi."""
     ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0

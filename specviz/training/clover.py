@@ -18,11 +18,11 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "clover", clover.build, lambda model, features: Reader(model, features).guess,
-                     lambda model, hparams: CARD.format(**hparams), look=lambda model, guess, batch: guess(batch, 0))
+    return parallel_heads.run(job, "clover", clover.build, lambda model, features: BatchHeadStates(model, features).head_states,
+                     lambda model, hparams: CARD.format(**hparams), look=lambda model, head_states, batch: head_states(batch, 0))
 
 
-class Reader:
+class BatchHeadStates:
     """Compute the heads' hidden states at the positions of a batch; the augmenting block runs once per batch."""
 
     def __init__(self, model: clover.Clover, features: Features):
@@ -31,7 +31,7 @@ class Reader:
         self._of: Batch | None = None
         self._states: Tensor | None = None
 
-    def guess(self, batch: Batch, index: int):
+    def head_states(self, batch: Batch, index: int):
         """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
         if self._of is not batch:
             self._of, self._states = batch, self.model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)

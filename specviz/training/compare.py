@@ -42,7 +42,7 @@ class Drafter:
 
     title: str
     model: str
-    there: bool
+    has_weights: bool
     cells: tuple[str, ...] | None
 
 
@@ -55,10 +55,10 @@ def run(job: Job) -> Path:
 
 def page(job: Job, hparams: dict) -> str:
     """Return the page in Markdown."""
-    found = {target: of_target(replace(job, target=target), hparams) for target in targets(job)}
+    found = {target: drafters_of(replace(job, target=target), hparams) for target in targets(job)}
     parts = [HEAD.format(nodes=hparams["equal_nodes"])]
     for target, rows in found.items():
-        if any(row.there for row in rows) or len(found) == 1:  # small targets have no trained drafters
+        if any(row.has_weights for row in rows) or len(found) == 1:  # small targets have no trained drafters
             parts += [f"## {target}", "", *table(rows), ""]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -71,14 +71,14 @@ def targets(job: Job) -> list[str]:
     return [name for name, entry in card_text.items() if entry.get("role", "target") == "target" and card(job, name)]
 
 
-def of_target(job: Job, hparams: dict) -> list[Drafter]:
+def drafters_of(job: Job, hparams: dict) -> list[Drafter]:
     """Return every method that the report measures for a target, the highest mean accepted length first, those without
     figures last."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
-    for method in drafters.shown(hparams):
+    for method in drafters.methods_to_measure(hparams):
         name = job.named(kind_of(method))
         card_text = card(job, name)
-        figures = None if card_text is None else cells(method.title, name, card_text, equal)
+        figures = None if card_text is None else comparison_cells(method.title, name, card_text, equal)
         rows.append(Drafter(method.title, name, card_text is not None, figures))
     return sorted(rows, key=lambda row: -float(row.cells[5]) if row.cells else 0.0)
 
@@ -96,10 +96,10 @@ def card(job: Job, name: str) -> str | None:
     return (place / "README.md").read_text(encoding="utf-8")
 
 
-def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
+def comparison_cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
     """Return a method's row of the comparison table, read from its model's card; None if the card has no figures of
     this method. equal: as ``equal_nodes`` returns it."""
-    greedy, sampled = (mean_of(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
+    greedy, sampled = (mean_row(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
     if greedy is None or sampled is None:
         return None
     size, trained = SIZE.search(card_text), TRAINED.search(card_text)
@@ -108,7 +108,7 @@ def cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple
             sampled[0], sampled[2], equal.get(title, NOTHING))
 
 
-def mean_of(card_text: str, heading: str) -> list[str] | None:
+def mean_row(card_text: str, heading: str) -> list[str] | None:
     """Return [tokens per pass, nodes, speed-up, acceptance by depth] from the row "mean" of the table under a card's
     heading; None if it is missing."""
     _, _, rest = card_text.partition(f"{heading}\n")
@@ -131,8 +131,8 @@ def table(rows: list[Drafter]) -> list[str]:
     lines = [f"| {' | '.join(row.cells)} |" for row in rows if row.cells]
     if lines:
         lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines]
-    for rest, why in (([row for row in rows if row.there and not row.cells], "Weights, but no figures in the card yet"),
-                       ([row for row in rows if not row.there], "No weights yet")):
+    for rest, why in (([row for row in rows if row.has_weights and not row.cells], "Weights, but no figures in the card yet"),
+                       ([row for row in rows if not row.has_weights], "No weights yet")):
         if rest:
             lines += [""] * bool(lines) + [f"{why}: {', '.join(f'{row.title} (`{row.model}`)' for row in rest)}."]
     return lines

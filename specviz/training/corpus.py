@@ -22,7 +22,7 @@ class Row:
 
 
 @cache
-def words() -> dict:
+def word_lists() -> dict:
     return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
@@ -37,9 +37,9 @@ def make_rows(count: int, seed: int) -> list[Row]:
     return rows
 
 
-def fill(rng: random.Random, frame: str, **fixed: str) -> str:
+def fill_template(rng: random.Random, frame: str, **fixed: str) -> str:
     """Fill the placeholders of a template with random words; a name placeholder keeps its value within one call."""
-    w = words()
+    w = word_lists()
     name, other = rng.sample(w["names"], 2)
     singular = {"animals": "animal", "traits": "trait", "places": "place", "things": "thing", "colours": "colour"}
     singular |= {"foods": "food", "feelings": "feeling", "weather": "weather", "goods": "goods"}
@@ -50,19 +50,19 @@ def fill(rng: random.Random, frame: str, **fixed: str) -> str:
 
 
 def sentences(rng: random.Random, low: int = 2, high: int = 5, **fixed: str) -> list[str]:
-    frames = rng.sample(words()["sentences"], rng.randint(low, high))
-    return [fill(rng, frame, **fixed) for frame in frames]
+    frames = rng.sample(word_lists()["sentences"], rng.randint(low, high))
+    return [fill_template(rng, frame, **fixed) for frame in frames]
 
 
 def story(rng):
-    w = words()
+    w = word_lists()
     name, other = rng.sample(w["names"], 2)
     same = {"name": name, "other": other} | {h: rng.choice(w[k]) for h, k in (("thing", "things"), ("colour", "colours"))}
     parts = w["stories"]
     middle = rng.sample(parts["turns"], rng.randint(2, 3))
     frames = [rng.choice(parts["openings"]), rng.choice(parts["wants"]), *middle, rng.choice(parts["endings"])]
     ask = rng.choice(["Write a short story about {name}.", "Tell me a story about {name} and a {thing}.", "Tell a story about a {thing}."])
-    return ask.format(**same), " ".join(fill(rng, frame, **same) for frame in frames)
+    return ask.format(**same), " ".join(fill_template(rng, frame, **same) for frame in frames)
 
 
 def copy(rng):
@@ -71,8 +71,8 @@ def copy(rng):
 
 
 def rename(rng):
-    old, new = rng.sample(words()["names"], 2)
-    text = " ".join([f"{old} went to {rng.choice(words()['places'])}."] + sentences(rng, 2, 4, name=old))
+    old, new = rng.sample(word_lists()["names"], 2)
+    text = " ".join([f"{old} went to {rng.choice(word_lists()['places'])}."] + sentences(rng, 2, 4, name=old))
     return f"Rewrite this text with the name {old} changed to {new}:\n{text}", text.replace(old, new)
 
 
@@ -107,7 +107,7 @@ def arithmetic(rng):
 
 
 def word_problem(rng):
-    w = words()
+    w = word_lists()
     name, goods, boxes = rng.choice(w["names"]), rng.choice(w["goods"]), rng.choice(w["boxes"])
     a, b, c = rng.randint(2, 12), rng.randint(2, 12), rng.randint(1, 20)
     prompt = f"{name} has {a} {boxes} with {b} {goods} each and finds {c} more {goods}. How many {goods} are there?"
@@ -115,20 +115,20 @@ def word_problem(rng):
 
 
 def python(rng):
-    what, body = rng.choice(words()["functions"])
-    a, b = rng.sample(words()["arguments"], 2)
+    what, body = rng.choice(word_lists()["functions"])
+    a, b = rng.sample(word_lists()["arguments"], 2)
     return f"Write a Python function that {what.format(a=a, b=b)}.", f"```python\n{body.format(a=a, b=b)}\n```"
 
 
 def greeting(rng):
-    asks, answers = rng.choice(words()["greetings"])
+    asks, answers = rng.choice(word_lists()["greetings"])
     ask = rng.choice(asks)
     return rng.choice([ask, ask.lower(), ask + "!"]) if not ask.endswith("?") else ask, rng.choice(answers)
 
 
 def follow_up(rng):
     """Return a row whose prompt contains a first turn and asks a second question about it."""
-    topic = fill(rng, "{name} has a {colour} {thing}.")
+    topic = fill_template(rng, "{name} has a {colour} {thing}.")
     text = " ".join([topic, *sentences(rng, 1, 3)])
     kind = rng.randrange(3)
     if kind == 0:
@@ -138,8 +138,8 @@ def follow_up(rng):
     return f"{text}\nHow many sentences is that?", f"That is {text.count('.')} sentences."
 
 
-def records(rng) -> list[dict[str, str]]:
-    w = words()
+def random_records(rng) -> list[dict[str, str]]:
+    w = word_lists()
     keys = rng.sample(["name", "city", "count", "colour", "item"], 3)
     draw = {
         "name": lambda: rng.choice(w["names"]),
@@ -169,15 +169,15 @@ def as_json(rows):
 def convert(rng):
     forms = {"CSV": as_csv, "a markdown table": as_markdown, "JSON": as_json}
     source, target = rng.sample(list(forms), 2)
-    rows = records(rng)
+    rows = random_records(rng)
     return f"Convert this from {source} to {target}:\n{forms[source](rows)}", forms[target](rows)
 
 
 def describe(rng):
-    ask, answer = rng.choice(words()["prose"])
-    w = words()
+    ask, answer = rng.choice(word_lists()["prose"])
+    w = word_lists()
     same = {h: rng.choice(w[k]) for h, k in (("thing", "things"), ("weather", "weather"), ("trait", "traits"))}
-    return fill(rng, ask, **same), fill(rng, answer, **same)
+    return fill_template(rng, ask, **same), fill_template(rng, answer, **same)
 
 
 KINDS = {

@@ -35,7 +35,7 @@ MOST = 1_000_000  # tokens
 DENSE_MOST = 100_000  # tokens of a store with states
 
 
-def make_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
+def build_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
     """Return a datastore in memory with the first ``most`` tokens. A separator follows each document, so that no draft
     is copied across its end."""
     began = time.monotonic()
@@ -88,7 +88,7 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]
     documents = (tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True) + end for row in rows)
-    store = make_store(name, documents, mark=mark, source=source, most=most)
+    store = build_store(name, documents, mark=mark, source=source, most=most)
     store.facts.update(made_of)
     if not len(store.array):
         raise TrainingError("There is no text to build a datastore from.", "datastore.no_text")

@@ -20,11 +20,11 @@ from ..methods import draft_kinds
 from ..models.exits import exits
 from ..models.pretrained import open_config, open_network
 from . import acceptance, generate, losses, reduced_draft
-from .files import FRONT, export, relinked, write_json, write_text
-from .grow import grown
+from .files import FRONT, export, relink_card, write_json, write_text
+from .grow import grow_model
 from .job import Job, TrainingError, fingerprint
 from .reduced_draft import ReducedHead
-from .repeated_spans import of_text, repeated
+from .repeated_spans import random_or_text_span, repeat_span
 from .runner import Progress, Runner
 
 
@@ -40,9 +40,9 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     config = open_config(target)
-    model = started_from(job, hparams, config.vocab_size) if "from" in hparams else build(config, hparams)
+    model = load_and_grow(job, hparams, config.vocab_size) if "from" in hparams else build(config, hparams)
     if hparams["draft_vocab"]:
-        model = with_part_of(model, job, hparams["draft_vocab"], words)
+        model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], words)
     runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
     lesson = DraftTrainer(job, hparams, model, words, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, hparams))
@@ -52,7 +52,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
         write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that one's
             text = card(model, made.name, name, job, hparams, figures, about.format(**hparams))
-            write_text(folder / "README.md", relinked(text, job, folder))
+            write_text(folder / "README.md", relink_card(text, job, folder))
     return made
 
 
@@ -82,40 +82,41 @@ class DraftTrainer:
         read = generate.read(root / "read") if hparams["breadth"] or hparams["pretrain"] else []
         self.own = Batches(answers, hparams, job.seed, device)
         self.wide = Batches(answers + read, hparams, job.seed, device) if hparams["breadth"] else self.own
-        self.plain = Batches([whole(a) for a in read], hparams, job.seed, device) if hparams["pretrain"] else None
+        self.plain = Batches([label_every_token(a) for a in read], hparams, job.seed, device) if hparams["pretrain"] else None
         self.layers = exits(hparams["layers"]) if hparams["sorted"] else (hparams["layers"],)
-        self.teacher: generate.Maker | None = None
+        self.teacher: generate.AnswerGenerator | None = None
 
     def loss(self, step: int, done: float) -> tuple[Tensor, int]:
         """Return (loss, number of tokens in it) of a step; ``done``: share of the budget already spent."""
         hparams, kind = self.hparams, self.hparams["divergence"]
         if random.Random(f"{self.job.seed} {step} copy").random() < hparams["copy_share"]:
-            return self.copying(step)
+            return self.copying_loss(step)
         if self.plain is not None and done < hparams["pretrain"]:
             batch, kind = self.plain[step], "none"
         elif random.Random(f"{self.job.seed} {step} policy").random() < hparams["on_policy"]:
-            batch = self.written(step)
+            batch = self.on_policy_batch(step)
         else:  # breadth while the rates are high; the target's own text alone while they fall
             batch = (self.own if done > 1 - hparams["decay"] else self.wide)[step]
         if isinstance(self.model.lm_head, ReducedHead):
-            batch = self.model.lm_head.material(batch)
+            batch = self.model.lm_head.to_reduced_vocabulary(batch)
         ids, where, top_ids, top_logp, labels = batch
         rng = torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
         found = []
-        for hidden in at_exits(self.model, ids, where, self.layers):
+        for hidden in exit_states_at(self.model, ids, where, self.layers):
             head = self.model.lm_head.weight
             found.append(losses.next_token(hidden, head, labels) if kind == "none" else
                          losses.distil(hidden, head, top_ids, top_logp, labels, hparams["hard_label_weight"], kind, rng))
         return torch.stack(found).mean(), len(labels)
 
-    def copying(self, step: int) -> tuple[Tensor, int]:
+    def copying_loss(self, step: int) -> tuple[Tensor, int]:
         """Return (cross-entropy on the repeated spans of a synthetic copying batch, number of label tokens). No
         distillation: in a repeated span only one token can follow."""
         rng, length = random.Random(f"{self.job.seed} {step} spans"), self.hparams["length"] // 2
         pieces = iter(lambda: rng.choice(self.own.answers).ids.tolist(), None)
         ids, where, labels = [], [], []
         for index in range(max(1, self.hparams["batch_tokens"] // length)):
-            row, counts = repeated(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: longer(pieces, size)))
+            row, counts = repeat_span(rng, length, lambda size: random_or_text_span(
+                rng, size, len(self.words), lambda: concatenated_pieces(pieces, size)))
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -124,25 +125,25 @@ class DraftTrainer:
         if isinstance(self.model.lm_head, ReducedHead):
             kept = self.model.lm_head.places[labels] >= 0
             where, labels = where[kept], self.model.lm_head.places[labels[kept]]
-        return losses.next_token(at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
+        return losses.next_token(hidden_states_at(self.model, ids, where), self.model.lm_head.weight, labels), len(labels)
 
-    def written(self, step: int):
+    def on_policy_batch(self, step: int):
         """Sample the draft's own answers at temperature 1 to the step's prompts; return them as a batch with the
         target's distributions."""
         if self.teacher is None:
             path = self.job.model(self.job.target)
             net = open_network(path, torch.bfloat16).to(self.device).eval()
-            self.teacher = generate.Maker(net, self.words, self.hparams, self.job)
+            self.teacher = generate.AnswerGenerator(net, self.words, self.hparams, self.job)
         asked = self.own.rows(step)[:self.hparams["policy_rows"]]
         with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # stored in float16
             torch.manual_seed(self.job.seed * 1_000_003 + step)
-            writer = generate.Maker(self.model, self.words, self.hparams, self.job)
+            writer = generate.AnswerGenerator(self.model, self.words, self.hparams, self.job)
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, 1.0) for a in asked])
             labelled = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
             return collate(labelled, self.hparams["length"], self.device)
 
 
-def longer(pieces, size: int) -> list[int]:
+def concatenated_pieces(pieces, size: int) -> list[int]:
     """Concatenate pieces, repeated as needed, until there are more than `size` tokens."""
     found: list[int] = []
     while len(found) <= size:
@@ -150,25 +151,25 @@ def longer(pieces, size: int) -> list[int]:
     return found
 
 
-def with_part_of(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaForCausalLM:
+def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaForCausalLM:
     """Return a draft model with a reduced output vocabulary, the ``count`` most frequent tokens of the target's
     answers, and the target's embedding."""
     net = open_network(job.model(job.target), torch.bfloat16)
     table, answers = net.get_input_embeddings().weight, generate.read(generate.folder(job) / "train")
     tokens = reduced_draft.frequent_tokens(answers, len(table), count, [words.eos_token_id])
-    return reduced_draft.reduce(model, table, tokens)
+    return reduced_draft.reduce_vocabulary(model, table, tokens)
 
 
-def started_from(job: Job, hparams: dict, vocabulary: int) -> LlamaForCausalLM:
+def load_and_grow(job: Job, hparams: dict, vocabulary: int) -> LlamaForCausalLM:
     """Return an existing draft model, widened and deepened without changing its outputs. The tokenizer must be the same."""
     old = open_network(job.model(hparams["from"]), torch.float32)
     if old.config.vocab_size != vocabulary:
         raise TrainingError(f"{hparams['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
                             "training.vocabulary")
-    return grown(old, {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
+    return grow_model(old, {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
 
 
-def whole(answer: generate.Answer) -> generate.Answer:
+def label_every_token(answer: generate.Answer) -> generate.Answer:
     """Return an exchange in which every token is a label, the prompt's included, without distributions of the target."""
     nothing = torch.zeros(len(answer.ids) - 1, 1)
     return dataclasses.replace(answer, start=1, top_ids=nothing, top_logp=nothing)
@@ -193,11 +194,11 @@ def card(model, name: str, recipe: str, job: Job, hparams: dict, figures: dict, 
                      for mode, _, size in [key.removesuffix("_layers").partition("_")])
     return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=hparams["gamma"],
                        measured=measured or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
-                       began=begins(name, hparams),
+                       began=initialisation_sentence(name, hparams),
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
 
-def begins(name: str, hparams: dict) -> str:
+def initialisation_sentence(name: str, hparams: dict) -> str:
     """Return the card's sentence on how the weights were initialised."""
     if "from" not in hparams:
         return ""
@@ -236,13 +237,13 @@ def build(target: LlamaConfig, hparams: dict) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def at(model, ids: Tensor, where: Tensor) -> Tensor:
+def hidden_states_at(model, ids: Tensor, where: Tensor) -> Tensor:
     """Return the last hidden states at the flat positions `where`, [n, hidden], so that the output matrix is applied to
     these only."""
-    return at_exits(model, ids, where, (len(model.model.layers),))[0]
+    return exit_states_at(model, ids, where, (len(model.model.layers),))[0]
 
 
-def at_exits(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
+def exit_states_at(model, ids: Tensor, where: Tensor, layers: tuple[int, ...]) -> list[Tensor]:
     """Return, for each early exit, the normalised hidden states after its layers at the flat positions `where`, [n, hidden]."""
     out = model.model(ids, output_hidden_states=len(layers) > 1)
     states = [out.last_hidden_state if count == len(model.model.layers) else model.model.norm(out.hidden_states[count]) for count in layers]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..models import draft_length
 from ..models.draft_length import loss
-from ..models.heads import Body
+from ..models.heads import TargetInfo
 from ..models.pretrained import open_network
 from . import chains
 from .draft import collate
@@ -43,7 +43,7 @@ class DraftFeatures(Features):
         self.draft = net.to(self.device).eval().requires_grad_(False)
 
     @property
-    def body(self) -> Body:
+    def body(self) -> TargetInfo:
         return body_of(self.draft_path)
 
     def place(self, name: str) -> Path:

@@ -42,7 +42,7 @@ def run(job: Job, hparams: dict) -> dict[str, Any]:
         chosen, skipped = {}, {}
         for method in methods_to_measure(hparams):
             kinds = {"draft"} if method.key in hparams["with_draft"] else {need.partition(":")[2] for need in method.needs}
-            if job.only and not kinds & set(job.only):
+            if job.report_kinds and not kinds & set(job.report_kinds):
                 continue
             why = loaded.unsupported_reason(method)
             chosen |= {} if why else {method.key: method}

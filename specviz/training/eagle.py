@@ -32,21 +32,21 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, hparams)
+        attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         return loss(model, features, batch, hparams, rng), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     model.fold_scale()
     return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **hparams))
 
 
-def ahead(model: nn.Module, features: Features) -> chains.Guesses:
+def chain_states_function(model: nn.Module, features: Features) -> chains.ChainStates:
     """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
-    return lambda batch, steps: guesses(model, features, batch, steps)
+    return lambda batch, steps: rollout_states(model, features, batch, steps)
 
 
-def guesses(model: nn.Module, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
+def rollout_states(model: nn.Module, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
     """Return predicted features [rows * width, hidden], one tensor per rollout step; row i predicts the feature at
     position i + 1."""
     states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
@@ -59,7 +59,7 @@ def loss(model: eagle.Eagle, features: Features, batch: Batch, hparams: dict, rn
     noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, guess in enumerate(guesses(model, features, batch, hparams["rollout"], noisy)):
+    for step, guess in enumerate(rollout_states(model, features, batch, hparams["rollout"], noisy)):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
         guess = guess[batch.where[kept] - 1]
         near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())

@@ -41,23 +41,23 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = features.model = eagle3.build(features.body, hparams)
     if model.d2t is not None:
-        model.set_draft_vocab(frequent(features, len(model.d2t)))
+        model.set_draft_vocab(most_frequent_tokens(features, len(model.d2t)))
     if model.lm_head is not None:
-        start(model, features)
+        initialise_output_matrix(model, features)
     runner = Runner(job, "eagle3", model, hparams, features.place("eagle3"))
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, hparams)
+        attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         return loss(model, features, batch, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     output = BORROWED if model.lm_head is None else OWN.format(count=model.lm_head.out_features, vocab=model.vocab)
     about = CARD.format(**hparams | {"output": output, "read": list(model.read_layers)})
     return chains.export(job, job.named("eagle3"), model, features, runner, about)
 
 
-def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
+def most_frequent_tokens(features: ReducedVocabFeatures, count: int) -> Tensor:
     """Return the ``count`` most frequent token ids of the answers; of equally frequent ones the smaller id."""
     counts = torch.zeros(features.body.vocab, dtype=torch.long)
     for answer in features.own.answers:
@@ -66,19 +66,19 @@ def frequent(features: ReducedVocabFeatures, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def start(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
+def initialise_output_matrix(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
     """Initialise the head's output matrix with the target's rows of the draft vocabulary."""
     head = features.head.detach().cpu()
     assert model.lm_head is not None
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
-def ahead(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.Guesses:
+def chain_states_function(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.ChainStates:
     """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
-    return lambda batch, steps: guesses(model, features, batch, steps)
+    return lambda batch, steps: rollout_states(model, features, batch, steps)
 
 
-def guesses(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
+def rollout_states(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
     """Return states [rows * width, hidden], one tensor per rollout step; row i predicts the token at position i + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     states = batch.captured.float().view(*batch.ids.shape, -1)
@@ -90,8 +90,9 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
     ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    part = None if model.lm_head is None else reduced(model, batch)  # None: the target's output matrix, which covers every token
-    for step, states in enumerate(guesses(model, features, batch, hparams["rollout"])):
+    # None: the target's output matrix, which covers every token
+    part = None if model.lm_head is None else restrict_to_draft_vocabulary(model, batch)
+    for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         kept = kept if part is None else kept[part[2][kept]]
         if not len(kept):
@@ -112,7 +113,7 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
     return total / weights
 
 
-def reduced(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+def restrict_to_draft_vocabulary(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Restrict the target's top tokens to the draft vocabulary. Return (distribution [n, top], index of each token in
     the draft vocabulary [n, top], whether the top-1 token is in it [n])."""
     p = batch.top_logp.float().exp()

@@ -33,19 +33,19 @@ def run(job: Job, recipe: str) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: ahead(model, features)(batch, 1), step, hparams)
+        attention.limit_scores(model, lambda: chain_states_function(model, features)(batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
         noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
         glance = random.Random(f"{job.seed} {step}"), hparams["glance"] * (1 - runner.done()) if "glance" in hparams else 0.0
         return LOSSES[recipe](model, features, batch, noisy, hparams, glance), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     about, most = CARDS[recipe].format(**hparams), 1.1e7  # bytes, most of them of Falcon's recurrence
     return chains.export(job, job.named(recipe), model, features, runner, about, most)
 
 
-def errors(features: Features, batch: Batch, hparams: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
+def weighted_losses(features: Features, batch: Batch, hparams: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
     """Return the weighted sum of both losses, on hidden states and on tokens, of predictions [n, hidden] at the
     positions ``kept`` (indices into ``batch.where``)."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
@@ -59,10 +59,10 @@ def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tens
     """Return FSPAD's loss: the loss on hidden states for one output state, the loss on tokens for the other."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, out in enumerate(eagle.guesses(model, features, batch, hparams["rollout"], noisy)):
+    for step, out in enumerate(eagle.rollout_states(model, features, batch, hparams["rollout"], noisy)):
         kept, _ = batch.back(step + 1)
         rows, weight = out[batch.where[kept] - 1], hparams["loss_decay"] ** step
-        total = total + weight * errors(features, batch, hparams, kept, model.feedback(rows), model.predict(rows))
+        total = total + weight * weighted_losses(features, batch, hparams, kept, model.feedback(rows), model.predict(rows))
         weights += weight
     return total / weights
 
@@ -71,12 +71,12 @@ def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: T
     """Return Jakiro's loss: that of the prediction of the next feature, plus ``later`` times that of the feature after it."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, out in enumerate(eagle.guesses(model, features, batch, hparams["rollout"], noisy)):
+    for step, out in enumerate(eagle.rollout_states(model, features, batch, hparams["rollout"], noisy)):
         weight = hparams["loss_decay"] ** step
         for back, share, part in ((1, 1.0, model.predict), (2, hparams["later"], model.after_next)):
             kept, _ = batch.back(step + back)
             rows = part(out[batch.where[kept] - back])
-            total, weights = total + weight * share * errors(features, batch, hparams, kept, rows, rows), weights + weight * share
+            total, weights = total + weight * share * weighted_losses(features, batch, hparams, kept, rows, rows), weights + weight * share
     return total / weights
 
 
@@ -97,26 +97,26 @@ def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: T
     seen_embeds[at[chosen]] = F.embedding(batch.labels[kept[chosen]], features.embedding).float()
     seen_states[at[chosen]] = batch.states[at[chosen] + k].float()
     out = model(seen_embeds.view(rows, width, -1), seen_states.view(rows, width, -1), offset).flatten(0, 1)[at]
-    return errors(features, batch, hparams, kept, out, out)
+    return weighted_losses(features, batch, hparams, kept, out, out)
 
 
-def ahead(model, features: Features) -> chains.Guesses:
+def chain_states_function(model, features: Features) -> chains.ChainStates:
     """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
     if isinstance(model, falcon.Falcon):
-        return lambda batch, steps: of_blocks(model, features, batch, steps)
+        return lambda batch, steps: falcon_block_states(model, features, batch, steps)
     if isinstance(model, jakiro.Jakiro):
-        return lambda batch, steps: with_contrast(model, features, batch, steps)
-    return lambda batch, steps: [model.predict(out) for out in eagle.guesses(model, features, batch, steps)]
+        return lambda batch, steps: jakiro_chain_states(model, features, batch, steps)
+    return lambda batch, steps: [model.predict(out) for out in eagle.rollout_states(model, features, batch, steps)]
 
 
-def with_contrast(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
+def jakiro_chain_states(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
     """Return the predicted states of a chain of ``steps`` tokens, of which the last is predicted by Jakiro's contrast
     from the row of the token before, without a forward pass."""
-    out = eagle.guesses(model, features, batch, max(1, steps - 1))
+    out = eagle.rollout_states(model, features, batch, max(1, steps - 1))
     return [model.predict(rows) for rows in out] + [model.after_next(out[-1]).roll(1, 0)] * (steps > 1)
 
 
-def of_blocks(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
+def falcon_block_states(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
     """Return the predicted states of the tokens of one Falcon pass, nearest first. Raises ValueError for more tokens
     than a pass drafts.
 

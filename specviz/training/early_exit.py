@@ -41,11 +41,11 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
         return losses.distil(hidden, features.head, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"],
                              negatives=hparams.get("negatives", 0)), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(predict, model, features), features, hparams, model))
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(predict, model, features), features, hparams, model))
     return chains.export(job, job.named(kind), model, features, runner, card.format(**hparams))
 
 
-def ahead(predict: Predict, model: nn.Module, features: Features) -> chains.Guesses:
+def chain_states_function(predict: Predict, model: nn.Module, features: Features) -> chains.ChainStates:
     """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead. These
     heads read true states of the target's first layers at every step, so all steps are equal."""
     return lambda batch, steps: [predict(model, features, batch).roll(-1, 0)] * steps

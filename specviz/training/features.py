@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..models.heads import Body
+from ..models.heads import TargetInfo
 from ..models.pretrained import open_config, open_network
 from . import generate
 from .draft import Batches
 from .job import Job, TrainingError, fingerprint
-from .runner import half_is_faster
+from .runner import bfloat16_is_faster
 from .state_cache import StateCache
 
 
@@ -76,7 +76,7 @@ class Features:
         own = generate.read(root / "train")
         self.heldout = generate.read(root / "heldout")
         self.device = job.torch_device()
-        dtype = torch.bfloat16 if half_is_faster(self.device) else torch.float32  # the weights are 16-bit numbers in both
+        dtype = torch.bfloat16 if bfloat16_is_faster(self.device) else torch.float32  # the weights are 16-bit numbers in both
         net = open_network(self.path, dtype)
         self.target = net.to(self.device).eval().requires_grad_(False)
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
@@ -87,7 +87,7 @@ class Features:
         self.wide = Batches(self.answers, hparams, job.seed, self.device)
 
     @property
-    def body(self) -> Body:
+    def body(self) -> TargetInfo:
         return body_of(self.path)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -111,22 +111,22 @@ class Features:
         shape = (*material[0].shape, -1)
         found = self.kept.rows(rows, shape[1], lambda: getattr(self.states(material), keeps).view(shape))
         found = found.flatten(0, 1).to(self.device)
-        return assembled(material, found, None) if self.keeps == "states" else assembled(material, found[:, :0], found)
+        return batch_of(material, found, None) if self.keeps == "states" else batch_of(material, found[:, :0], found)
 
     @torch.no_grad()
     def states(self, material) -> Batch:
         """Run the target over the output of ``draft.collate`` and return the batch with its hidden states."""
         out = self.target.model(material[0], output_hidden_states=self.layer is not None)
         entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
-        return assembled(material, out.last_hidden_state.flatten(0, 1), entering)
+        return batch_of(material, out.last_hidden_state.flatten(0, 1), entering)
 
 
-def assembled(material, states: Tensor, layer: Tensor | None) -> Batch:
+def batch_of(material, states: Tensor, layer: Tensor | None) -> Batch:
     ids, where, top_ids, top_logp, labels = material
     return Batch(ids, states, layer, where, labels, top_ids, top_logp)
 
 
-def body_of(path: Path) -> Body:
+def body_of(path: Path) -> TargetInfo:
     """Return the sizes of a target from its config.json, without loading its weights."""
     config = open_config(path)
-    return Body(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)
+    return TargetInfo(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

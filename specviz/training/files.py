@@ -86,12 +86,12 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
             old.unlink()
 
 
-def relinked(card: str, job: Job, place: Path) -> str:
+def relink_card(card: str, job: Job, place: Path) -> str:
     """Return a card in which links to model folders are relative to ``place``, the folder that the card is written to."""
     return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
 
 
-def pack_matrices(folder: Path) -> None:
+def quantise_matrices(folder: Path) -> None:
     """Store the matrices of a model's folder in MXINT8, and say so in its config.json."""
     weights: dict[str, torch.Tensor] = {}
     for shard in sorted(folder.glob("*.safetensors")):
@@ -115,7 +115,7 @@ def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16
                     config = Path(temporary) / "config.json"
                     write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
                 if bits == 8:
-                    pack_matrices(Path(temporary))
+                    quantise_matrices(Path(temporary))
                 split(Path(temporary))
             except (OSError, SafetensorError) as error:
                 raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.",

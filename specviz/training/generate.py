@@ -30,7 +30,7 @@ from ..targets.recurrent import RecurrentModel
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
-from .runner import half_is_faster
+from .runner import bfloat16_is_faster
 
 PREFILL = 32  # prompts in one pass: more at once only push one another out of the caches
 
@@ -58,11 +58,11 @@ def run(job: Job) -> Path:
     path, root = job.model(job.target), folder(job)
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     device = job.torch_device()
-    dtype = torch.bfloat16 if half_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
+    dtype = torch.bfloat16 if bfloat16_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
     model = open_network(path, dtype).to(device).eval()
     began, spent = time.monotonic(), spent_seconds(root)
     budget = 60 * (job.minutes or hparams["minutes"])
-    make = Maker(model, tokenizer, hparams, job)
+    make = AnswerGenerator(model, tokenizer, hparams, job)
     # Every held-out prompt is answered both ways: the report needs greedy and temperature 1.
     per_task = hparams["heldout_rows"] // len(data.TASKS)
     fixed = [row for task in data.TASKS for row in [r for r in heldout if r.task == task][:per_task]]
@@ -91,7 +91,7 @@ def folder(job: Job) -> Path:
     return job.folder("generations", fingerprint(job.model(job.target)))
 
 
-class Maker:
+class AnswerGenerator:
     """Write answers of (row, temperature) pairs into shard files; existing shards are kept. Temperature None: use the
     row's own answer and only compute the target's distribution along it."""
 
@@ -199,7 +199,7 @@ class Maker:
             wide = max(map(len, some))
             prefilled = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
             mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
-            cache, at = roomy_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
+            cache, at = growing_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
             out = self.model(prefilled, attention_mask=mask, position_ids=at, logits_to_keep=1, **with_cache(self.model, cache))
             parts.append((out.logits[:, -1], cache, torch.nn.functional.pad(mask, (width - wide, 0))))
         logits, caches, masks = zip(*parts)
@@ -208,7 +208,7 @@ class Maker:
         return torch.cat(logits), caches[0], torch.cat(masks)
 
 
-class RoomyLayer(DynamicLayer):
+class GrowingCacheLayer(DynamicLayer):
     """A cache layer that grows by 64 positions at a time, because copying all keys in every step took 40 % of the step's time."""
 
     keys: torch.Tensor
@@ -232,7 +232,7 @@ class RoomyLayer(DynamicLayer):
         self.keys, self.values = store[0, :, :, :need], store[1, :, :, :need]
         return self.keys, self.values
 
-    def extend(self, others: list["RoomyLayer"], width: int) -> None:
+    def extend(self, others: list["GrowingCacheLayer"], width: int) -> None:
         """Append the rows of `others`, all left-padded to `width` positions with zeros: uninitialised memory may hold
         NaN, and 0 * NaN is NaN."""
         parts = [torch.stack((layer.keys, layer.values)) for layer in (self, *others)]
@@ -246,9 +246,9 @@ class RoomyLayer(DynamicLayer):
         self.keys, self.values = self.store[0, :, :, :used], self.store[1, :, :, :used]
 
 
-def roomy_cache(config) -> DynamicCache:
+def growing_cache(config) -> DynamicCache:
     cache = DynamicCache(config=config)
-    layers: list[Any] = [RoomyLayer() for _ in cache.layers]
+    layers: list[Any] = [GrowingCacheLayer() for _ in cache.layers]
     cache.layers = layers
     return cache
 

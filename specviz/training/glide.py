@@ -56,7 +56,7 @@ def run(job: Job) -> Path:
         return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"],
                              negatives=hparams.get("negatives", 0)), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     about = CARD.format(**hparams | dict(layers=len(model.layers), last=model.reads.start))
     return chains.export(job, job.named("glide"), model, features, runner, about)
 
@@ -71,7 +71,7 @@ def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: i
     return model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts], horizons)
 
 
-def ahead(model: glide.Glide, features: KeyValueFeatures) -> chains.Guesses:
+def chain_states_function(model: glide.Glide, features: KeyValueFeatures) -> chains.ChainStates:
     """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead. A row
     that predicts ``step`` tokens ahead does not see the target's keys of the last ``step`` tokens."""
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]

@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 
 @torch.no_grad()
-def grown(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaForCausalLM:
+def grow_model(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaForCausalLM:
     """Return a model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the same logits as the old one,
     up to rounding.
 

@@ -20,11 +20,12 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "hydra", heads_hydra.build, lambda model, features: Reader(model, features).guess, about,
-                     look=lambda model, guess, batch: guess(batch, 0), begin=begin, most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(job, "hydra", heads_hydra.build, lambda model, features: BatchHeadStates(model, features).head_states, about,
+                              look=lambda model, head_states, batch: head_states(batch, 0), begin=initialise_output_matrices,
+                              most=parallel_heads.OWN_MATRICES)
 
 
-def begin(model: heads_hydra.Hydra, features: Features) -> None:
+def initialise_output_matrices(model: heads_hydra.Hydra, features: Features) -> None:
     """Initialise the heads' own output matrices with the target's."""
     for matrix in model.hydra_lm_head:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
@@ -35,7 +36,7 @@ def about(model: heads_hydra.Hydra, hparams: dict) -> str:
     return CARD.format(heads=len(model), front=FRONT * bool(model.prefix), **listed)
 
 
-class Reader:
+class BatchHeadStates:
     """Compute the heads' hidden states at the positions of a batch; the prefix layer runs once per batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
@@ -43,7 +44,7 @@ class Reader:
         self._of: Batch | None = None
         self._states: Tensor | None = None
 
-    def guess(self, batch: Batch, index: int):
+    def head_states(self, batch: Batch, index: int):
         """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
         if self._of is not batch:
             states = batch.states.float()

@@ -35,13 +35,14 @@ def run(job: Job, recipe: str) -> Path:
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         places = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
-        found = ranks.loss(model, ExtraRowStates(model, features, batch.where[places]).guess, features, batch, hparams)
+        found = ranks.loss(model, ExtraRowStates(model, features, batch.where[places]).head_states, features, batch, hparams)
         if isinstance(model, in_target.Streams):
             found = found + hparams["early"] * early_exit_loss(model, features, batch)
         return found, len(batch.labels)
 
-    runner.train(loss_at, lambda: ranks.measure(model, AllPositionStates(model, features).guess, features, full_tree((1,) * len(model))))
-    ranks.calibrate(model.eval(), AllPositionStates(model, features).guess, features, hparams)
+    chain = full_tree((1,) * len(model))
+    runner.train(loss_at, lambda: ranks.measure(model, AllPositionStates(model, features).head_states, features, chain))
+    ranks.calibrate(model.eval(), AllPositionStates(model, features).head_states, features, hparams)
     about = CARD.format(**hparams | dict(layers=list(model.layers), what=WHAT[model.kind]))
     return chains.export(job, job.named(recipe), model, features, runner, about)
 
@@ -64,7 +65,7 @@ class ExtraRowStates:
         self.model, self.features, self.owners = model, features, owners
         self._states: Tensor | None = None
 
-    def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
+    def head_states(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
         """Return (kept, states [m, hidden]): the indices into ``batch.where`` that step ``index`` predicts, and its states for
         them."""
         if self._states is None:
@@ -119,10 +120,10 @@ class AllPositionStates:
         self.model, self.features = model, features
         self._of: Batch | None = None
 
-    def guess(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
+    def head_states(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
         if self._of is not batch:
             self._of, self._reader = batch, ExtraRowStates(self.model, self.features, all_anchors(batch, len(self.model)))
-        return self._reader.guess(batch, index)
+        return self._reader.head_states(batch, index)
 
 
 def extra_row_mask(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:

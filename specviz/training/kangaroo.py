@@ -16,15 +16,15 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
-    return early_exit.run(job, "kangaroo", Features, kangaroo.build, adapted, CARD)
+    return early_exit.run(job, "kangaroo", Features, kangaroo.build, adapter_states, CARD)
 
 
-def adapted(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
+def adapter_states(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
     """Return the adapter's output states, [rows * width, hidden], for the target's output matrix."""
     return model(batch.captured.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 
-ahead = partial(early_exit.ahead, adapted)
+chain_states_function = partial(early_exit.chain_states_function, adapter_states)
 
 
 CARD = """A Kangaroo adapter: one attention layer and two norms after the target's first {exit_layer} layers. With the target's

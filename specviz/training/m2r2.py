@@ -17,11 +17,11 @@ from transformers import DynamicCache
 from ..methods.trained_heads.m2r2 import network as m2r2
 from ..models.pretrained import with_cache
 from . import early_exit
-from .features import Batch, Features, assembled
+from .features import Batch, Features, batch_of
 from .job import Job
 
 
-class Shared(Features):
+class ExitLayerFeatures(Features):
     """Batches whose ``layer`` holds the input of the exit layer, followed by keys and values of each layer below the
     exit, concatenated: [rows * width, hidden + exit * 2 * keys]."""
 
@@ -32,14 +32,14 @@ class Shared(Features):
         held: list[Any] = cache.layers[:self.layer]
         kv = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
         rows = torch.cat([out.hidden_states[self.layer], *kv], -1)
-        return assembled(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
+        return batch_of(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
 
 
 def run(job: Job) -> Path:
-    return early_exit.run(job, "m2r2", Shared, m2r2.build, predict, CARD)
+    return early_exit.run(job, "m2r2", ExitLayerFeatures, m2r2.build, predict, CARD)
 
 
-def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
+def predict(model: m2r2.FastResidual, features: ExitLayerFeatures, batch: Batch) -> Tensor:
     """Return the states at the exit, [rows * width, hidden], for the target's output matrix."""
     rows, width = batch.ids.shape
     slow, kv = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
@@ -48,7 +48,7 @@ def predict(model: m2r2.FastResidual, features: Shared, batch: Batch) -> Tensor:
     return features.target.model.norm(slow + fast.flatten(0, 1))
 
 
-ahead = partial(early_exit.ahead, predict)
+chain_states_function = partial(early_exit.chain_states_function, predict)
 
 
 CARD = """M2R2's adapters: beside each of the target's first {exit_layer} layers one of rank {rank} moves a fast residual, with

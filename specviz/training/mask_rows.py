@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .features import Batch
-from .masked_block import drawn
+from .masked_block import sample_anchors
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Masks:
     index: Tensor
     mask: Tensor
 
-    def at(self, depth: int, width: int) -> tuple[Tensor, Tensor]:
+    def at_depth(self, depth: int, width: int) -> tuple[Tensor, Tensor]:
         """Return (rows [n] in the flat [rows * (width + masks)], indices [n] into ``batch.where``) of the masks at this depth."""
         rows, columns = ((self.depth == depth) & (self.index >= 0)).nonzero(as_tuple=True)
         return rows * (width + len(self.depth)) + width + columns, self.index[rows, columns]
 
 
-def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
+def masks_after(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
     """Return the masks after the anchors of a text.
 
     anchors [rows, n]: indices into ``batch.where``; kept: for depth 1, 2, ... the number of anchors with a mask there,
@@ -59,15 +59,15 @@ def masks(batch: Batch, anchors: Tensor, kept: list[int], back: int) -> Masks:
     return Masks(depth, start % width - back + depth, torch.where(inside, index, -1), mask[:, None])
 
 
-def dropped(batch: Batch, hparams: dict, rng: random.Random, back: int) -> Masks:
+def sample_masks(batch: Batch, hparams: dict, rng: random.Random, back: int) -> Masks:
     """Sample the masks of a training step. hparams: block (tokens per pass), anchors (per row of text), keep (share of
     the masks of one depth that are followed by another), keep_least (smallest share)."""
     shares = (max(hparams["keep"] ** depth, hparams["keep_least"]) for depth in range(1, hparams["block"]))
     kept = [max(1, int(hparams["anchors"] * share)) for share in shares]
-    return masks(batch, drawn(batch, hparams["anchors"], rng), kept, back)
+    return masks_after(batch, sample_anchors(batch, hparams["anchors"], rng), kept, back)
 
 
-def every(batch: Batch, block: int, back: int) -> Masks:
+def all_masks(batch: Batch, block: int, back: int) -> Masks:
     """Return all masks after every answer position of a batch with one row."""
     anchors = torch.arange(len(batch.where), device=batch.ids.device)[None]
-    return masks(batch, anchors, [anchors.shape[1]] * (block - 1), back)
+    return masks_after(batch, anchors, [anchors.shape[1]] * (block - 1), back)

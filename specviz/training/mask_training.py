@@ -39,12 +39,12 @@ class MaskTrainer:
         kept, places = batch.back(self.back)
         first = places // width * (width + len(masks.depth)) + places % width
         deepest = int(masks.depth.max()) if len(masks.depth) else 0
-        later = (masks.at(depth, width) for depth in range(1, deepest + 1))
+        later = (masks.at_depth(depth, width) for depth in range(1, deepest + 1))
         return [(out[first], kept), *((out[at], index) for at, index in later)]
 
     def loss(self, batch: Batch, hparams: dict, step: int, head: Tensor) -> Tensor:
         """Return the distillation loss at every row; head [vocab, hidden]: the output matrix."""
-        masks = mask_rows.dropped(batch, hparams, random.Random(f"{self.features.job.seed} {step}"), self.back)
+        masks = mask_rows.sample_masks(batch, hparams, random.Random(f"{self.features.job.seed} {step}"), self.back)
         rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
         return losses.distil(rows, head, batch.top_ids[index], batch.top_logp[index], batch.labels[index], hparams["hard_label_weight"],
                              negatives=hparams.get("negatives", 0))
@@ -55,18 +55,18 @@ class MaskTrainer:
         some = some[:: max(1, len(some) // hparams["measure_rows"])]
         by_task = {}
         for task in TASKS:
-            marks = [self.hits(answer, hparams["block"]) for answer in some if answer.task == task]
+            marks = [self.accepted_by_step(answer, hparams["block"]) for answer in some if answer.task == task]
             if marks:
-                by_task[task] = chains.figures(marks, hparams["block"])["block_efficiency"]
+                by_task[task] = chains.replay_rounds(marks, hparams["block"])["block_efficiency"]
         return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
                 **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
 
     @torch.inference_mode()
-    def hits(self, answer: Answer, block: int) -> list[list[bool]]:
+    def accepted_by_step(self, answer: Answer, block: int) -> list[list[bool]]:
         """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(block)]
-        for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.every(batch, block, self.back))):
+        for ahead, (states, index) in enumerate(self.predict(batch, mask_rows.all_masks(batch, block, self.back))):
             right = self.logits(states).argmax(-1) == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good

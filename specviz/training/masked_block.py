@@ -57,7 +57,7 @@ def run(job: Job, recipe: str) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        anchors = drawn(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
+        anchors = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
         return loss(model, features, batch, anchors, hparams), len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, hparams))
@@ -66,7 +66,7 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
 
 
-def drawn(batch: Batch, each: int, rng: random.Random) -> Tensor:
+def sample_anchors(batch: Batch, each: int, rng: random.Random) -> Tensor:
     """Sample anchors as indices into ``batch.where``, [rows, each]; a row with fewer answer tokens repeats some."""
     width = batch.ids.shape[1]
     owner = (batch.where // width).tolist()
@@ -139,15 +139,15 @@ def measure(model: network.BlockDrafter, features: Features, hparams: dict) -> d
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     by_task = {}
     for task in TASKS:
-        marks = [hits(model, features, answer) for answer in some if answer.task == task]
+        marks = [accepted_by_step(model, features, answer) for answer in some if answer.task == task]
         if marks:
-            by_task[task] = chains.figures(marks, model.length)["block_efficiency"]
+            by_task[task] = chains.replay_rounds(marks, model.length)["block_efficiency"]
     return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
             **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
 
 
 @torch.inference_mode()
-def hits(model: network.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
+def accepted_by_step(model: network.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
     """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]

@@ -19,22 +19,23 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
-    return parallel_heads.run(job, "medusa", heads_medusa.build, guesses, about, begin=begin, most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(job, "medusa", heads_medusa.build, head_states_function, about,
+                              begin=initialise_output_matrices, most=parallel_heads.OWN_MATRICES)
 
 
-def begin(model: heads_medusa.Medusa, features: Features) -> None:
+def initialise_output_matrices(model: heads_medusa.Medusa, features: Features) -> None:
     """Initialise the heads' own output matrices with the target's."""
     for matrix in model.lm_heads:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
-def guesses(model: heads_medusa.Medusa, features: Features) -> ranks.HeadStates:
+def head_states_function(model: heads_medusa.Medusa, features: Features) -> ranks.HeadStates:
     """Return the function (batch, head) -> (kept, states) that computes a head's hidden states at the positions of a batch."""
-    def guess(batch: Batch, index: int):
+    def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         block = cast(heads_medusa.Block, model.blocks[index])
         return kept, block(batch.states[places].to(cast(nn.Linear, block.layers[0]).weight.dtype))
-    return guess
+    return head_states
 
 
 def about(model: heads_medusa.Medusa, hparams: dict) -> str:

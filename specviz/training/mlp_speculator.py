@@ -26,13 +26,13 @@ def about(model: mlp_speculator.MLPSpeculator, hparams: dict) -> str:
 
 def head_states_function(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.HeadStates:
     """Return the function (batch, level) -> (kept, states) that computes a level's hidden states at the positions of a batch."""
-    def guess(batch: Batch, index: int):
+    def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         states, ids = batch.states[places].float(), batch.ids.flatten()
         for level in range(index + 1):
             states = model.step(level, states, ids[places + 1 + level])
         return kept, states
-    return guess
+    return head_states
 
 
 CARD = """An MLPSpeculator of {levels} levels, {inner} numbers wide. From the target's last hidden state and the token guessed

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..methods.trained_heads.mtp import network as mtp
 from . import attention, chains, losses
-from .eagle import ahead, guesses
+from .eagle import chain_states_function, rollout_states
 from .features import Batch, Features
 from .job import Job
 from .runner import Runner
@@ -29,17 +29,17 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        attention.limit_scores(model, lambda: guesses(model, features, batch, 1), step, hparams)
+        attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         return loss(model, features, batch, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(ahead(model, features), features, hparams, model))
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     return chains.export(job, job.named("mtp"), model, features, runner, CARD.format(**hparams))
 
 
 def loss(model: mtp.Mtp, features: Features, batch: Batch, hparams: dict) -> Tensor:
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for step, states in enumerate(guesses(model, features, batch, hparams["rollout"])):
+    for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):
         kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
         rows = states[batch.where[kept] - 1]
         found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],

@@ -21,6 +21,8 @@ class Optimisers:
                                 "training.torch")
         matrices, rest = [], []
         for name, weight in model.named_parameters():
+            if not weight.requires_grad:
+                continue
             table = "embed" in name or "lm_head" in name or "codebook" in name or name.startswith(("emb.", "head."))  # a row a token
             hidden = weight.ndim == 2 and not table
             (matrices if hidden else rest).append(weight)
@@ -101,7 +103,7 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
     return x.T if tall else x
 
 
-def rate(done: float, step: int, hparams: dict) -> float:
+def learning_rate_share(done: float, step: int, hparams: dict) -> float:
     """Return the learning rate as a share of its peak. done: share of the budget spent."""
     warm = min(1.0, (step + 1) / hparams["warmup_steps"])
     return warm * min(1.0, max(0.0, 1.0 - done) / hparams["decay"])

@@ -30,20 +30,20 @@ def run(job: Job) -> Path:
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
     older = job.model(hparams["from"]) if "from" in hparams else None
-    words = AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older else learn(job, hparams, place / "tokenizer")
+    words = AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older else train_tokenizer(job, hparams, place / "tokenizer")
     theirs = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     bridge = others.bridge(target, older or place / "tokenizer", len(theirs), len(words))
-    train, read, heldout = ([spelled(bridge, answer) for answer in pile] for pile in piles.values())
+    train, read, heldout = ([reencode(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
-    model = draft.started_from(job, hparams, len(words)) if older else draft.build(
-        shape(open_config(target), words), hparams)
+    model = draft.load_and_grow(job, hparams, len(words)) if older else draft.build(
+        draft_config(open_config(target), words), hparams)
     runner = Runner(job, "other_draft", model, hparams, place)
     own = draft.Batches(train, hparams, job.seed, runner.device)
     wide = draft.Batches(train + read, hparams, job.seed, runner.device)
 
     def loss_at(step: int):
         ids, where, _, _, labels = (own if runner.done() > 1 - hparams["decay"] else wide)[step]
-        return losses.next_token(draft.at(model, ids, where), model.lm_head.weight, labels), len(labels)
+        return losses.next_token(draft.hidden_states_at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, hparams))
     made = export(job, job.named("other-draft"), model, words, OTHER_DRAFT)
@@ -52,17 +52,17 @@ def run(job: Job) -> Path:
     return made
 
 
-def learn(job: Job, hparams: dict, place: Path):
+def train_tokenizer(job: Job, hparams: dict, place: Path):
     """Train the tokenizer, once per target, and save it at ``place``."""
     if not (place / "tokenizer.json").is_file():
         rows = data.load(job.data, "train", hparams["own_rows"])
-        words = tokenizer.learn(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
+        words = tokenizer.train_bpe(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
                                 digits=False, quiet=job.quiet)
         write_tokenizer(words, place)
     return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
 
 
-def shape(target: LlamaConfig, words) -> LlamaConfig:
+def draft_config(target: LlamaConfig, words) -> LlamaConfig:
     """Return the target's configuration with the vocabulary of the new tokenizer."""
     config = copy.deepcopy(target)
     config.vocab_size = len(words)
@@ -70,7 +70,7 @@ def shape(target: LlamaConfig, words) -> LlamaConfig:
     return config
 
 
-def spelled(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
+def reencode(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
     """Return an answer re-encoded in the other vocabulary, without distributions."""
     ids = answer.ids.tolist()
     start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))

@@ -15,10 +15,10 @@ from transformers import BambaConfig, BambaForCausalLM, LlamaForCausalLM
 from ..models.pretrained import open_network
 from ..models.trainable import LinearLlamaConfig, LinearLlamaForCausalLM, quick
 from .data import TASKS
-from .draft import at
+from .draft import hidden_states_at
 from .files import FRONT
 from .job import Job
-from .runner import half_is_faster
+from .runner import bfloat16_is_faster
 
 KEPT = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "rms_norm_eps",
         "max_position_embeddings", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id")
@@ -98,12 +98,12 @@ class Teacher:
     """An embedded model whose distribution a target learns. ``leaders(ids, where)`` -> (top_ids, top_logp) [positions, top]."""
 
     def __init__(self, job: Job, name: str, top: int, device: torch.device):
-        self.network = open_network(job.model(name), torch.bfloat16 if half_is_faster(device) else torch.float32).to(device).eval()
+        self.network = open_network(job.model(name), torch.bfloat16 if bfloat16_is_faster(device) else torch.float32).to(device).eval()
         self.top = top
 
     @torch.no_grad()
     def leaders(self, ids: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
-        states = at(self.network, ids, where)
+        states = hidden_states_at(self.network, ids, where)
         parts = []
         for piece in states.split(512):
             logits = self.network.lm_head(piece).float()

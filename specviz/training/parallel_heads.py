@@ -26,7 +26,7 @@ OWN_MATRICES = 36e6  # bytes, with embeddings or output matrices of its own
 M = TypeVar("M", bound=nn.Module)
 
 
-def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[[M, Features], ranks.HeadStates],
+def run(job: Job, kind: str, build: Callable[[Any, dict], M], head_states_function: Callable[[M, Features], ranks.HeadStates],
         about: Callable[[M, dict], str], *, chain: Callable[[M], Shape] | None = None,
         look: Callable[[M, ranks.HeadStates, Batch], object] | None = None,
         begin: Callable[[M, Features], None] | None = None, most: float = 9.5e6) -> Path:
@@ -43,11 +43,11 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[
     if begin:
         begin(model, features)
     runner = Runner(job, kind, model, hparams, features.place(kind))
-    guess, heads = guesses(model, features), cast(ranks.Heads, model)
+    head_states, heads = head_states_function(model, features), cast(ranks.Heads, model)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
-        return ranks.loss(heads, guess, features, batch, hparams), len(batch.labels)
+        return ranks.loss(heads, head_states, features, batch, hparams), len(batch.labels)
 
     def measure() -> dict[str, Any]:
         shape = chain(model) if chain else shape_of([], hparams["nodes"], 0).within(len(heads), hparams["ranks"])
@@ -55,11 +55,11 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], guesses: Callable[
         looks = look
         if looks and any(isinstance(part, Attention) for part in model.modules()):
             batch = features.states(collate(features.heldout[:1], len(features.heldout[0].ids), features.device))
-            looked = {"attention_entropy": attention.entropy(model, lambda: looks(model, guess, batch))}
-        return {**ranks.measure(heads, guess, features, shape), **looked}
+            looked = {"attention_entropy": attention.entropy(model, lambda: looks(model, head_states, batch))}
+        return {**ranks.measure(heads, head_states, features, shape), **looked}
 
     runner.train(loss_at, measure)
     if not chain:
         model.eval()
-        ranks.calibrate(heads, guess, features, hparams)
+        ranks.calibrate(heads, head_states, features, hparams)
     return chains.export(job, job.named(kind), model, features, runner, about(model, hparams), most)

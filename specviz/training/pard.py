@@ -24,7 +24,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("pard")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = begin(job, features, hparams)
+    model = initialised_network(job, features, hparams)
     runner = Runner(job, "pard", model, hparams, features.place("pard"))
     trainer = mask_trainer(model, features)
 
@@ -36,7 +36,7 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("pard"), model, features, runner, CARD.format(**hparams | {"layers": model.sizes.layers}))
 
 
-def begin(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
+def initialised_network(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
     """Return the network, initialised with the target's draft model."""
     folder = job.model(job.named("draft"))
     config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}

@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..zoo import codec
 from . import drawings, losses
-from .draft import at
+from .draft import hidden_states_at
 from .files import export, write_json, write_text
 from .job import Job
 from .runner import Runner
@@ -59,7 +59,7 @@ def run(job: Job) -> Path:
 
     def loss_of(batch):
         ids, where, labels = batch
-        return losses.next_token(at(model, ids, where), model.lm_head.weight, labels), len(labels)
+        return losses.next_token(hidden_states_at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     def measure() -> dict:
         return {"heldout": round(float(loss_of(heldout)[0]), 4)}
@@ -105,15 +105,15 @@ def write_codec(folder: Path, codes: np.ndarray, words) -> None:
     side = drawings.SIDE // codes.shape[1]
     write_json(folder / codec.FILE, {
         "kind": "patches", "rows": side, "columns": side, "patch": codes.shape[1], "first": words.convert_tokens_to_ids("patch 0"),
-        "things": list(THINGS), "unconditional": unconditional(words), "codes": base64.b64encode(codes.tobytes()).decode()})
+        "things": list(THINGS), "unconditional": unconditional_tokens(words), "codes": base64.b64encode(codes.tobytes()).decode()})
 
 
-def unconditional(words) -> dict[str, int]:
+def unconditional_tokens(words) -> dict[str, int]:
     """Return what codec.json says of prompts without words, on which a share of the pictures is trained."""
     return {"unknown": words.unk_token_id, "words_from": len(SPECIAL)}
 
 
-def patches(pictures: np.ndarray, size: int) -> np.ndarray:
+def cut_patches(pictures: np.ndarray, size: int) -> np.ndarray:
     """Cut pictures [n, side, side, 3] into patches [n, patches, size * size * 3], in raster order."""
     n, side, count = len(pictures), pictures.shape[1], pictures.shape[1] // size
     cut = pictures.reshape(n, count, size, count, size, 3).swapaxes(2, 3)
@@ -125,7 +125,7 @@ def codebook(hparams: dict, seed: int) -> np.ndarray:
     patches count once; otherwise most centres would be plain background."""
     rng = random.Random(f"{seed} codebook")
     pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
-    flat = np.unique(patches(pictures, hparams["patch"]).reshape(-1, hparams["patch"] ** 2 * 3), axis=0)
+    flat = np.unique(cut_patches(pictures, hparams["patch"]).reshape(-1, hparams["patch"] ** 2 * 3), axis=0)
     points = torch.from_numpy(flat).float()
     first = points[torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:hparams["codes"]]]
     centres = kmeans(points, first, hparams["kmeans_steps"])
@@ -169,7 +169,7 @@ class Batches:
         """Return (ids [count, length], where, labels): flat predicting positions and the tokens after them."""
         rng = random.Random(f"{self.seed} {step}")
         wishes = [drawings.draw_wish(rng) for _ in range(count)]
-        cut = patches(np.stack([drawings.paint(wish, rng) for wish in wishes]), self.hparams["patch"])
+        cut = cut_patches(np.stack([drawings.paint(wish, rng) for wish in wishes]), self.hparams["patch"])
         tokens = self.first + nearest_code(torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float(), self.centres).reshape(count, -1)
         prompts = [self.prompt(wish, rng, drop) for wish in wishes]
         longest = max(map(len, prompts)) + cut.shape[1] + 1
@@ -187,6 +187,6 @@ class Batches:
     def error(self) -> float:
         """Return the mean absolute error of a colour value of 100 pictures through the codebook."""
         rng = random.Random(f"{self.seed} error")
-        cut = patches(np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)]), self.hparams["patch"])
+        cut = cut_patches(np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)]), self.hparams["patch"])
         points = torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float()
         return float((points - self.centres[nearest_code(points, self.centres)]).abs().mean())

@@ -47,13 +47,13 @@ class Heads(Protocol):
         ...
 
 
-def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, hparams: dict) -> Tensor:
+def loss(model: Heads, head_states: HeadStates, features: Features, batch: Batch, hparams: dict) -> Tensor:
     """Return the mean divergence of all heads from the target's distribution; the loss of head i is multiplied by
     ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for index in range(len(model)):
-        kept, states = guess(batch, index)
+        kept, states = head_states(batch, index)
         if not len(kept):  # nothing of this batch is so far ahead
             continue
         head, weight = model.matrix(index, features.head), hparams["loss_decay"] ** index
@@ -64,7 +64,7 @@ def loss(model: Heads, guess: HeadStates, features: Features, batch: Batch, hpar
 
 
 @torch.inference_mode()
-def ranks(model: Heads, guess: HeadStates, features: Features, answers: list[Answer]) -> list[Tensor]:
+def token_ranks(model: Heads, head_states: HeadStates, features: Features, answers: list[Answer]) -> list[Tensor]:
     """Return for every answer a tensor [heads, tokens]: the rank of each token in each head's prediction, 0 for the
     most probable."""
     found = []
@@ -72,7 +72,7 @@ def ranks(model: Heads, guess: HeadStates, features: Features, answers: list[Ans
         batch = features.states(collate([answer], len(answer.ids), features.device))
         rows = torch.full((len(model), len(batch.labels)), NEVER)
         for index in range(len(model)):
-            kept, states = guess(batch, index)
+            kept, states = head_states(batch, index)
             logits = states.float() @ model.matrix(index, features.head).float().T
             label = logits.gather(1, batch.labels[kept][:, None])
             rows[index, kept.cpu()] = (logits > label).sum(1).cpu()
@@ -80,14 +80,14 @@ def ranks(model: Heads, guess: HeadStates, features: Features, answers: list[Ans
     return found
 
 
-def accuracy(found: list[Tensor], count: int) -> list[list[float]]:
+def rank_accuracy(found: list[Tensor], count: int) -> list[list[float]]:
     """Return [heads][ranks]: how often the target's token has this rank in this head's prediction, as a share."""
     together = torch.cat(found, 1)
     asked = (together < NEVER).sum(1).clamp(min=1)
     return [[round(float((row == rank).sum() / all), 5) for rank in range(count)] for row, all in zip(together, asked)]
 
 
-def figures(found: list[Tensor], shape: Shape) -> dict:
+def replay_tree_rounds(found: list[Tensor], shape: Shape) -> dict:
     """Replay rounds with one tree over the answers. Return block efficiency and acceptance by position."""
     below = {(parent, rank): i for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks))}
     depth = max(shape.depths, default=0)
@@ -110,24 +110,24 @@ def figures(found: list[Tensor], shape: Shape) -> dict:
     return {"block_efficiency": round(committed / max(1, rounds), 4), "by_position": [round(hit / max(1, all), 4) for hit, all in at]}
 
 
-def measure(model: Heads, guess: HeadStates, features: Features, shape: Shape) -> dict[str, float]:
+def measure(model: Heads, head_states: HeadStates, features: Features, shape: Shape) -> dict[str, float]:
     """Return the mean block efficiency over the tasks on held-out answers, greedy and at temperature 1. The recipe's
     ``measure_rows`` limits the number of answers."""
     out, all_of_them = {}, features.heldout
     heldout = all_of_them[::max(1, len(all_of_them) // features.hparams.get("measure_rows", len(all_of_them)))]
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         chosen = [[a for a in heldout if a.task == task and a.temperature == temperature] for task in TASKS]
-        each = [figures(ranks(model, guess, features, some), shape)["block_efficiency"] for some in chosen if some]
+        each = [replay_tree_rounds(token_ranks(model, head_states, features, some), shape)["block_efficiency"] for some in chosen if some]
         out[f"block_efficiency_{mode}"] = round(sum(each) / max(1, len(each)), 4)
     return out
 
 
-def calibrate(model: Heads, guess: HeadStates, features: Features, hparams: dict) -> Shape:
-    """Measure ``accuracy`` and choose ``nodes`` on training answers, store both in the model, and return the tree."""
+def calibrate(model: Heads, head_states: HeadStates, features: Features, hparams: dict) -> Shape:
+    """Measure ``rank_accuracy`` and choose ``nodes`` on training answers, store both in the model, and return the tree."""
     answers = features.own.answers
     some = answers[:: max(1, len(answers) // hparams["calibrate"])]
-    model.accuracy = accuracy(ranks(model, guess, features, some), hparams["ranks"])
-    model.nodes = hparams["nodes"] or best_node_count(model.accuracy, costs(features.path))
+    model.accuracy = rank_accuracy(token_ranks(model, head_states, features, some), hparams["ranks"])
+    model.nodes = hparams["nodes"] or best_node_count(model.accuracy, pass_seconds(features.path))
     return calibrated(model.accuracy, model.nodes)
 
 
@@ -141,7 +141,7 @@ def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
     return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 
-def costs(path: Path, repeats: int = 7) -> dict[int, float]:
+def pass_seconds(path: Path, repeats: int = 7) -> dict[int, float]:
     """Return {nodes: seconds of a target pass with a tree of that size} on this machine, each the best of several runs."""
     target = choose(register().backends, path).load(path, torch.device("cpu")).open()
     target.sync([i % target.vocab for i in range(64)])

@@ -24,14 +24,14 @@ def run(job: Job) -> Path:
 
 def head_states_function(model: redrafter.ReDrafter, features: Features) -> ranks.HeadStates:
     """Return the function (batch, step) -> (kept, states) that computes a step's hidden states at the positions of a batch."""
-    def guess(batch: Batch, index: int):
+    def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         last, ids = batch.states[places].float(), batch.ids.flatten()
         states = torch.zeros_like(last)
         for step in range(index + 1):
             states = model.step(states, F.embedding(ids[places + 1 + step], features.embedding).float())
         return kept, model.exits(last, states)
-    return guess
+    return head_states
 
 
 CARD = """A ReDrafter head ({layers} residual blocks after a recurrent state; the target's embedding is shared by the target, and

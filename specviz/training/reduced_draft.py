@@ -57,7 +57,7 @@ class ReducedHead(nn.Linear):
         part = F.linear(x, self.weight)
         return spread(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
 
-    def material(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def to_reduced_vocabulary(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Convert a batch of ``draft.collate``: replace token ids by rows of this matrix, and drop positions whose
         label has no row.
 
@@ -89,7 +89,7 @@ def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[in
     return counts.argsort(descending=True, stable=True)[:count]
 
 
-def reduce(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
+def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
     """Replace a draft's embedding and output matrix by reduced ones. ``table``: the target's embedding; the projection
     is initialised with principal components of the tokens' embeddings."""
     hidden, table = model.config.hidden_size, table.detach().float()

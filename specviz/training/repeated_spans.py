@@ -12,7 +12,7 @@ def random_span(rng: random.Random, size: int, vocabulary: int) -> list[int]:
     return [rng.randrange(8, vocabulary) for _ in range(size)]
 
 
-def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
+def random_or_text_span(rng: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
     """Return `size` tokens: random ones, a shuffled piece of text, or a piece of text, chosen at random. `text()`
     returns more tokens than that."""
     kind = rng.random()
@@ -23,7 +23,7 @@ def of_text(rng: random.Random, size: int, vocabulary: int, text: Callable[[], l
     return words[at : at + size] if kind < 0.7 else rng.sample(words, size)
 
 
-def repeated(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
+def repeat_span(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
     """Return (ids, loss mask) of at least `length` tokens: `span(size)` repeated, often after random tokens. The first
     occurrence and the first token of each repetition have no loss, because they cannot be predicted."""
     words = span(rng.randint(4, length // 3))

@@ -25,14 +25,14 @@ LAST_RUN = re.compile(r"^Last training run: .*\n(\n!\[loss\]\(loss\.svg\)\n)?", 
 def run(job: Job) -> Path:
     hparams = job.hparams("report")
     job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
-    found: dict = {} if job.only else {"target": of_target(job, hparams)}
-    if not job.only or "draft" in job.only:
-        found["draft"] = of_draft(job, hparams)
+    found: dict = {} if job.report_kinds else {"target": target_figures(job, hparams)}
+    if not job.report_kinds or "draft" in job.report_kinds:
+        found["draft"] = draft_figures(job, hparams)
     found["drafters"] = drafters.run(job, hparams)
     path = job.folder() / "report.json"
-    if not job.only:
+    if not job.report_kinds:
         write_json(path, found)
-    for name, text in texts(job, found, hparams).items():
+    for name, text in card_texts(job, found, hparams).items():
         print(text)
         place = job.place(name)
         if place == job.shipped_place(name) and not job.ship:
@@ -41,12 +41,12 @@ def run(job: Job) -> Path:
         if curve.is_file():
             write_bytes(place / "loss.svg", curve.read_bytes())
         write_into_card(place / "README.md", name, text)
-    if not job.only:
+    if not job.report_kinds:
         job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
     return path
 
 
-def texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
+def card_texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
     """Return {model name: text for its card}."""
     engine = found["drafters"]
     out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
@@ -54,7 +54,7 @@ def texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
         out[job.named("draft")] = draft_text(found["draft"], hparams["gamma"])
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
-    return {name: text + ("" if name == job.target else training(job, name)) for name, text in out.items()}
+    return {name: text + ("" if name == job.target else training_text(job, name)) for name, text in out.items()}
 
 
 def curve_of(job: Job, name: str):
@@ -66,37 +66,37 @@ def recipe_of(job: Job, name: str) -> str:
     return name.removeprefix(job.named(""))
 
 
-def of_target(job: Job, hparams: dict) -> dict:
-    words, model = loaded(job, job.target)
+def target_figures(job: Job, hparams: dict) -> dict:
+    words, model = load_model(job, job.target)
     heldout = data.load(job.data, "heldout", hparams["own_rows"])
     asked = answers.questions(job, hparams)
-    answered = answers.written(job, model, words, [(one.task, one.text) for one in asked], hparams["new_tokens"])
+    answered = answers.greedy_answers(job, model, words, [(one.task, one.text) for one in asked], hparams["new_tokens"])
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
-        "held_out_loss": target.by_task(model, words, heldout, hparams),
-        "induction": target.induction(model, words, hparams),
-        "looping": answers.looping(job, model, words, heldout, hparams),
-        "looping_of": parent_share(job, heldout, hparams),
+        "held_out_loss": target.loss_by_task(model, words, heldout, hparams),
+        "induction": target.copying_loss(model, words, hparams),
+        "looping": answers.looping_share(job, model, words, heldout, hparams),
+        "looping_of": parent_looping_share(job, heldout, hparams),
         "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, answered)],
     }
 
 
-def parent_share(job: Job, heldout: list[data.Row], hparams: dict) -> dict[str, float]:
+def parent_looping_share(job: Job, heldout: list[data.Row], hparams: dict) -> dict[str, float]:
     """Return the share of looping answers of the target that this one was grown from, for comparison."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
-    words, model = loaded(job, name)
-    return {name: answers.looping(job, model, words, heldout, hparams)}
+    words, model = load_model(job, name)
+    return {name: answers.looping_share(job, model, words, heldout, hparams)}
 
 
-def loaded(job: Job, name: str) -> tuple:
+def load_model(job: Job, name: str) -> tuple:
     path = job.model(name)
     words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     return words, open_network(path, torch.float32).eval()
 
 
-def of_draft(job: Job, hparams: dict) -> dict:
+def draft_figures(job: Job, hparams: dict) -> dict:
     model = open_network(job.model(job.named("draft")), torch.float32).eval()
     replayed = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), replayed, hparams["gamma"])
@@ -111,13 +111,13 @@ def target_text(found: dict, summary: str) -> str:
         f"{found['parameters'] / 1e6:.1f} M parameters.\n\n"
         f"| task | loss on held-out answers (nats a token) |\n| --- | --- |\n{rows}\n\n"
         f"Loss on the second saying of a random span: {found['induction']:.2f} (a model that copies comes near 0).\n\n"
-        f"{circles(found)}\n\n"
+        f"{looping_sentence(found)}\n\n"
         f"{summary}\n\n"
         f"### Answers, greedy, unedited\n\nPrompts written for this card; answers are cut at their end or at the limit.\n\n{shown}"
     )
 
 
-def circles(found: dict) -> str:
+def looping_sentence(found: dict) -> str:
     sentence = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {answers.GRAM} tokens {answers.TIMES} times"
     return sentence + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
 
@@ -136,7 +136,7 @@ def draft_text(found: dict, gamma: int) -> str:
     return "\n".join(lines)
 
 
-def training(job: Job, name: str) -> str:
+def training_text(job: Job, name: str) -> str:
     """Return the card's text on a drafter's last run, from the log, with its curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:

@@ -20,8 +20,8 @@ from tqdm import tqdm
 from .curve import draw
 from .files import write_tensors, write_text
 from .job import Job, TrainingError
-from .optimise import Optimisers, rate
-from .warm_start import begin
+from .optimise import Optimisers, learning_rate_share
+from .warm_start import copy_head_weights
 
 KEPT = 60.0  # seconds of training that a kill may cost
 LONGEST_STEP = 60.0  # seconds; what is over was a suspended process or a sleeping machine, not training
@@ -43,7 +43,7 @@ class Runner:
         self.job, self.name, self.hparams, self.place = job, name, hparams, place
         self.device = job.torch_device()
         self.model = model.float().to(self.device)
-        self.half = half_is_faster(self.device)
+        self.half = bfloat16_is_faster(self.device)
         self.optimisers = Optimisers(self.model, hparams)
         self.progress = Progress()
         self.minutes = job.minutes or hparams["minutes"]
@@ -51,7 +51,7 @@ class Runner:
         if self.checkpoint.is_file():
             self.resume()
         elif hparams.get("begin"):
-            begin(job, model, hparams["begin"], hparams.get("begin_names"))
+            copy_head_weights(job, model, hparams["begin"], hparams.get("begin_names"))
 
     def done(self) -> float:
         """Return the share of the budget that is spent, from 0 to 1."""
@@ -60,7 +60,7 @@ class Runner:
     def share(self, step: int, seconds: float) -> float:
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
-    def marked(self) -> bool:
+    def measurement_due(self) -> bool:
         """Return whether a measurement is due: whether the share of the budget spent has passed one of the recipe's
         ``measure_at`` values since the last measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
@@ -101,7 +101,7 @@ class Runner:
                 recent.clear()
             bar.update()
             bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {tokens / (time.monotonic() - began):.0f} tokens/s, {self.done():.1%}")
-            if measure and (self.marked() or time.monotonic() - measured > 60 * self.hparams["measure_minutes"]):
+            if measure and (self.measurement_due() or time.monotonic() - measured > 60 * self.hparams["measure_minutes"]):
                 self.save()  # a measurement may take longer than a kill may cost
                 self.measure(measure)
                 measured = time.monotonic()
@@ -120,7 +120,7 @@ class Runner:
                 f" is whole, lower the learning rates in {self.name}.yaml and resume."
             , "training.loss")
         loss.backward()
-        self.optimisers.step(rate(self.done(), self.progress.step, self.hparams))
+        self.optimisers.step(learning_rate_share(self.done(), self.progress.step, self.hparams))
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:
@@ -141,7 +141,7 @@ class Runner:
 
     def save(self) -> None:
         """Write weights, optimiser state and progress into one file, so that they always belong to the same step."""
-        tensors = {f"model.{name}": weight for name, weight in own_tensors(self.model).items()}
+        tensors = {f"model.{name}": weight for name, weight in untied_tensors(self.model).items()}
         tensors |= {f"optimiser.{name}": value for name, value in self.optimisers.tensors().items()}
         write_tensors(self.checkpoint, tensors, {"progress": json.dumps(asdict(self.progress))})
         write_text(self.place / "loss.svg", draw(self.name, self.progress.history))
@@ -153,7 +153,7 @@ class Runner:
                 self.progress = Progress(**json.loads(file.metadata()["progress"]))
             weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
             self.model.load_state_dict(weights, strict=False)
-            missing = own_tensors(self.model).keys() - weights.keys()
+            missing = untied_tensors(self.model).keys() - weights.keys()
             if missing:
                 raise KeyError(min(missing))
             self.optimisers.load({n.removeprefix("optimiser."): t for n, t in tensors.items() if n.startswith("optimiser.")})
@@ -177,7 +177,7 @@ class Runner:
         }
 
 
-def half_is_faster(device: torch.device) -> bool:
+def bfloat16_is_faster(device: torch.device) -> bool:
     """Return whether bfloat16 matrix products are faster than float32 on this device: on an accelerator, and on a CPU
     with bfloat16 instructions.
 
@@ -187,7 +187,7 @@ def half_is_faster(device: torch.device) -> bool:
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)
 
 
-def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+def untied_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """Return the state dict without tied duplicates, which safetensors refuses; loading ties them again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():

@@ -48,7 +48,7 @@ ROLES = {"large": "A toy that paints pictures from a few words, from coarse to f
          "refiner": "The small model that paints the last scales of a picture for [specviz-scales](../specviz-scales) (CoDe)."}
 
 
-class Both(nn.Module):
+class LargeAndRefiner(nn.Module):
     """The two networks, which share scales and codebooks."""
 
     def __init__(self, hparams: dict, codes: Tensor, vocab: int):
@@ -66,7 +66,7 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     codes = codebooks(hparams, job.seed)
     words = pictures.tokenizer(len(codes))
-    both = Both(hparams, codes, len(words))
+    both = LargeAndRefiner(hparams, codes, len(words))
     runner = Runner(job, "scales", both, hparams, job.folder("scales", job.size))
     batches = Batches(both.large, words, hparams, job.seed, runner.device)
     heldout = batches.make(-1, hparams["heldout"], held=True)
@@ -74,14 +74,14 @@ def run(job: Job) -> Path:
     def loss_at(step: int) -> tuple[Tensor, int]:
         coarse = step % 2
         batch = batches.make(step, hparams["coarse_batch" if coarse else "batch"], len(hparams["grids"]) - coarse)
-        return loss_of(both, batch, hparams["distil"]), batch[2].numel()
+        return combined_loss(both, batch, hparams["distil"]), batch[2].numel()
 
     def measure() -> dict:
         return {name: [round(float(one), 4) for one in scale_losses(getattr(both, name), heldout)] for name in ROLES}
 
     figures = runner.train(loss_at, measure)
     for name in ROLES:
-        write(job, hparams, words, getattr(both, name), name, figures | {"error": batches.error()})
+        write_network(job, hparams, words, getattr(both, name), name, figures | {"error": batches.error()})
     return job.places(hparams["name"])[0]
 
 
@@ -92,11 +92,11 @@ def config(hparams: dict, vocab: int) -> dict:
             **{name: hparams[name] for name in ("grids", "patch", "entries")}}
 
 
-def scales_in(hparams: dict) -> Scales:
+def scales_of(hparams: dict) -> Scales:
     return Scales(tuple(hparams["grids"]), hparams["patch"], tuple(hparams["entries"]))
 
 
-def as_maps(painted: list[np.ndarray]) -> Tensor:
+def centred_pixels(painted: list[np.ndarray]) -> Tensor:
     """Return pictures as differences from middle grey, float [n, 3, side, side]."""
     return torch.from_numpy(np.stack(painted)).permute(0, 3, 1, 2).float() - HALF
 
@@ -104,8 +104,8 @@ def as_maps(painted: list[np.ndarray]) -> Tensor:
 def codebooks(hparams: dict, seed: int) -> Tensor:
     """Return the entries of all scales, whole numbers of -128 to 127, [entries, patch * patch * 3]. After the first scale one entry is
     zero, so that nothing is added where nothing lacks."""
-    rng, scales = random.Random(f"{seed} codebook"), scales_in(hparams)
-    wanted = as_maps([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
+    rng, scales = random.Random(f"{seed} codebook"), scales_of(hparams)
+    wanted = centred_pixels([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
     picture, found = scales.blank(len(wanted)), []
     draw = torch.Generator().manual_seed(seed)
     for scale, entries in enumerate(scales.entries):
@@ -133,7 +133,7 @@ class Batches:
         """Return (word counts [count, words], inputs [count, rows, patch values], entries [count, rows]) of the first ``upto`` scales."""
         rng = random.Random(f"{self.seed} {step} scales")
         wishes = [drawings.draw_wish(rng) for _ in range(count)]
-        wanted = as_maps([drawings.paint(wish, rng) for wish in wishes])
+        wanted = centred_pixels([drawings.paint(wish, rng) for wish in wishes])
         counts = torch.zeros(count, self.net.words)
         for row, wish in enumerate(wishes):
             for word in pictures.prompt_of(self.words, wish, rng, *((0.0, 0.0) if held else (self.hparams["drop"], self.hparams["noise"]))):
@@ -159,7 +159,7 @@ class Batches:
     def error(self) -> float:
         """Return the mean absolute error of a colour value of 100 pictures through the codebooks."""
         rng = random.Random(f"{self.seed} error")
-        wanted = as_maps([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)])
+        wanted = centred_pixels([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)])
         entries, picture = self.encoded(wanted, None, 0.0, torch.Generator())[1], self.scales.blank(100)
         for scale, (lo, hi) in enumerate(zip(self.scales.ends, self.scales.ends[1:])):
             picture = picture + self.scales.enlarged(self.codes[self.scales.starts[scale] + entries[:, lo:hi]])
@@ -172,7 +172,7 @@ def states_of(net: ScaleNet, batch) -> Tensor:
     return net(net.condition(counts), inputs, net.scales.mask()[:rows, :rows].to(inputs.device))
 
 
-def by_scale(net: ScaleNet, batch, states: Tensor):
+def logits_by_scale(net: ScaleNet, batch, states: Tensor):
     """Yield (logits [n, rows of the scale, entries], labels) of each scale of a batch."""
     for scale, (lo, hi) in enumerate(zip(net.scales.ends, net.scales.ends[1:])):
         if lo < states.shape[1]:
@@ -181,13 +181,14 @@ def by_scale(net: ScaleNet, batch, states: Tensor):
 
 def scale_losses(net: ScaleNet, batch) -> list[Tensor]:
     """Return the mean cross-entropy of each scale."""
-    return [F.cross_entropy(logits.flatten(0, 1), labels.flatten()) for logits, labels in by_scale(net, batch, states_of(net, batch))]
+    return [F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+            for logits, labels in logits_by_scale(net, batch, states_of(net, batch))]
 
 
-def loss_of(both: Both, batch, distil: float) -> Tensor:
+def combined_loss(both: LargeAndRefiner, batch, distil: float) -> Tensor:
     """Return the loss of both networks. The loss of a scale is weighted by the square root of its number of patches."""
     total, weights = torch.zeros((), device=batch[1].device), 0.0
-    large, small = (by_scale(net, batch, states_of(net, batch)) for net in (both.large, both.refiner))
+    large, small = (logits_by_scale(net, batch, states_of(net, batch)) for net in (both.large, both.refiner))
     for (teacher, labels), (logits, _) in zip(large, small):
         weight = labels.shape[1] ** 0.5
         hard = [F.cross_entropy(x.flatten(0, 1), labels.flatten()) for x in (teacher, logits)]
@@ -198,7 +199,7 @@ def loss_of(both: Both, batch, distil: float) -> Tensor:
     return total / weights
 
 
-def write(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dict) -> None:
+def write_network(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dict) -> None:
     """Write weights (MXINT8, the codebooks in bfloat16), config, tokenizer, codec and card of one network."""
     full, sizes = hparams["name"] + ("" if name == "large" else f"-{name}"), hparams | (hparams["refiner"] if name == "refiner" else {})
     tensors = {key: tensor.detach().cpu().float() for key, tensor in net.state_dict().items()}
@@ -218,6 +219,6 @@ def write(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dic
         write_json(folder / codec.FILE, {
             "kind": "scales", "grids": hparams["grids"], "patch": hparams["patch"], "entries": hparams["entries"],
             "first": words.convert_tokens_to_ids("patch 0"), "things": list(pictures.THINGS),
-            "unconditional": pictures.unconditional(words),
+            "unconditional": pictures.unconditional_tokens(words),
             "codes": base64.b64encode((codes + HALF).to(torch.uint8).numpy().tobytes()).decode()})
         write_text(folder / "README.md", card)

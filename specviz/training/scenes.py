@@ -140,18 +140,18 @@ def words() -> list[str]:
     """Return all words and signs of questions and answers, capitals kept."""
     texts = [*DESCRIBE, *OPENINGS, *PLACES, *NUMBERS, *COLOURS, *THINGS, "small and nothing thing things", "What colour color is the no",
              "Where is the", "How many things are there?", "There is are", "A Small And Nothing", ".", ",", "?"]
-    return sorted({word for text in texts for word in split(text)})
+    return sorted({word for text in texts for word in split_words(text)})
 
 
-def split(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Cut a text into words and signs, without spaces."""
     for sign in ".,?":
         text = text.replace(sign, f" {sign}")
     return text.split()
 
 
-def joined(written: Sequence[str]) -> str:
-    """Return words and signs as a text; the inverse of ``split``."""
+def join_words(written: Sequence[str]) -> str:
+    """Return words and signs as a text; the inverse of ``split_words``."""
     return " ".join(written).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
 
 
@@ -170,7 +170,7 @@ def _patterns() -> tuple[tuple[float, tuple[str, ...]], ...]:
             *most, last = [f"{phrase} {PLACES[cell]}" for cell in cells]
             text = f"{', '.join(most)}{' and ' if most else ''}{last}."
             weight = share / comb(CELLS ** 2, count) / len(OPENINGS)
-            found += [(weight, tuple(split(f"{opening} {text}"))) for opening in OPENINGS]
+            found += [(weight, tuple(split_words(f"{opening} {text}"))) for opening in OPENINGS]
     return tuple(found)
 
 

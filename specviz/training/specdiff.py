@@ -25,7 +25,7 @@ from .draft import collate
 from .features import Batch, Features
 from .generate import Answer
 from .job import Job
-from .masked_block import drawn
+from .masked_block import sample_anchors
 from .reduced_draft import ReducedHead
 from .runner import Runner
 
@@ -59,23 +59,23 @@ def run(job: Job) -> Path:
     hparams = job.hparams("specdiff")
     features = TextFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = begin(job, features, hparams)
+    model = initialised_network(job, features, hparams)
     trainer = Trainer(model, features, hparams)
     runner = Runner(job, "specdiff", model, hparams, features.place("specdiff"))
 
     def loss_at(step: int):
         batch, rng = features.batch(step, runner.done()), random.Random(f"{job.seed} {step}")
         size = model.block if rng.random() < 0.5 else rng.randint(1, model.block)
-        anchors = drawn(batch, hparams["anchors"], rng)
+        anchors = sample_anchors(batch, hparams["anchors"], rng)
         rows, count = anchors.shape
-        return trainer.loss(batch, anchors, hidden_places(rows, count, size, rng)), len(batch.labels)
+        return trainer.loss(batch, anchors, sample_masked_positions(rows, count, size, rng)), len(batch.labels)
 
     runner.train(loss_at, trainer.measure)
     card = CARD.format(**hparams | {"draft_vocab": len(model.tokens)})
     return chains.export(job, job.named("specdiff"), model, features, runner, card, most=4e6)
 
 
-def begin(job: Job, features: TextFeatures, hparams: dict) -> network.DiffusionDrafter:
+def initialised_network(job: Job, features: TextFeatures, hparams: dict) -> network.DiffusionDrafter:
     """Return the network; with ``from``, its weights are those of a draft model with a reduced vocabulary, of which the most
     frequent tokens are kept."""
     model = network.build(features.body, hparams)
@@ -104,7 +104,7 @@ def most_frequent(answers: list[Answer], tokens: Tensor, count: int) -> Tensor:
     return counts[tokens].argsort(descending=True, stable=True)[:count].sort().values
 
 
-def hidden_places(rows: int, blocks: int, size: int, rng: random.Random) -> Tensor:
+def sample_masked_positions(rows: int, blocks: int, size: int, rng: random.Random) -> Tensor:
     """Return which places are masked, [rows, blocks, size]: half of the blocks whole, the others as in later steps."""
     gen = torch.Generator().manual_seed(rng.getrandbits(31))
     shape = (rows, blocks, 1)
@@ -155,7 +155,7 @@ class Trainer:
             chosen = hidden[:, :, ahead]
             index = made.index[:, :, ahead][chosen]
             order = torch.arange(len(index), device=index.device)
-            _, kept, top_ids, top_logp, labels = self.vocabulary.material(
+            _, kept, top_ids, top_logp, labels = self.vocabulary.to_reduced_vocabulary(
                 (batch.ids, order, batch.top_ids[index], batch.top_logp[index], batch.labels[index]))
             if not len(kept):
                 continue
@@ -171,14 +171,14 @@ class Trainer:
         some = some[:: max(1, len(some) // self.hparams["measure_rows"])]
         by_task = {}
         for task in TASKS:
-            marks = [self.hits(answer) for answer in some if answer.task == task]
+            marks = [self.accepted_by_step(answer) for answer in some if answer.task == task]
             if marks:
-                by_task[task] = chains.figures(marks, self.model.block)["block_efficiency"]
+                by_task[task] = chains.replay_rounds(marks, self.model.block)["block_efficiency"]
         return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
                 **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
 
     @torch.inference_mode()
-    def hits(self, answer: Answer) -> list[list[bool]]:
+    def accepted_by_step(self, answer: Answer) -> list[list[bool]]:
         """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(self.model.block)]

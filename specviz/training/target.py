@@ -17,22 +17,22 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from ..models.pretrained import open_network
 from . import corpus, data, losses, tokenizer
-from .draft import at
+from .draft import hidden_states_at
 from .files import export, write_text
-from .grow import grown
+from .grow import grow_model
 from .job import TARGET, Job, TrainingError
 from .other_mixers import MIXERS, Teacher, card
-from .repeated_spans import of_text, random_span, repeated
+from .repeated_spans import random_or_text_span, random_span, repeat_span
 from .runner import Runner
 
 
 def run(job: Job) -> Path:
     hparams = job.hparams("target")
     torch.manual_seed(job.seed)
-    words, model = start(job, hparams)
+    words, model = load_or_create(job, hparams)
     place = "target" if hparams["name"] == TARGET else hparams["name"].lower()
     runner = Runner(job, "target", model, hparams, job.folder(place))
-    rows = material(job, hparams)
+    rows = rows_by_task(job, hparams)
     batches = Batches(rows, words, hparams, job.seed, runner.device)
     heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
 
@@ -43,49 +43,49 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         ids, where, labels = batches.make(step, prompts=runner.done() < hparams["first_stage"])
-        hidden, head = at(model, ids, where), model.lm_head.weight
+        hidden, head = hidden_states_at(model, ids, where), model.lm_head.weight
         if teacher is None:
             return losses.next_token(hidden, head, labels), len(labels)
         return losses.distil(hidden, head, *teacher.leaders(ids, where), labels, hparams["hard"]), len(labels)
 
     def measure() -> dict:
         with torch.compiler.set_stance("force_eager"):  # rows of every length, once each
-            return by_task(model, words, heldout, hparams) | {"induction": induction(model, words, hparams)}
+            return loss_by_task(model, words, heldout, hparams) | {"induction": copying_loss(model, words, hparams)}
 
     figures = runner.train(loss_at, measure)
     before = job.shipped / hparams.get("from", hparams["name"])
     if job.ship and teacher is None and (before / "config.json").is_file():
-        refuse_worse(before, model, words, heldout, hparams)
+        require_improvement(before, model, words, heldout, hparams)
     made = export(job, hparams["name"], model, words, bits=hparams.get("bits", 16))
     if "mixer" in hparams:
         if "story" not in figures:  # the budget was over before the run that measures
-            figures |= by_task(model.eval(), words, heldout, hparams)
+            figures |= loss_by_task(model.eval(), words, heldout, hparams)
         for folder in job.places(made.name):
             write_text(folder / "README.md", card(model, hparams | {"size": job.size}, figures))
     return made
 
 
-def refuse_worse(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
+def require_improvement(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
     """Raise TrainingError unless the new weights are better than the shipped ones at ``path`` in every task. Compared
     per byte, because vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
-    before = by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
+    before = loss_by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
-    after = by_task(new, words, heldout, hparams, by_bytes=True)
+    after = loss_by_task(new, words, heldout, hparams, by_bytes=True)
     worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
     if worse:
         raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.",
                             "training.not_better")
 
 
-def start(job: Job, hparams: dict):
+def load_or_create(job: Job, hparams: dict):
     """Return (tokenizer, model) to start from. If there is a checkpoint, its weights are loaded later."""
     if hparams["start"] in ("shipped", "grown"):
         path = job.shipped / (hparams["name"] if hparams["start"] == "shipped" else hparams["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = open_network(path, torch.float32)
         shape = {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
-        model = model if hparams["start"] == "shipped" else grown(model, shape, job.seed)
+        model = model if hparams["start"] == "shipped" else grow_model(model, shape, job.seed)
         return words, MIXERS[hparams["mixer"]](model, hparams) if "mixer" in hparams else model
     words = AutoTokenizer.from_pretrained(tokenizer.run(job), trust_remote_code=False)
     config = LlamaConfig(
@@ -105,7 +105,7 @@ def start(job: Job, hparams: dict):
     return words, LlamaForCausalLM(config)
 
 
-def material(job: Job, hparams: dict) -> tuple[dict, dict]:
+def rows_by_task(job: Job, hparams: dict) -> tuple[dict, dict]:
     """Return (training, held-out) rows by task: those of the data folder, without excluded sources, and the project's own."""
     own = corpus.make_rows(hparams["own_rows"], seed=job.seed + 3)
     given = own if job.data is None else data.load(job.data, "train")
@@ -134,7 +134,7 @@ class Batches:
         ids, where, labels = [], [], []
         for index in range(hparams["copy_rows"] if first else hparams["batch_rows"]):
             repeated = first or rng.random() < hparams["copy_share"]
-            row, counts = self.copied(rng, length) if repeated else self.packed(rng, prompts)
+            row, counts = self.repeated_span_row(rng, length) if repeated else self.packed(rng, prompts)
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -157,11 +157,11 @@ class Batches:
             raise data.DataError("The data has no rows of any task that target.yaml asks for.", "data.no_rows")
         return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
 
-    def copied(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
-        return repeated(rng, length, lambda size: of_text(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
+    def repeated_span_row(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
+        return repeat_span(rng, length, lambda size: random_or_text_span(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
 
 
-def by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
+def loss_by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
     """Return the mean loss per answer token (or byte), by task, on the first held-out rows of each."""
     found = {}
     for task in data.TASKS:
@@ -177,7 +177,7 @@ def by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bool = 
     return found
 
 
-def induction(model, words, hparams: dict, spans: int = 8) -> float:
+def copying_loss(model, words, hparams: dict, spans: int = 8) -> float:
     """Return the loss on the second occurrence of random spans of a quarter of the length: near zero once the model copies."""
     rng, size = random.Random(7), hparams.get("heldout_length", hparams["length"]) // 4
     each = [random_span(rng, size, len(words)) for _ in range(spans)]
@@ -188,5 +188,5 @@ def induction(model, words, hparams: dict, spans: int = 8) -> float:
 def span_loss(model, ids: list[int], start: int) -> float:
     device = next(model.parameters()).device
     row = torch.tensor([ids], device=device)
-    hidden = at(model, row, torch.arange(start - 1, len(ids) - 1, device=device))
+    hidden = hidden_states_at(model, row, torch.arange(start - 1, len(ids) - 1, device=device))
     return float(losses.next_token(hidden, model.lm_head.weight, row[0, start:]))

@@ -27,13 +27,13 @@ def run(job: Job) -> Path:
         return place
     hparams, size = job.hparams("tokenizer"), job.hparams("target")["vocabulary"]
     rows = data.load(job.data, "train", hparams["own_rows"])
-    words = learn(itertools.islice(data.balanced(rows, job.seed), hparams["rows"]), size, quiet=job.quiet)
+    words = train_bpe(itertools.islice(data.balanced(rows, job.seed), hparams["rows"]), size, quiet=job.quiet)
     write_tokenizer(words, place)
     job.log("tokenizer", vocabulary=len(words))
     return place
 
 
-def learn(rows, size: int, digits: bool = True, quiet: bool = True) -> PreTrainedTokenizerFast:
+def train_bpe(rows, size: int, digits: bool = True, quiet: bool = True) -> PreTrainedTokenizerFast:
     """Train a tokenizer of ``size`` tokens on rows of prompt and response; digits: every digit is a token of its own."""
     bpe = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -299,9 +299,9 @@ def acceptance(target: VisionLlama, draft: LlamaForCausalLM, batches: Batches, c
     assert batches.painter is not None
     for _ in range(count):
         scene = scenes.draw_scene(rng)
-        words = scenes.split(scenes.description(scene, rng.choice(scenes.OPENINGS)))
+        words = scenes.split_words(scenes.description(scene, rng.choice(scenes.OPENINGS)))
         question = text_of([(scenes.DESCRIBE[0], "")]).removesuffix("<end>")
-        answer = scenes.joined(words)
+        answer = scenes.join_words(words)
         pixels = torch.from_numpy(batches.painter.paint(scene, rng))[None].to(batches.device)
         p = _answer_probs(target, batches, question + answer, len(words), target.vision(pixels))
         plain, captioned = (_answer_probs(draft, batches, before + question + answer, len(words))

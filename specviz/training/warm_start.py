@@ -13,7 +13,7 @@ from ..models import mx
 from .job import Job, TrainingError
 
 
-def begin(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = None) -> float:
+def copy_head_weights(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = None) -> float:
     """Copy weights of the target's head of this kind into ``model``; return the copied share of the model's weights.
 
     names: {name in the other head: name in this one} for renamed parameters, whole names or prefixes. Raises

@@ -26,7 +26,7 @@ def tiny():
     return run
 
 
-SOME = ("tokenizer", "target", "generate", "draft", "medusa", "hydra", "eagle", "kangaroo", "datastore", "report")
+SOME = ("tokenizer", "target", "generate", "draft", "medusa", "eagle", "datastore", "report")
 
 
 @pytest.fixture(scope="session")

@@ -82,5 +82,5 @@ def promised_and_kept(reader, drafter_of, guess_of, features, place, name, shape
     engine = FastModel(place / "models" / TARGET)
     model = reader.load(place / "models" / f"Llama-specviz-{name}", body(engine.open()))
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
-    expected_length = ranks.figures(ranks.ranks(model, guess_of(model), features, chosen), shape)["block_efficiency"]
+    expected_length = ranks.replay_tree_rounds(ranks.token_ranks(model, guess_of(model), features, chosen), shape)["block_efficiency"]
     return expected_length, *tokens_a_round(engine, lambda: Parts(drafter_of(model), Fixed(max(shape.depths), 16), TokenRejection()), chosen)

@@ -52,15 +52,15 @@ def test_greedy_replay_is_the_real_loop(gamma):
             committed += min(taken + 1, len(ids) - place)
             rounds += 1
             place += taken + 1
-    found = acceptance.figures(acceptance.hits(draft, answers), gamma)
+    found = acceptance.replay_rounds(acceptance.accepted_tokens(draft, answers), gamma)
     assert found["block_efficiency"] == pytest.approx(committed / rounds, abs=1e-4)
 
 
 def test_a_draft_that_is_the_target_is_always_accepted():
     target = model(0, 0.4)
-    rows = acceptance.hits(target, [greedy_answer(target, [2, 1], 20)])
+    rows = acceptance.accepted_tokens(target, [greedy_answer(target, [2, 1], 20)])
     assert all(rows[0])
-    assert acceptance.figures(rows, 4) == {"block_efficiency": 5.0, "acceptance_rate": 1.0, "by_position": [1.0] * 4}
+    assert acceptance.replay_rounds(rows, 4) == {"block_efficiency": 5.0, "acceptance_rate": 1.0, "by_position": [1.0] * 4}
 
 
 def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_laws():
@@ -68,7 +68,7 @@ def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_laws():
     p, q = probs(target, [2, 1]), probs(draft, [2, 1])
     tokens = torch.multinomial(p, 1500, replacement=True, generator=torch.Generator().manual_seed(0))
     answers = [answer([2, 1, int(token)], 2, [p], False) for token in tokens]
-    share = sum(row[0] for row in acceptance.hits(draft, answers)) / len(answers)
+    share = sum(row[0] for row in acceptance.accepted_tokens(draft, answers)) / len(answers)
     assert share == pytest.approx(float(torch.minimum(p, q).sum()), abs=0.04)
 
 

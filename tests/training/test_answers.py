@@ -42,13 +42,13 @@ def test_the_share_of_circles_is_that_of_as_many_prompts_a_task(monkeypatch):
     def written(job, model, words, texts, tokens):
         assert [text for _, text in texts] == ["story 0", "story 1", "math 0", "math 1"] and tokens == 9
         return [circle, line, line, line]
-    monkeypatch.setattr(answers, "written", written)
-    assert answers.looping(Job(), None, None, rows, {"looping_prompts": 2, "looping_tokens": 9}) == 0.25
+    monkeypatch.setattr(answers, "greedy_answers", written)
+    assert answers.looping_share(Job(), None, None, rows, {"looping_prompts": 2, "looping_tokens": 9}) == 0.25
 
 
 def test_a_grown_target_stands_beside_the_one_it_grew_from(monkeypatch):
-    monkeypatch.setattr(report, "loaded", lambda job, name: (name, name))
-    monkeypatch.setattr(answers, "looping", lambda job, model, words, heldout, hparams: 0.125 if model == TARGET else 1.0)
-    found = report.parent_share(Job(target="Llama-specviz-52M"), [], {})
-    assert found == {TARGET: 0.125} and report.parent_share(Job(), [], {}) == {}
-    assert report.circles({"looping": 0.05, "looping_of": found}).endswith(f"3 times (12% of {TARGET}'s).")
+    monkeypatch.setattr(report, "load_model", lambda job, name: (name, name))
+    monkeypatch.setattr(answers, "looping_share", lambda job, model, words, heldout, hparams: 0.125 if model == TARGET else 1.0)
+    found = report.parent_looping_share(Job(target="Llama-specviz-52M"), [], {})
+    assert found == {TARGET: 0.125} and report.parent_looping_share(Job(), [], {}) == {}
+    assert report.looping_sentence({"looping": 0.05, "looping_of": found}).endswith(f"3 times (12% of {TARGET}'s).")

@@ -8,7 +8,7 @@ from torch import nn
 
 from specviz.training.job import Job, TrainingError
 from specviz.training.runner import Runner
-from specviz.training.warm_start import begin
+from specviz.training.warm_start import copy_head_weights
 
 from ..message_codes import refuses
 
@@ -32,7 +32,7 @@ def job(tmp_path):
 def test_what_has_its_name_and_shape_is_copied_and_the_rest_is_not(job):
     head = Head()
     before = head.out.weight.clone()
-    assert begin(job, head, "eagle") == 9 / 15
+    assert copy_head_weights(job, head, "eagle") == 9 / 15
     assert (head.fc.weight == 7).all() and torch.equal(head.out.weight, before)
 
 
@@ -40,14 +40,14 @@ def test_another_name_can_be_given(job):
     head = Head()
     head.join = nn.Sequential(head.fc)
     del head.fc
-    assert begin(job, head, "eagle", {"fc.": "join.0."}) == 9 / 15
+    assert copy_head_weights(job, head, "eagle", {"fc.": "join.0."}) == 9 / 15
     assert (head.join[0].weight == 7).all()
 
 
 def test_where_nothing_fits_it_is_said(job):
     head = Head(wide=5)
     with refuses(TrainingError, "training.nothing_fits", "Llama-specviz-eagle"):
-        begin(job, head, "eagle")
+        copy_head_weights(job, head, "eagle")
 
 
 def test_a_run_begins_so_once_and_goes_on_from_its_checkpoint(job, tmp_path):

@@ -88,6 +88,6 @@ def test_the_engine_keeps_what_the_replay_promises(material, trained, kind):  # 
         play(parts, target, state)
         rounds += 1
     written = state.tokens[answer.start:]
-    replayed = masked_block.hits(head.float(), features, masked_block.Answer(torch.tensor(state.tokens), answer.start, "chat", 0.0,
+    replayed = masked_block.accepted_by_step(head.float(), features, masked_block.Answer(torch.tensor(state.tokens), answer.start, "chat", 0.0,
                                                                answer.top_ids, answer.top_logp))
-    assert chains.figures([replayed], head.length)["block_efficiency"] == pytest.approx(len(written) / rounds, abs=1e-4)
+    assert chains.replay_rounds([replayed], head.length)["block_efficiency"] == pytest.approx(len(written) / rounds, abs=1e-4)

@@ -73,7 +73,7 @@ def loss(model, features, kind, work):
     with torch.inference_mode():
         for step in range(6):
             batch = features.batch(step, 0.0)
-            blocks = features.blocks(batch, masked_block.drawn(batch, 8, random.Random(step)))
+            blocks = features.blocks(batch, masked_block.sample_anchors(batch, 8, random.Random(step)))
             found.append(float(block_corrections.distil(scores(model.float(), features, blocks), batch, blocks, work.hparams(kind))))
     return sum(found) / len(found)
 
@@ -103,8 +103,8 @@ def test_the_engine_keeps_what_the_replay_promises(material, drafted, tmp_path, 
         rounds += 1
     text = masked_block.Answer(torch.tensor(state.tokens), answer.start, "chat", 0.0, answer.top_ids, answer.top_logp)
     with torch.inference_mode():
-        marks = block_corrections.hits(head.float(), features, text, import_module(f"specviz.training.{kind}").scores)
-    assert chains.figures([marks], dflash.length)["block_efficiency"] == pytest.approx((len(state.tokens) - answer.start) / rounds, abs=1e-4)
+        marks = block_corrections.accepted_by_step(head.float(), features, text, import_module(f"specviz.training.{kind}").scores)
+    assert chains.replay_rounds([marks], dflash.length)["block_efficiency"] == pytest.approx((len(state.tokens) - answer.start) / rounds, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", NAMES)

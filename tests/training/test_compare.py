@@ -68,8 +68,8 @@ def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
     """Neither target nor draft model is measured anew, and every other card stays as it is."""
     cards = {path: path.read_text() for path in job.work.rglob("README.md")}
     row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
-    monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"eagle": row}} if told.only == ("eagle",) else None)
-    report.run(replace(job, only=("eagle",)))
+    monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"eagle": row}} if told.report_kinds == ("eagle",) else None)
+    report.run(replace(job, report_kinds=("eagle",)))
     changed = [path for path, text in cards.items() if path.read_text() != text]
     assert [path.parent.name for path in changed] == ["Llama-specviz-eagle"] and "4.25" in changed[0].read_text()
     assert not (job.work / "report.json").exists()
@@ -82,7 +82,7 @@ def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
     assert job.model("Llama-specviz-eagle") != place
     row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
     monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"eagle": row}})
-    report.run(replace(job, only=("eagle",)))
+    report.run(replace(job, report_kinds=("eagle",)))
     assert "4.25" in (place / "README.md").read_text()
 
 
@@ -91,8 +91,8 @@ def test_the_report_of_the_draft_model_writes_its_replay_and_its_card_alone(job,
     row = {"title": "Speculative decoding", "model": "Llama-specviz-draft"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}
     monkeypatch.setattr(drafters, "run", lambda told, hparams: {"methods": {"speculative": row}})
     replay = {"greedy": {"mean": {"block_efficiency": 3.625, "acceptance_rate": 0.5, "by_position": [0.5]}}}
-    monkeypatch.setattr(report, "of_draft", lambda told, hparams: replay)
-    report.run(replace(job, only=("draft",)))
+    monkeypatch.setattr(report, "draft_figures", lambda told, hparams: replay)
+    report.run(replace(job, report_kinds=("draft",)))
     changed = [path for path, text in cards.items() if path.read_text() != text]
     assert [path.parent.name for path in changed] == ["Llama-specviz-draft"]
     assert "4.25" in changed[0].read_text() and "| mean | 3.62 |" in changed[0].read_text()
@@ -106,17 +106,17 @@ def test_the_kind_draft_stands_for_the_methods_that_show_the_draft_model(job, mo
 
     monkeypatch.setattr(drafters.zoo, "load", lambda *_, **__: Loaded)
     monkeypatch.setattr(drafters, "prompts", lambda *_: [])
-    monkeypatch.setattr(drafters, "walk", lambda *_: {})
-    monkeypatch.setattr(drafters, "by_task", lambda *_: {"mean": {}})
+    monkeypatch.setattr(drafters, "run_methods", lambda *_: {})
+    monkeypatch.setattr(drafters, "figures_by_task", lambda *_: {"mean": {}})
     monkeypatch.setattr(drafters, "model_of", lambda _, method: method.key)
-    run = {kind: set(drafters.run(replace(job, only=(kind,)), job.hparams("report"))["methods"]) for kind in ("draft", "medusa")}
+    run = {kind: set(drafters.run(replace(job, report_kinds=(kind,)), job.hparams("report"))["methods"]) for kind in ("draft", "medusa")}
     assert run["draft"] == set(job.hparams("report")["with_draft"]) and "medusa" in run["medusa"] and not run["medusa"] & run["draft"]
 
 
 def test_without_a_model_there_is_no_table(tmp_path):
     job = Job(work=tmp_path, size="tiny")
     rows = compare.drafters_of(job, job.hparams("report"))
-    assert len(rows) > 30 and not any(row.there or row.cells for row in rows)
+    assert len(rows) > 30 and not any(row.has_weights or row.cells for row in rows)
     lines = compare.table(rows)
     assert len(lines) == 1 and lines[0].startswith("No weights yet: ")
 

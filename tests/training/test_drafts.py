@@ -93,11 +93,11 @@ def test_every_kind_has_a_recipe_that_is_the_drafts_but_for_its_numbers():
 def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
     """Answers at temperature 1 to the step's prompts, other weights write others; the leaders are the target's along them."""
     one = lesson(work, "distillspec")
-    ids, where, top_ids, top_logp, labels = one.written(2)
+    ids, where, top_ids, top_logp, labels = one.on_policy_batch(2)
     asked = one.own.rows(2)[:one.hparams["policy_rows"]]
     assert len(ids) == len(asked) and {tuple(a.ids[:a.start].tolist()) for a in asked} == {tuple(row[:18].tolist()) for row in ids}
     assert torch.equal(ids.flatten()[where + 1], labels) and not torch.equal(ids, torch.stack([a.ids[:ids.shape[1]] for a in asked]))
-    again = one.written(2)
+    again = one.on_policy_batch(2)
     assert all(torch.equal(a, b) for a, b in zip((ids, top_ids, top_logp), (again[0], again[2], again[3])))
     with torch.no_grad():
         logp = one.teacher.model(ids).logits.flatten(0, 1)[where].float().log_softmax(-1)
@@ -105,16 +105,16 @@ def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
     assert torch.allclose(logp.amax(-1), top_logp[:, 0], atol=2e-2)
     with torch.no_grad():  # a draft that is sure writes its likeliest token
         one.model.model.norm.weight.mul_(1000)
-        ids, where, _, _, labels = one.written(2)
+        ids, where, _, _, labels = one.on_policy_batch(2)
         assert torch.equal(one.model(ids).logits.flatten(0, 1)[where].argmax(-1), labels)
 
 
 def test_it_writes_in_full_precision_while_it_learns_in_half_of_it(work):
     """Where bfloat16 is faster a step runs in it, and what is told of its own text is kept in another kind of 16 bits."""
     one = lesson(work, "distillspec")
-    plain = one.written(5)
+    plain = one.on_policy_batch(5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = one.written(5)
+        half = one.on_policy_batch(5)
     assert all(torch.equal(a, b) for a, b in zip(plain, half))
 
 
@@ -135,7 +135,7 @@ def test_first_plain_text_whole_then_the_targets_answers_alone(work, monkeypatch
 
 def test_the_share_of_steps_on_its_own_text_is_the_recipes(work, monkeypatch):
     one, written = lesson(work, "distillspec", on_policy=0.4, pretrain=0.0), []
-    monkeypatch.setattr(DraftTrainer, "written", lambda self, step: written.append(step) or self.own[step])
+    monkeypatch.setattr(DraftTrainer, "on_policy_batch", lambda self, step: written.append(step) or self.own[step])
     short = one.own[0][0][:1, :4], torch.tensor([1]), *(part[:1] for part in one.own[0][2:])
     monkeypatch.setattr(draft.Batches, "__getitem__", lambda self, step: short)
     with torch.no_grad():
@@ -151,7 +151,7 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
     layers = one.hparams["layers"]
     assert one.layers == exits(layers) == (2, 3, 4) and exits(12) == (6, 9, 12) and exits(1) == (1,)
     with torch.no_grad():
-        states = draft.at_exits(one.model, ids, where, one.layers)
+        states = draft.exit_states_at(one.model, ids, where, one.layers)
         each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.hparams["hard_label_weight"]) for x in states]
         assert float(one.loss(0, 0.0)[0]) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
     place = s2d.run(job(work, steps=2))
@@ -173,13 +173,13 @@ def test_a_draft_may_begin_as_a_smaller_one(work):
     old = draft.build(LlamaConfig.from_pretrained(one.model(TARGET)), small)
     old.save_pretrained(work / "models" / "before")
     shape = {"hidden": 64, "layers": 3, "heads": 2 * small["heads"], "kv_heads": 2 * small["kv_heads"], "intermediate": 96}
-    new = draft.started_from(one, small | shape | {"from": "before"}, old.config.vocab_size)
+    new = draft.load_and_grow(one, small | shape | {"from": "before"}, old.config.vocab_size)
     ids = torch.randint(3, 300, (2, 20), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         assert float((new(ids).logits - old(ids).logits).abs().max()) < 1e-4
     assert new.config.hidden_size == 64 and new.config.num_hidden_layers == 3
     with refuses(TrainingError, "training.vocabulary", "before"):
-        draft.started_from(one, small | shape | {"from": "before"}, old.config.vocab_size + 1)
+        draft.load_and_grow(one, small | shape | {"from": "before"}, old.config.vocab_size + 1)
 
 
 def test_a_draft_carries_what_it_earned_on_its_way(work, tmp_path):
@@ -219,9 +219,9 @@ def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work)
 def test_a_row_says_its_span_again_and_frees_the_first_saying():
     import random
 
-    from specviz.training.repeated_spans import repeated
+    from specviz.training.repeated_spans import repeat_span
 
-    row, counts = repeated(random.Random(2), 60, lambda size: list(range(100, 100 + size)))
+    row, counts = repeat_span(random.Random(2), 60, lambda size: list(range(100, 100 + size)))
     learned = [i for i, yes in enumerate(counts) if yes]
     assert len(row) == len(counts) >= 60 and learned
     for i in learned:

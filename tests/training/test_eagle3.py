@@ -56,7 +56,7 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
     head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body).float()
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     head.set_draft_vocab(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
-    states = eagle3.guesses(head, features, batch, 1)[0]
+    states = eagle3.rollout_states(head, features, batch, 1)[0]
     found, spoken = [], head.tokens.tolist()
     for row, place in enumerate(batch.where.tolist()):
         probs = {int(i): float(lp.float().exp()) for i, lp in zip(batch.top_ids[row], batch.top_logp[row])}
@@ -75,7 +75,7 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
     features = eagle3.ReducedVocabFeatures(work, hparams)
     head = models.build(features.body, hparams)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
-    states = eagle3.guesses(head, features, batch, 1)[0].detach()
+    states = eagle3.rollout_states(head, features, batch, 1)[0].detach()
     found = []
     for row, place in enumerate(batch.where.tolist()):
         q = (features.head.float() @ head.norm(states[place - 1])).softmax(-1).detach()
@@ -114,6 +114,6 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     whole_numbers(features, trained)
     features.model = head
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.figures([chains.hits(eagle3.ahead(head, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.replay_rounds([chains.accepted_by_step(eagle3.chain_states_function(head, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(FeatureDrafter(head, DraftChain), Fixed(gamma), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == found

@@ -52,8 +52,8 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     head = eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = whole_numbers(Features(work, work.hparams(kind)), trained)
     chosen = [a for a in features.own.answers if a.greedy]
-    guesses = eagle_kin.ahead(head, features)
-    expected_length = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
+    guesses = eagle_kin.chain_states_function(head, features)
+    expected_length = chains.replay_rounds([chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(DRAFTERS[kind](head), Fixed(gamma), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == found
 

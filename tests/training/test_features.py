@@ -21,7 +21,7 @@ from specviz.training import attention, chains, eagle, generate, kangaroo
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.files import write_tensors
-from specviz.training.generate import Answer, Maker
+from specviz.training.generate import Answer, AnswerGenerator
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
 from specviz.verifiers import TokenRejection
 
@@ -51,7 +51,7 @@ def answers(net, count, seed):
             logits = net(torch.tensor([ids])).logits[0, -1]
             ids.append(int(logits.argmax() if i % 2 == 0 else torch.multinomial(logits.softmax(-1), 1)))
         texts.append(ids)
-    read = Maker(net, None, Job(size="tiny").hparams("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
+    read = AnswerGenerator(net, None, Job(size="tiny").hparams("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
     return [Answer(a.ids, a.start, a.task, float(i % 2), a.top_ids, a.top_logp) for i, a in enumerate(read)]
 
 
@@ -148,7 +148,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
     guesses = recipe.ahead(head, features)
-    expected_length = chains.figures([chains.hits(guesses, features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.replay_rounds([chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma)
     rounds = committed = accepted = 0
     for answer in chosen:
         target = model.open()
@@ -166,9 +166,9 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
 
 def test_figures_walk_rounds():
     yes, no = [True] * 6, [False] * 6
-    assert chains.figures([[yes, yes]], 2) == {"block_efficiency": 3.0, "acceptance_rate": 1.0, "by_position": [1.0, 1.0]}
-    assert chains.figures([[no, yes]], 2) == {"block_efficiency": 1.0, "acceptance_rate": 0.0, "by_position": [0.0, 0.0]}
-    assert chains.figures([[yes, no]], 2)["by_position"] == [1.0, 0.0] and chains.figures([[yes, no]], 2)["block_efficiency"] == 2.0
+    assert chains.replay_rounds([[yes, yes]], 2) == {"block_efficiency": 3.0, "acceptance_rate": 1.0, "by_position": [1.0, 1.0]}
+    assert chains.replay_rounds([[no, yes]], 2) == {"block_efficiency": 1.0, "acceptance_rate": 0.0, "by_position": [0.0, 0.0]}
+    assert chains.replay_rounds([[yes, no]], 2)["by_position"] == [1.0, 0.0] and chains.replay_rounds([[yes, no]], 2)["block_efficiency"] == 2.0
 
 
 def test_refusals(material, tmp_path, monkeypatch):

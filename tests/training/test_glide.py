@@ -68,6 +68,6 @@ def test_the_replay_is_near_what_the_engine_does(features, trained):
     gamma, model = 3, FastModel(trained / "models" / TARGET)
     net = models.load(trained / "models" / "Llama-specviz-glide", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.figures([chains.hits(glide.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.replay_rounds([chains.accepted_by_step(glide.chain_states_function(net, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == pytest.approx(found, rel=0.15)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from specviz.training.grow import grown
+from specviz.training.grow import grow_model
 from specviz.training.optimise import BlockMuon, orthogonal_blocks
-from specviz.training.runner import half_is_faster
+from specviz.training.runner import bfloat16_is_faster
 
 SMALL = dict(hidden=24, layers=2, heads=2, kv_heads=1, intermediate=40)
 SHAPES = [dict(SMALL, hidden=48), dict(SMALL, heads=4, kv_heads=2, hidden=32), dict(SMALL, intermediate=64), dict(SMALL, layers=4),
@@ -27,7 +27,7 @@ def small() -> LlamaForCausalLM:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: " ".join(map(str, s.values())))
 def test_the_logits_are_the_old_ones(shape):
     old, ids = small(), torch.randint(0, 50, (3, 20), generator=torch.Generator().manual_seed(0))
-    new = grown(old, shape).double()
+    new = grow_model(old, shape).double()
     with torch.inference_mode():
         assert float((new(ids).logits - old(ids).logits).abs().max()) < 1e-5
     assert sum(w.numel() for w in new.parameters()) > sum(w.numel() for w in old.parameters())
@@ -35,7 +35,7 @@ def test_the_logits_are_the_old_ones(shape):
 
 def test_every_new_part_learns():
     """Half of every new part is zero, so that the function stays; a step or two later gradients reach all of it."""
-    new, ids = grown(small(), SHAPES[-1]).double(), torch.randint(0, 50, (4, 20), generator=torch.Generator().manual_seed(0))
+    new, ids = grow_model(small(), SHAPES[-1]).double(), torch.randint(0, 50, (4, 20), generator=torch.Generator().manual_seed(0))
     begin = {name: weight.detach().clone() for name, weight in new.named_parameters()}
     adam = torch.optim.Adam(new.parameters(), 1e-3)
     for _ in range(3):
@@ -48,7 +48,7 @@ def test_every_new_part_learns():
 @pytest.mark.parametrize("shape, why", [(dict(SMALL, hidden=12), "hidden"), (dict(SMALL, heads=4), "heads / kv_heads")])
 def test_a_shape_that_would_lose_something_is_refused(shape, why):
     with pytest.raises(ValueError, match=why):
-        grown(small(), shape)
+        grow_model(small(), shape)
 
 
 @pytest.mark.parametrize("shape", [(48, 96), (96, 48), (40, 40), (7, 30)])
@@ -75,4 +75,4 @@ def test_a_whole_block_is_muons_own_step():
 def test_the_number_format_follows_the_instructions_of_the_processor(has, monkeypatch):
     for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name == has, raising=False)
-    assert half_is_faster(torch.device("cpu")) is (has != "nothing") and half_is_faster(torch.device("cuda")) is True
+    assert bfloat16_is_faster(torch.device("cpu")) is (has != "nothing") and bfloat16_is_faster(torch.device("cuda")) is True

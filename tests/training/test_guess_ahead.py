@@ -26,9 +26,9 @@ CHAIN = full_tree((1, 1, 1))
 RECIPES = {
     "redrafter": (redrafter, redrafter_models, lambda model: BeamTree(model, 1), redrafter.head_states_function),
     "clover": (clover, clover_models, lambda model: CloverTree(model, CHAIN),
-               lambda model, features: clover.BatchHeadStates(model, features).guess),
+               lambda model, features: clover.BatchHeadStates(model, features).head_states),
     "chimera": (chimera, chimera_models, lambda model: ChimeraTree(model, CHAIN),
-                lambda model, features: chimera.BatchHeadStates(model, features).guess),
+                lambda model, features: chimera.BatchHeadStates(model, features).head_states),
     "blockwise": (blockwise, blockwise_models, BlockLattice, blockwise.head_states_function),
 }
 

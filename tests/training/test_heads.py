@@ -16,7 +16,7 @@ from specviz import zoo
 from specviz.methods.trained_heads.medusa import network as heads_medusa
 from specviz.models import hydra as heads_hydra
 from specviz.models import mx
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.training import chains, drafters, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt
 from specviz.training.draft import collate
@@ -100,24 +100,24 @@ def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
     place = medusa.run(job(work, steps=1))
     parts = sorted(path.name for path in place.glob("*.safetensors"))
     assert len(parts) > 2 and "model.safetensors" not in parts and max((place / name).stat().st_size for name in parts) < 40_000
-    made = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    made = heads_medusa.load(place, TargetInfo("toy", 32, 300, 2))
     assert len(made.lm_heads) == 3 and made.accuracy
     monkeypatch.setattr(chains, "write_shards", whole)
     medusa.run(job(work, steps=1))
     assert [path.name for path in place.glob("*.safetensors*")] == ["model.safetensors"]
-    again = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    again = heads_medusa.load(place, TargetInfo("toy", 32, 300, 2))
     assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values()))
 
 
 def test_a_recipe_may_store_its_matrices_in_eight_bits(work, monkeypatch):
     hparams = Job.hparams
     monkeypatch.setattr(mx, "WORTH", 500)
-    wide = heads_medusa.load(medusa.run(job(work)), Body("toy", 32, 300, 2))
+    wide = heads_medusa.load(medusa.run(job(work)), TargetInfo("toy", 32, 300, 2))
     monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"bits": 8})
     place = medusa.run(job(work))
     kept = load_file(place / "model.safetensors")
     assert {tensor.dtype for tensor in kept.values()} == {torch.int8, torch.uint8, torch.bfloat16}
-    made = heads_medusa.load(place, Body("toy", 32, 300, 2))
+    made = heads_medusa.load(place, TargetInfo("toy", 32, 300, 2))
     for name, tensor in wide.state_dict().items():
         assert torch.allclose(made.state_dict()[name], tensor, atol=float(tensor.abs().max()) / 64)
     assert f"{sum(t.numel() for t in wide.state_dict().values()) / 1e6:.2f} million parameters" in (place / "README.md").read_text()
@@ -189,11 +189,11 @@ def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
-    reader = hydra.Reader(model, features)
+    reader = hydra.BatchHeadStates(model, features)
     with torch.no_grad():
         states = model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
         for index in range(len(model)):
-            kept, found = reader.guess(batch, index)
+            kept, found = reader.head_states(batch, index)
             for row in (0, len(kept) - 1):
                 place = int(batch.where[kept[row]])  # the last token that is read stands here
                 above = [states[place - index - 1], *(features.embedding[batch.ids.flatten()[place - index + i]].float() for i in range(index + 1))]
@@ -208,8 +208,8 @@ def test_ranks_count_how_many_tokens_a_head_prefers(features):
         kept, places = batch.back(index + 1)
         return kept, batch.states[places].float() * (index + 1)
 
-    rows = ranks.ranks(model, guess, features, features.heldout[:3])
-    table = ranks.accuracy(rows, 300)
+    rows = ranks.token_ranks(model, guess, features, features.heldout[:3])
+    table = ranks.rank_accuracy(rows, 300)
     for row in table:
         assert sum(row) == pytest.approx(1, abs=2e-3), "the token has some rank"
     answer = features.heldout[0]
@@ -219,7 +219,7 @@ def test_ranks_count_how_many_tokens_a_head_prefers(features):
 
 
 def test_the_cost_of_a_pass_is_measured_for_every_size(features):
-    seconds = ranks.costs(features.path, repeats=1)
+    seconds = ranks.pass_seconds(features.path, repeats=1)
     assert seconds.keys() == set(ranks.SIZES) and all(0 < value < 60 for value in seconds.values())
 
 
@@ -259,8 +259,8 @@ def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
 
 def test_the_report_knows_drafters_of_every_target(tmp_path):
     later = Job(work=tmp_path, target="Llama-specviz-52M", quiet=True, prefer_shipped=True)
-    entries = yaml.safe_load(drafters.named(later))["models"]
+    entries = yaml.safe_load(drafters.models_yaml_text(later))["models"]
     assert "Llama-specviz-mtp" not in entries and Path(entries["Llama-specviz-52M-mtp"]["path"]) == (SHIPPED / "Llama-specviz-52M-mtp").resolve()
-    with drafters.models(later):
+    with drafters.use_work_models(later):
         assert zoo.registry.register().entries["Llama-specviz-52M-mtp"].kind == "mtp"
     zoo.forget()

@@ -48,7 +48,7 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
 def test_the_replay_says_what_the_engine_does(trained, features, name):
     """A row at the wrong place, or one that sees another chain, says something else."""
     expected_length, kept, accepted = promised_and_kept(
-        models, lambda model: InTargetTree(model, uniform_plan(CHAIN, 3)), lambda model: After(model, features).guess, features, trained, name,
+        models, lambda model: InTargetTree(model, uniform_plan(CHAIN, 3)), lambda model: After(model, features).head_states, features, trained, name,
         CHAIN)
     assert accepted > 0 and expected_length == kept
 
@@ -57,7 +57,7 @@ class After(in_target.AllPositionStates):
     """As drafts go: nothing is guessed before the first token of an answer was written in a round of its own."""
 
     def guess(self, batch, index):
-        kept, states = super().guess(batch, index)
+        kept, states = super().head_states(batch, index)
         late = kept > index
         return kept[late], states[late]
 
@@ -72,5 +72,5 @@ def test_what_is_trained_uses_the_text(material, trained, features, name):  # no
         batch = features.states(collate([Answer(ids, answer.start, *list(answer.__dict__.values())[2:])], 64, features.device))
         with torch.no_grad():
             reader = in_target.ExtraRowStates(model, features, batch.where[None, 5:6])
-            seen.append([(reader.guess(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
+            seen.append([(reader.head_states(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
     assert all(float((a - b).abs().sum()) > 1e-3 for a, b in zip(*seen))

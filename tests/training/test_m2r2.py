@@ -32,7 +32,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def features(material, trained):  # noqa: F811
     work = job(material, trained)
-    return whole_numbers(m2r2.Shared(work, work.hparams("m2r2"), layer=1), trained)
+    return whole_numbers(m2r2.ExitLayerFeatures(work, work.hparams("m2r2"), layer=1), trained)
 
 
 def test_no_entropy_is_told_of_attention_that_is_not_looked_at(trained):
@@ -64,7 +64,7 @@ def test_the_replay_says_what_the_engine_does(features, trained):
     gamma, model = 3, FastModel(trained / "models" / TARGET)
     net = models.load(trained / "models" / "Llama-specviz-m2r2", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
-    expected_length = chains.figures([chains.hits(m2r2.ahead(net, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.replay_rounds([chains.accepted_by_step(m2r2.chain_states_function(net, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(M2R2Chain(net), Fixed(gamma), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == found
 

@@ -45,7 +45,7 @@ def test_a_mask_sees_the_text_before_its_anchor_and_the_masks_between(pair, tmp_
     features = Features(work, work.hparams("pard"))
     batch = features.batch(0, 1.0)
     hparams = {"block": 4, "anchors": 5, "keep": 0.7, "keep_least": 0.2}
-    made, width = mask_rows.dropped(batch, hparams, random.Random("1"), back), batch.ids.shape[1]
+    made, width = mask_rows.sample_masks(batch, hparams, random.Random("1"), back), batch.ids.shape[1]
     assert torch.bincount(made.depth).tolist() == [0, 3, 2, 1], "fewer masks the further ahead"
     own = torch.cat([torch.arange(count) for count in (3, 2, 1)])
     for row in range(len(batch.ids)):
@@ -70,7 +70,7 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     features = whole_numbers(kept(work, work.hparams(kind)), trained)
     block = work.hparams(kind)["block"]
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.figures([recipe.mask_trainer(head, features).hits(a, block) for a in chosen], block)
+    expected_length = chains.replay_rounds([recipe.mask_trainer(head, features).accepted_by_step(a, block) for a in chosen], block)
     found, accepted = tokens_a_round(model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == found
 
@@ -84,7 +84,7 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
     trainer, answer = recipe.mask_trainer(head, features), features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    masks = mask_rows.masks(batch, torch.tensor([[8]]), [1, 1, 1], trainer.back)
+    masks = mask_rows.masks_after(batch, torch.tensor([[8]]), [1, 1, 1], trainer.back)
     order = torch.cat([torch.randperm(12, generator=torch.Generator().manual_seed(0)), torch.arange(12, batch.ids.shape[1])])
     other = type(batch)(batch.ids[:, order], batch.states[order], None if batch.layer is None else batch.layer[order], batch.where,
                         batch.labels, batch.top_ids, batch.top_logp)

@@ -34,7 +34,7 @@ def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path): 
     model = models.build(features.body, features.hparams)
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    guess = mlp_speculator.guesses(model, features)
+    guess = mlp_speculator.head_states_function(model, features)
     with torch.no_grad():
         for index in range(len(model)):
             kept, states = guess(batch, index)

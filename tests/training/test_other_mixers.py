@@ -93,6 +93,6 @@ def test_answers_of_a_target_with_states_are_its_own(llama, tmp_path):
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     place = export(job, "Llama-tiny", MIXERS["linear_attention"](llama, HPARAMS), words)
     net = open_network(place, torch.float32).eval()
-    answer, = generate.Maker(net, words, {"new_tokens": 6, "top": 3}, job).decode([(IDS[0].tolist(), "story", 0.0)])
+    answer, = generate.AnswerGenerator(net, words, {"new_tokens": 6, "top": 3}, job).decode([(IDS[0].tolist(), "story", 0.0)])
     ids = answer.ids[None]
     assert torch.equal(logits(net, ids)[0, len(IDS[0]) - 1:-1].argmax(-1), ids[0, len(IDS[0]):]) and answer.top_ids.shape == (6, 3)

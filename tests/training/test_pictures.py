@@ -29,7 +29,7 @@ def test_every_thing_can_be_drawn_and_asked_for_in_known_words():
 
 def test_patches_are_cut_in_raster_order():
     picture = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(1, 4, 4, 3)
-    cut = pictures.patches(picture, 2)
+    cut = pictures.cut_patches(picture, 2)
     assert (cut[0, 1].reshape(2, 2, 3) == picture[0, :2, 2:]).all() and (cut[0, 2].reshape(2, 2, 3) == picture[0, 2:, :2]).all()
 
 

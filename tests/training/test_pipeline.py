@@ -39,10 +39,10 @@ def test_the_report_reaches_the_cards(work):
     assert len(found["target"]["answers"]) == 30 + len(examples) and 0 <= found["target"]["looping"] <= 1
     assert 1 <= found["draft"]["greedy"]["mean"]["block_efficiency"] <= 5
     methods = found["drafters"]["methods"]
-    assert {"speculative", "medusa", "hydra", "eagle", "eagle2", "kangaroo"} <= methods.keys()
+    assert {"speculative", "medusa", "eagle", "eagle2"} <= methods.keys()
     for row in (method[mode][task] for method in methods.values() for mode in ("greedy", "sampled") for task in data.TASKS):
         assert 1 <= row["block_efficiency"] <= 17 and row["speedup"] > 0 and all(0 <= share <= 1 for share in row["by_position"])
-    for kind in ("medusa", "hydra", "eagle", "kangaroo"):
+    for kind in ("medusa", "eagle"):
         card = (work / "models" / f"Llama-specviz-{kind}" / "README.md").read_text()
         assert "Built with Llama" in card and "unreliable" in card and "report: end" in card
     assert "Drafters, means" in (work / "models" / TARGET / "README.md").read_text()
@@ -117,7 +117,7 @@ def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
     hparams = Job(size="tiny").hparams("generate")
     texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
     batch = [(data.chat_prompt(words, text), "chat", 0.0) for text in texts]
-    for made, (prompt, _, _) in zip(generate.Maker(model, words, hparams, Job()).decode(batch), batch):
+    for made, (prompt, _, _) in zip(generate.AnswerGenerator(model, words, hparams, Job()).decode(batch), batch):
         ids = list(prompt)
         for j, token in enumerate(made.ids[made.start :].tolist()):
             with torch.inference_mode():
@@ -132,7 +132,7 @@ def test_reading_gives_the_law_along_the_given_answer(pair):
     model, words = pair
     hparams = Job(size="tiny").hparams("generate")
     rows = [data.Row("chat", "s", "Hello", "Hi there"), data.Row("math", "s", "1 + 1", "2")]
-    made = generate.Maker(model, words, hparams, Job()).answers([(row, None) for row in rows])
+    made = generate.AnswerGenerator(model, words, hparams, Job()).answers([(row, None) for row in rows])
     for a in made:
         with torch.inference_mode():
             logp = model(a.ids[None]).logits[0, a.start - 1 : -1].log_softmax(-1)
@@ -177,7 +177,7 @@ def test_batches_depend_on_seed_and_step_alone(pair):
     _, words = pair
     job = Job(size="tiny")
     hparams = job.hparams("target")
-    pools = target.material(job, hparams)
+    pools = target.rows_by_task(job, hparams)
     one, two = (target.Batches(pools, words, hparams, 0, "cpu") for _ in range(2))
     two.make(4)
     for a, b in zip(one.make(9), two.make(9)):
@@ -190,7 +190,7 @@ def test_only_answers_carry_loss(pair):
     _, words = pair
     job = Job(size="tiny")
     hparams = job.hparams("target") | {"copy_share": 0.0, "length": 64}
-    batches = target.Batches(target.material(job, hparams), words, hparams, 0, "cpu")
+    batches = target.Batches(target.rows_by_task(job, hparams), words, hparams, 0, "cpu")
     ids, where, _ = batches.make(0)
     user = words.convert_tokens_to_ids("<|user|>")
     counted = set((where + 1).tolist())

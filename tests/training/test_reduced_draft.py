@@ -43,7 +43,7 @@ def test_leaders_without_a_row_leave_the_distribution():
     head = reduced_draft.ReducedHead(torch.randn(6, 4), torch.tensor([9, 3, 7, 1, 0, 5]), 10)
     logp = torch.tensor([[0.5, 0.2, 0.1], [0.6, 0.3, 0.05], [0.3, 0.3, 0.3]]).log()
     batch = torch.zeros(1, 5).long(), torch.arange(3), torch.tensor([[9, 2, 7], [2, 4, 3], [6, 8, 2]]), logp, torch.tensor([9, 3, 8])
-    _, where, rows, found, labels = head.material(batch)
+    _, where, rows, found, labels = head.to_reduced_vocabulary(batch)
     assert where.tolist() == [0, 1] and labels.tolist() == [0, 1], "the third label has no row"
     assert rows[0, [0, 2]].tolist() == [0, 2] and rows[1, 2] == 1 and all(len(set(row)) == 3 for row in rows.tolist())
     torch.testing.assert_close(found[0].exp()[[0, 2]], torch.tensor([0.5, 0.1]) / 0.8)

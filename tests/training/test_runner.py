@@ -7,7 +7,7 @@ from torch import nn
 from specviz.training import optimise
 from specviz.training.curve import draw
 from specviz.training.job import Job, TrainingError
-from specviz.training.runner import Runner, own_tensors
+from specviz.training.runner import Runner, untied_tensors
 
 from ..message_codes import refuses
 
@@ -55,8 +55,8 @@ def test_a_killed_run_ends_at_the_same_loss_and_weights(tmp_path):
     runner, resumed, loss_at = trial(tmp_path / "b", 30)
     assert runner.progress.step == 13
     assert runner.train(loss_at)["loss"] == expected["loss"]
-    for name, weight in own_tensors(whole).items():
-        assert torch.equal(weight, own_tensors(resumed)[name]), name
+    for name, weight in untied_tensors(whole).items():
+        assert torch.equal(weight, untied_tensors(resumed)[name]), name
 
 
 def test_it_learns_logs_and_draws(tmp_path):
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
 
 
 def test_the_rate_rises_holds_and_falls():
-    rates = [optimise.rate(step / 100, step, NUMBERS) for step in range(101)]
+    rates = [optimise.learning_rate_share(step / 100, step, NUMBERS) for step in range(101)]
     assert rates[0] == pytest.approx(1 / 3) and rates[2] == rates[59] == 1.0
     assert rates[80] == pytest.approx(0.5) and rates[100] == 0.0
 

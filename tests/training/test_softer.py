@@ -42,7 +42,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
     answer, after = features.heldout[0], 4
     batch = features.states(collate([answer], 64, features.device))
     hparams = {"after": after, "places": 5, "margin": 0.0}
-    chosen = acceptance_heads.places(batch, after, 5, random.Random(5))[1][0].tolist()
+    chosen = acceptance_heads.sample_positions(batch, after, 5, random.Random(5))[1][0].tolist()
     assert len(set(chosen)) == 5
     with torch.no_grad():
         probs, found = features.draft(answer.ids[None].long()).logits[0], []
@@ -56,7 +56,7 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
                 lost.append(sum(float(logp[i, ids[i + 1]]) for i in range(place, place + after)) / after)
             found.append((lost[0] - lost[1], features.target.model(text[None]).last_hidden_state[0, place]))
         for margin in [loss + side for loss, _ in found for side in (1e-3, -1e-3)]:
-            states, label = acceptance_heads.replaced_tokens(features, batch, {**hparams, "margin": margin}, random.Random(5))
+            states, label = acceptance_heads.replacement_examples(features, batch, {**hparams, "margin": margin}, random.Random(5))
             assert label.tolist() == [float(loss <= margin) for loss, _ in found]
             assert torch.allclose(states, torch.stack([state for _, state in found]), atol=1e-5)
 
@@ -64,8 +64,8 @@ def test_a_swapped_token_is_good_when_the_rest_is_expected_about_as_much(feature
 def test_steps_of_the_draft_model_stand_where_the_targets_stood(features):
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    chosen = acceptance_heads.places(batch, 4, 3, random.Random(2))[1][0].tolist()
-    own, theirs = acceptance_heads.steps(features, batch, {"tokens": 4, "places": 3}, random.Random(2))
+    chosen = acceptance_heads.sample_positions(batch, 4, 3, random.Random(2))[1][0].tolist()
+    own, theirs = acceptance_heads.states_along_steps(features, batch, {"tokens": 4, "places": 3}, random.Random(2))
     with torch.no_grad():
         for index, place in enumerate(at + 1 for at in chosen):
             text = answer.ids[:place].long().tolist()

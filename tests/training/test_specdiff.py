@@ -42,7 +42,7 @@ def test_blocks_read_the_text_before_them_and_end_with_the_answer():
 
 
 def test_half_of_the_blocks_are_masked_whole_and_the_others_as_in_later_steps():
-    hidden = specdiff.hidden_places(40, 50, 4, random.Random(1)).flatten(0, 1)
+    hidden = specdiff.sample_masked_positions(40, 50, 4, random.Random(1)).flatten(0, 1)
     whole = hidden.all(1).float().mean()
     later = (hidden.int().diff(dim=1) >= 0).all(1)
     assert 0.5 < whole < 0.75 and not later.all() and hidden.any(1).float().mean() > 0.9
@@ -89,5 +89,5 @@ def test_the_engine_keeps_what_the_replay_promises(material, trained):  # noqa: 
         rounds += 1
     written = state.tokens[answer.start:]
     whole = Answer(torch.tensor(state.tokens), answer.start, "chat", 0.0, answer.top_ids, answer.top_logp)
-    replayed = specdiff.Trainer(head.float(), features, work.hparams("specdiff")).hits(whole)
-    assert chains.figures([replayed], head.block)["block_efficiency"] == pytest.approx(len(written) / rounds, abs=1e-4)
+    replayed = specdiff.Trainer(head.float(), features, work.hparams("specdiff")).accepted_by_step(whole)
+    assert chains.replay_rounds([replayed], head.block)["block_efficiency"] == pytest.approx(len(written) / rounds, abs=1e-4)

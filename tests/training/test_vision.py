@@ -21,7 +21,7 @@ from specviz.zoo import load
 def descriptions(count, seed=0):
     rng = random.Random(seed)
     for _ in range(count):
-        yield scenes.split(scenes.description(scenes.draw_scene(rng), rng.choice(scenes.OPENINGS)))
+        yield scenes.split_words(scenes.description(scenes.draw_scene(rng), rng.choice(scenes.OPENINGS)))
 
 
 def test_every_question_and_answer_is_made_of_known_words():
@@ -34,7 +34,7 @@ def test_every_question_and_answer_is_made_of_known_words():
         for question, answer in turns:
             messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
             assert tokenizer.apply_chat_template(messages, tokenize=False) == vision.text_of([(question, answer)])
-            assert scenes.joined(scenes.split(answer)) == answer
+            assert scenes.join_words(scenes.split_words(answer)) == answer
 
 
 def test_the_words_a_blind_reader_expects_have_the_grammars_frequencies():
