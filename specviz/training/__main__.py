@@ -12,6 +12,8 @@ LAST = ("other_draft", "datastore", "blockffn", "pictures", "vision", "scales", 
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run one recipe, or all of them, with the given command-line arguments (None: those of the process); return the exit status.
+    """
     options = parser().parse_args(arguments)
     configure_threads(options.threads)
     from transformers.utils import logging
@@ -59,6 +61,7 @@ def available() -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     p = argparse.ArgumentParser(prog="python -m specviz.training", description=__doc__)
     p.add_argument("recipe", choices=("all", *available(), "compare", "scaling"),
                    help="what to train; compare: the trained drafters side by side; scaling: how acceptance grew with what drafts of"
@@ -81,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def positive(text: str) -> float:
+    """Parse a number above zero, for argparse."""
     try:
         value = float(text)
     except ValueError:
@@ -91,12 +95,14 @@ def positive(text: str) -> float:
 
 
 def count(text: str) -> int:
+    """Parse a whole number from 1 on, for argparse."""
     if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 10**9):
         raise argparse.ArgumentTypeError(f"a whole number from 1 on is needed, not {text[:40]}")
     return int(text)
 
 
 def device(text: str) -> str:
+    """Check the name of a torch device ("auto", "cpu", "cuda"), for argparse; return it unchanged."""
     if text != "auto":
         from ..zoo.device import read_device  # torch is slow to import: --help is not
         from ..zoo.registry import ZooError
@@ -109,8 +115,8 @@ def device(text: str) -> str:
 
 
 def configure_threads(threads: int | None) -> None:
-    """Set the number of threads, and keep freed memory in the process: returning large tensors to the kernel made a
-    softmax nine times slower."""
+    """Set the number of CPU threads (None: unchanged), and make the C library keep freed memory: returning large tensors to the
+    kernel made a softmax nine times slower."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**28)):  # no mmap, no trim, wide steps

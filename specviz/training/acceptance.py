@@ -15,8 +15,10 @@ from .data import TASKS
 
 
 def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None = None) -> dict[str, dict]:
-    """Return {greedy | sampled: {task | mean: figures}}; the mean is over tasks. layers: use only the model's first layers; None:
-    all."""
+    """Replay a draft model on stored answers, by mode and task.
+
+    Return {"greedy" or "sampled": {task or "mean": figures}} with the figures of ``replay_rounds``; "mean" is the mean over
+    tasks. layers: use only the model's first layers (None: all)."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
@@ -36,7 +38,7 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
 
 @torch.inference_mode()
 def accepted_tokens(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
-    """Return, for each answer, whether each of its tokens would be accepted from the draft."""
+    """Return, for each answer, one flag per token: whether a draft token proposed at its position would be accepted."""
     rng, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
     for a in answers:
@@ -55,15 +57,17 @@ def accepted_tokens(model, answers: list, seed: int = 0, layers: int | None = No
 
 
 def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
-    """Return hidden states [rows, length, hidden] after the first ``layers`` layers and the last norm."""
+    """Return hidden states [rows, length, hidden] after the first ``layers`` layers of a transformers model, with its final norm
+    applied. layers None: all."""
     if layers in (None, len(model.model.layers)):
         return model.model(ids).last_hidden_state
     return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])
 
 
 def replay_rounds(rows: list[list[bool]], gamma: int) -> dict:
-    """Replay rounds of `gamma` draft tokens; return block efficiency, acceptance rate and acceptance by position. rows:
-    for each answer, whether each of its tokens would be accepted."""
+    """Replay rounds of ``gamma`` draft tokens. Return {"block_efficiency", "acceptance_rate", "by_position"}.
+
+    answers: for each answer, one flag per token: whether a draft token at its position would be accepted."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in rows:

@@ -20,7 +20,7 @@ from ..models import judge
 from ..models.heads import TargetInfo
 from . import chains
 from .draft import collate
-from .draft_length import DraftFeatures, loss
+from .draft_length import DraftFeatures, acceptance_loss
 from .features import Batch, body_of
 from .in_target import extra_row_mask
 from .job import Job
@@ -28,15 +28,18 @@ from .runner import Runner
 
 
 class ReplacementFeatures(DraftFeatures):
-    """Batches of the target's text, with a draft model that proposes replacements. ``body``: sizes and device of the target."""
+    """Batches of the target's answers, and a draft model that proposes other tokens or steps. ``body``: the target's sizes and
+    device."""
 
     @property
     def body(self) -> TargetInfo:
+        """The target's sizes and device, for the head's ``build``."""
         return body_of(self.path)
 
 
 
 def run(job: Job, recipe: str) -> Path:
+    """Train the head of a recipe ("judge" or "reward"); return the folder of its weights."""
     hparams = job.hparams(recipe)
     features = ReplacementFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -50,7 +53,7 @@ def run(job: Job, recipe: str) -> Path:
             kept.clear()
             kept[turn] = EXAMPLES[recipe](features, features.batch(turn, runner.done()), hparams, random.Random(f"{job.seed} {turn}"))
         states, good = kept[turn]
-        return loss(model.logit(states), good, hparams["bad"]), len(good)
+        return acceptance_loss(model.logit(states), good, hparams["bad"]), len(good)
 
     measured = runner.train(loss_at, lambda: measure(model, features, EXAMPLES[recipe], hparams))
     known = KNOWN.format(**measured) if "loss_heldout" in measured else ""
@@ -58,7 +61,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def sample_positions(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Sample ``count`` positions per row that are followed by at least ``room`` answer tokens. Return (rows [r],
+    """Sample ``count`` positions per row of text that are followed by at least ``room`` answer tokens. Return (row indices [r],
     positions [r, count]).
 
     Rows without such positions are left out; rows with fewer than ``count`` repeat some."""
@@ -73,10 +76,11 @@ def sample_positions(batch: Batch, room: int, count: int, rng: random.Random) ->
 
 @torch.no_grad()
 def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
-    """Run a text and alternative endings of it in one forward pass, and return a model's final hidden states of both:
-    [rows, width, hidden] and [rows, n, steps, hidden].
+    """Run a model on texts and on alternative continuations of them in one forward pass. Return its final hidden states along the
+    texts, [rows, width, hidden], and along the continuations, [rows, n, steps, hidden].
 
-    ids [rows, width]; at [rows, n]: the last text position that each ending attends to; tails [rows, n, steps]: the endings."""
+    ids [rows, width]: the texts; at [rows, n]: the last text position that each continuation attends to; tails [rows, n,
+    steps]: its token ids."""
     width, (each, steps) = ids.shape[1], tails.shape[1:]
     deep = torch.arange(1, steps + 1, device=ids.device)
     positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
@@ -88,14 +92,14 @@ def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Ten
 
 
 def gather_positions(rows: Tensor, at: Tensor) -> Tensor:
-    """Gather entries of rows [r, width, ...] at positions [r, n] or [r, n, m]."""
+    """Return the entries of values [r, width, ...] at positions ``at`` [r, n] or [r, n, m] of the second dimension."""
     return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
 
 
 @torch.no_grad()
 def replacement_examples(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return (hidden states [n, hidden] after a replaced token, labels [n]: 1 if the replacement is good). Every
-    replacement differs from the target's token."""
+    """Return training examples of the judge: (the target's hidden states [n, hidden] at tokens that were replaced by the draft
+    model's, labels [n]: 1 if the target assigns about the same probability to its own following tokens)."""
     after = hparams["after"]
     rows, at = sample_positions(batch, after, hparams["places"], rng)
     ids = batch.ids[rows]
@@ -111,16 +115,16 @@ def replacement_examples(features: ReplacementFeatures, batch: Batch, hparams: d
 
 
 def step_examples(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return (hidden states [2n, tokens, hidden] along steps, labels [2n]: 1 if the target generated the step): n steps
-    of the target, then n of the draft model from the same positions."""
+    """Return training examples of the reward head: (the target's hidden states [2n, tokens, hidden] along steps, labels [2n]: 1 if
+    the target generated the step). The n steps of the target come first, then n of the draft model from the same positions."""
     own, theirs = states_along_steps(features, batch, hparams, rng)
     return torch.cat([own, theirs]), torch.cat([torch.ones(len(own)), torch.zeros(len(theirs))]).to(own.device)
 
 
 @torch.no_grad()
 def states_along_steps(features: ReplacementFeatures, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Return the target's hidden states [n, tokens, hidden] along its own steps, and along the draft model's steps from
-    the same positions."""
+    """Return the target's hidden states, each [n, tokens, hidden], along steps that it generated itself and along steps that the
+    draft model generates from the same positions."""
     tokens = hparams["tokens"]
     rows, at = sample_positions(batch, tokens, hparams["places"], rng)
     ids, draft = batch.ids[rows], features.draft
@@ -137,8 +141,8 @@ def states_along_steps(features: ReplacementFeatures, batch: Batch, hparams: dic
 
 
 def measure(model, features: ReplacementFeatures, asked, hparams: dict) -> dict[str, float]:
-    """Return the held-out loss, and the loss of the best constant prediction for comparison. asked: the function that
-    makes a batch of examples."""
+    """Return the loss on held-out answers, and the loss of the best constant prediction for comparison. asked: the function that
+    makes examples, ``replacement_examples`` or ``step_examples``."""
     room = hparams["after"] if "after" in hparams else hparams["tokens"]
     some = [a for a in features.heldout if min(len(a.ids), hparams["length"]) - a.start > room]
     some, rng = some[:: max(1, len(some) // hparams["measure_rows"])], random.Random(0)
@@ -147,8 +151,8 @@ def measure(model, features: ReplacementFeatures, asked, hparams: dict) -> dict[
     with torch.no_grad():
         logits = model.logit(states)
     share = (good.sum() / (good.sum() + hparams["bad"] * (1 - good).sum())).clamp(1e-6, 1 - 1e-6)
-    return {"loss_heldout": round(float(loss(logits, good, hparams["bad"])), 4),
-            "loss_of_a_constant": round(float(loss(share.logit().expand_as(good), good, hparams["bad"])), 4),
+    return {"loss_heldout": round(float(acceptance_loss(logits, good, hparams["bad"])), 4),
+            "loss_of_a_constant": round(float(acceptance_loss(share.logit().expand_as(good), good, hparams["bad"])), 4),
             "good": round(float(good.mean()), 4), "right": round(float(((logits > 0) == (good > 0.5)).float().mean()), 4)}
 
 

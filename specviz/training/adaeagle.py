@@ -23,7 +23,7 @@ from .runner import Runner
 
 
 class ChainLengthFeatures(Features):
-    """Batches of greedy answers, and the EAGLE head whose chains are measured."""
+    """Batches of greedy answers of the target, with the EAGLE head whose accepted draft lengths are the labels."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
@@ -37,13 +37,14 @@ class ChainLengthFeatures(Features):
         self.heldout = [a for a in self.heldout if a.greedy]
 
     def place(self, name: str) -> Path:
-        """Return the checkpoint folder. It depends on the weights of target and head, so a new one starts a new checkpoint."""
+        """Return the checkpoint folder. Its name depends on the weights of target and head, so that new weights start a new
+        checkpoint."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.head_path)}")
 
     @torch.no_grad()
     def lengths(self, batch: Batch, most: int) -> Tensor:
-        """Return the number of accepted tokens of each draft, [n]. A draft has ``most`` tokens; the first one is
-        drafted at the position of ``batch.where``."""
+        """Return the number of accepted tokens [n] of a draft at each position of ``batch.where``. A draft has ``most`` tokens,
+        the first of which is the token after that position."""
         n, passes = len(batch.where), []
         for step, states in enumerate(eagle.rollout_states(self.eagle, self, batch, most)):
             right = self.logits(states[batch.where - 1]).argmax(-1) == batch.labels
@@ -58,6 +59,7 @@ class ChainLengthFeatures(Features):
 
 
 def run(job: Job) -> Path:
+    """Train AdaEAGLE's length predictor; return the folder of its weights."""
     hparams = job.hparams("adaeagle")
     features = ChainLengthFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -73,8 +75,8 @@ def run(job: Job) -> Path:
 
 
 def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, hparams: dict) -> tuple[Tensor, Tensor]:
-    """Return (predicted, true) lengths, both [n]. A prediction is computed from the token before its position, so the
-    first position of a row has none."""
+    """Return (predicted, true) accepted draft lengths, both [n]. A prediction reads the token before its position, so the first
+    position of a row of text has none."""
     kept, before = batch.back(1)
     embeds = F.embedding(batch.ids.flatten()[before], features.embedding)
     return model(embeds.float(), batch.states[before].float()), features.lengths(batch, hparams["most"])[kept]
@@ -86,7 +88,7 @@ def loss(predicted: Tensor, lengths: Tensor, short: float) -> Tensor:
 
 
 def measure(model: draft_length.LengthHead, features: ChainLengthFeatures, hparams: dict) -> dict[str, float]:
-    """Return the held-out loss, and the loss of the best constant length for comparison."""
+    """Return the loss on held-out answers, and the loss of the best constant length for comparison."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams)
              for a in some if a.start < hparams["length"] - 1]

@@ -20,14 +20,16 @@ TIMES = 3  # occurs this often
 
 @dataclass(frozen=True)
 class Question:
+    """A prompt of the model card. text: what the model is asked; title: how the card names it."""
+
     task: str
     text: str
     title: str  # how the card calls it: its text, or where somebody else's stands
 
 
 def questions(job: Job, hparams: dict) -> list[Question]:
-    """Return the questions of the card: the recipe's own, the page's examples, and the first turns of MT-bench if the
-    data folder has them."""
+    """Return the prompts of the card: the recipe's own, the page's examples, and the first turns of MT-bench if the data folder
+    has them."""
     found = [Question(task, text, text) for task, texts in hparams["prompts"].items() for text in texts]
     page = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"]
     found += [Question("example", one["prompt"], one["prompt"]) for one in page]
@@ -40,13 +42,13 @@ def questions(job: Job, hparams: dict) -> list[Question]:
 
 
 def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
-    """Return whether some sequence of `size` tokens occurs at least `times` times."""
+    """Return whether an answer repeats itself: whether some sequence of ``size`` token ids occurs at least ``times`` times."""
     grams = Counter(tuple(ids[i : i + size]) for i in range(len(ids) - size + 1))
     return max(grams.values(), default=0) >= times
 
 
 def greedy_answers(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str]], tokens: int, batch: int = 24) -> list[list[int]]:
-    """Return the greedy answers, of at most `tokens` tokens, to the (task, prompt) pairs, in the same order."""
+    """Return the greedy answers (token ids, at most ``tokens`` each) to (task, prompt) pairs, in the same order."""
     network: Any = model  # transformers' types lose the model in ``to``
     maker = generate.AnswerGenerator(network.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
     rows = [(data.chat_prompt(words, text), task, 0.0) for task, text in texts]
@@ -55,7 +57,8 @@ def greedy_answers(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[s
 
 
 def looping_share(job: Job, model: LlamaForCausalLM, words, heldout: list[data.Row], hparams: dict) -> float:
-    """Return the share of greedy answers to held-out prompts that loop, the same number per task."""
+    """Return the share of greedy answers to held-out prompts that repeat themselves (``loops``). Each task counts the same number
+    of prompts."""
     texts = [(task, row.prompt) for task in data.TASKS
              for row in [r for r in heldout if r.task == task][: hparams["looping_prompts"]]]
     found = [loops(ids) for ids in greedy_answers(job, model, words, texts, hparams["looping_tokens"])]

@@ -18,8 +18,8 @@ EVERY = 8  # steps between two looks at the scores
 
 
 def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention, Tensor, Tensor]]:
-    """Call ``run`` and return, for each attention of the model in order of use: the module, its input rows [batch, n,
-    hidden] and their rotary angles."""
+    """Call ``run`` and record the inputs of the model's attention modules. Return, in order of first use, (module, its input
+    hidden states [batch, n, hidden], its rotary angles)."""
     met: dict[nn.Module, tuple[Tensor, Tensor]] = {}
     hooks = [part.register_forward_pre_hook(lambda part, given: met.setdefault(part, given[:2]) and None)
              for part in model.modules() if isinstance(part, Attention)]
@@ -33,7 +33,7 @@ def rows_of(model: nn.Module, run: Callable[[], object]) -> list[tuple[Attention
 
 
 def limit_scores(model: nn.Module, run: Callable[[], object], step: int, hparams: dict) -> None:
-    """Scale queries and keys down every few steps, so that no attention score during ``run`` exceeds the recipe's
+    """Scale query and key weights down every few steps, so that no attention score during ``run`` exceeds the recipe's
     ``score_limit``. The result depends on weights and step only."""
     if step % EVERY == 0:
         for part, rows, _ in rows_of(model, run):

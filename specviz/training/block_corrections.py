@@ -33,13 +33,13 @@ DRAFTER = "dflash"
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of the frozen drafter after n anchors.
+    """Drafts of the frozen block drafter after n anchors, with its candidates at each of their positions.
 
-    states, raw [n, positions, hidden]: after and before the last norm; text [n, hidden]: the projected text row before
-    the anchor; before [n, positions]: the true token before each position; embeds: their embeddings; index [n,
-    positions]: indices into ``Batch.where``; inside: whether the position is within the answer; ids, log_probs, logits
-    [n, positions, m]: the drafter's top candidates, best first; entropy [n, positions].
-    """
+    states, raw [n, positions, hidden]: the drafter's hidden states after and before its final norm; text [n, hidden]: the
+    target's hidden states before the anchor, projected by the drafter; before [n, positions]: the true token before each
+    position; embeds [n, positions, hidden]: the embeddings of these tokens; index [n, positions]: indices into ``Batch.where``;
+    inside [n, positions]: whether the position is within the answer; ids, log_probs, logits [n, positions, m]: the drafter's
+    top candidates, best first; entropy [n, positions]: of the drafter's distribution, in nats."""
 
     states: Tensor
     raw: Tensor
@@ -58,7 +58,8 @@ Scores = Callable[[Any, "Corrected", Blocks], Tensor]  # (the recipe's network, 
 
 
 class Corrected(AuxStateFeatures):
-    """The batches of a block drafter, and the drafter itself, frozen. tokens: ids that it may draft, None for all."""
+    """Training batches for a correction: the target's captured hidden states and the frozen block drafter that is corrected.
+    ``tokens``: ids that the drafter may propose, None for all."""
 
     def __init__(self, job: Job, hparams: dict, recipe: str):
         super().__init__(job, hparams, lambda body, _: network.load(job.model(job.named(DRAFTER)), body))
@@ -70,7 +71,8 @@ class Corrected(AuxStateFeatures):
 
     @torch.no_grad()
     def blocks(self, batch: Batch, anchors: Tensor) -> Blocks:
-        """Return the blocks after anchors [rows, blocks], given as indices into ``batch.where``."""
+        """Draft blocks after anchors [rows, blocks], given as indices into ``batch.where``; return them flattened, n = rows *
+        blocks."""
         net, (rows, width) = self.drafter, batch.ids.shape
         ids = torch.full((*anchors.shape, net.block), net.mask_token, device=batch.ids.device)
         ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
@@ -99,7 +101,8 @@ class Corrected(AuxStateFeatures):
 
 
 def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss: Callable | None = None) -> Path:
-    """Train the correction of a recipe. loss(scores [n, positions, m], batch, blocks, hparams): the loss, default ``distil``."""
+    """Train the correction of a recipe; return the folder of its weights. scores: the recipe's network as a function to candidate
+    scores [n, positions, m]; loss(scores, batch, blocks, hparams): its loss, default ``distil``."""
     hparams = job.hparams(recipe)
     features = Corrected(job, hparams, recipe)
     torch.manual_seed(job.seed)
@@ -118,22 +121,24 @@ def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss:
 
 
 def target_probs(batch: Batch, blocks: Blocks) -> Tensor:
-    """Return the target's probability of each candidate, [n, positions, m]; 0 for those outside its stored top tokens."""
+    """Return the target's probability of each candidate, [n, positions, m]; 0 for candidates outside the target's stored top
+    tokens."""
     ids, probs = batch.top_ids[blocks.index], batch.top_logp[blocks.index].exp()
     return ((blocks.ids[..., None] == ids[..., None, :]) * probs[..., None, :]).sum(-1)
 
 
 def weights(blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the weight of each position, [n, positions]; they sum to 1, and positions after the end of the answer have
-    weight 0."""
+    """Return the loss weight of each position, [n, positions]: it decreases with the distance from the anchor, is 0 after the end
+    of the answer, and sums to 1."""
     places = torch.arange(blocks.inside.shape[1], device=blocks.inside.device)
     weight = blocks.inside * torch.exp(-places / hparams["loss_decay_length"])
     return weight / weight.sum().clamp(min=1e-9)
 
 
 def distil(scores: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the weighted cross-entropy, over the candidates, with the target's probabilities and with the generated
-    token. Scores may be minus infinity for tokens that a correction does not score."""
+    """Return the cross-entropy of the scores, renormalised over the candidates, with the target's probabilities plus
+    ``hard_label_weight`` on the generated token; positions are weighted by ``weights``. A score of minus infinity: the
+    correction does not score this candidate."""
     log_probs = scores.float().log_softmax(-1).nan_to_num(neginf=0.0)
     wanted = target_probs(batch, blocks) + hparams["hard_label_weight"] * (blocks.ids == batch.labels[blocks.index][..., None])
     return -(weights(blocks, hparams) * (wanted * log_probs).sum(-1)).sum()
@@ -141,7 +146,7 @@ def distil(scores: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tenso
 
 @torch.inference_mode()
 def measure(model: nn.Module, features: Corrected, scores: Scores, hparams: dict) -> dict[str, float]:
-    """Return block efficiency of chains at temperature 0 on a few held-out answers of each task, corrected and not."""
+    """Return block efficiency at temperature 0 on a few held-out answers of each task, with and without the correction."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     found = {}
@@ -156,8 +161,8 @@ def measure(model: nn.Module, features: Corrected, scores: Scores, hparams: dict
 
 
 def accepted_by_step(model: nn.Module, features: Corrected, answer: Answer, scores: Scores) -> list[list[bool]]:
-    """Return for every position and every token of a greedy answer whether a draft that many tokens ahead would be correct,
-    if those before it are."""
+    """Return [position in the draft][token of the answer] for a greedy answer: whether the token would be drafted correctly at
+    that position, if the draft tokens before it are correct."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     blocks = features.blocks(batch, torch.arange(len(batch.where), device=batch.ids.device)[None])
     top = scores(model, features, blocks).argmax(-1, keepdim=True)

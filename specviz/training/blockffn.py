@@ -30,6 +30,7 @@ MOST_FACTOR, LEAST_GROWTH = 4.0, 1.025  # bounds of the chunk loss's factor (the
 
 
 def run(job: Job) -> Path:
+    """Train the target with sparse experts; return the folder of its weights."""
     hparams = job.hparams("blockffn")
     torch.manual_seed(job.seed)
     tokenizer, model = build(job, hparams)
@@ -50,7 +51,7 @@ def run(job: Job) -> Path:
 
 
 def build(job: Job, hparams: dict) -> tuple[Any, "ExpertsLlama"]:
-    """Return (tokenizer, untrained model), the embedding taken from the model named ``from``."""
+    """Return (tokenizer, untrained model). The embedding is taken from the model that the recipe names in ``from``."""
     source = job.shipped / hparams["from"]
     tokenizer, old = AutoTokenizer.from_pretrained(source, trust_remote_code=False), open_network(source, torch.float32)
     model = ExpertsLlama(LlamaConfig(
@@ -67,9 +68,11 @@ def build(job: Job, hparams: dict) -> tuple[Any, "ExpertsLlama"]:
 
 
 class ExpertsLlama(LlamaForCausalLM):
-    """A Llama with ExpertLayer for feed-forward layers. ``chunk_factor``: weight of the chunk loss now, at the start of this interval
-    and at its end, the sum of the chunk loss in this interval and its mean in the one before, and steps done; kept with the weights,
-    so that a killed run resumes to the same losses."""
+    """A Llama for training whose feed-forward layers are ExpertLayer modules.
+
+    ``chunk_factor`` [5]: weight of the chunk loss now, at the start of this interval and at its end; the sum of the chunk loss
+    in this interval, and its mean in the one before; number of steps. A buffer that is saved with the weights, so that a
+    resumed run continues with the same losses."""
 
     chunk_factor: Tensor
 
@@ -82,11 +85,12 @@ class ExpertsLlama(LlamaForCausalLM):
 
     @property
     def expert_layers(self) -> list[ExpertLayer]:
-        """The feed-forward layers."""
+        """Return the feed-forward layers, first to last."""
         return [cast(ExpertLayer, layer.mlp) for layer in self.model.layers]
 
     def sparsity(self, hparams: dict, rows: int) -> Tensor | float:
-        """Return the weighted sum of both losses of the last forward pass over ``rows`` packed rows, averaged over layers."""
+        """Return the weighted sum of locality loss and chunk loss of the last forward pass, averaged over layers. rows: sequences
+        in that batch."""
         if not hparams["locality"] and not hparams["chunk_loss"]:
             return 0.0
         layers = self.expert_layers
@@ -96,8 +100,8 @@ class ExpertsLlama(LlamaForCausalLM):
         return hparams["locality"] * near + self.chunk_weight(hparams, float(shared.detach())) * shared
 
     def chunk_weight(self, hparams: dict, value: float) -> float:
-        """Return the weight of the chunk loss, and record its value. After ``hold`` steps the weight moves, within each interval of
-        ``every`` steps, to itself times the ratio of the mean loss of the last two intervals."""
+        """Return the weight of the chunk loss at this step, and record the loss ``value``. After ``hold`` steps the weight moves,
+        over each interval of ``every`` steps, to itself times the ratio of the mean losses of the last two intervals."""
         begin, goal, total, before, step = self.chunk_factor.tolist()
         start, every = hparams["chunk_loss"], hparams["every"]
         begin, goal = (begin, goal) if step else (start, start)
@@ -121,8 +125,8 @@ def locality_loss(scores: Tensor) -> Tensor:
 
 
 def chunk_loss(scores: Tensor, chunk: int, eps: float) -> Tensor:
-    """Return the mean over chunks and experts of 1 - prod(1 - p), p the share of each expert in a token's routing weights. scores
-    [rows, tokens, experts]; tokens beyond a multiple of ``chunk`` are left out."""
+    """Return the chunk-sparsity loss: the mean over chunks and experts of 1 - prod(1 - p), where p is the expert's share of a
+    token's routing weights. scores [rows, tokens, experts]; tokens after the last full chunk are left out."""
     active = routed(scores, torch.ones((), device=scores.device), eps)
     shares = active / active.sum(-1, keepdim=True).clamp(min=1e-9)
     whole = shares.shape[1] // chunk * chunk
@@ -131,13 +135,15 @@ def chunk_loss(scores: Tensor, chunk: int, eps: float) -> Tensor:
 
 
 def union_shares(active: Tensor) -> dict[int, float]:
-    """Return, by window length, the share of experts that are active for any of so many tokens in a row. active [tokens, experts]."""
+    """Return {window: share of experts that are active for at least one of that many consecutive tokens}. active [tokens,
+    experts]."""
     return {n: float(active.unfold(0, n, 1).any(-1).double().mean()) for n in WINDOWS if n <= len(active)}
 
 
 @torch.inference_mode()
 def statistics(model: ExpertsLlama, tokenizer, rows: list[data.Row], hparams: dict) -> dict[str, float]:
-    """Return the idle share of experts on held-out rows: per token (TLS) and over windows of tokens (CLS_n), averaged over layers."""
+    """Return the share of inactive experts on held-out texts, averaged over layers: per token (the paper's TLS) and over windows
+    of several tokens (CLS_n)."""
     found: dict[int, list[float]] = {}
     for row in [row for row in rows if row.task == "story"][:hparams["heldout_rows"]]:
         ids, _ = data.chat_row(tokenizer, row)
@@ -149,9 +155,10 @@ def statistics(model: ExpertsLlama, tokenizer, rows: list[data.Row], hparams: di
 
 
 def export(job: Job, hparams: dict, model: ExpertsLlama, tokenizer, figures: dict) -> Path:
-    """Write weights (matrices in MXINT8), config, tokenizer and card to `<work>/models`, and with `--ship` to `assets/models`."""
+    """Write the model's weights (matrices in MXINT8), config, tokenizer and card to ``<work>/models``, and with ``--ship`` to
+    ``assets/models``; return the folder."""
     weights = {name: tensor for name, tensor in model.state_dict().items() if name not in ("lm_head.weight", "chunk_factor")}
-    stored = {name: t.bfloat16() if t.is_floating_point() else t for name, t in mx.stored(weights).items()}
+    stored = {name: t.bfloat16() if t.is_floating_point() else t for name, t in mx.to_file_tensors(weights).items()}
     config = json.loads(model.config.to_json_string(use_diff=False))
     keep = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
             "max_position_embeddings", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "rms_norm_eps", "hidden_act")

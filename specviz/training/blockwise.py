@@ -15,14 +15,15 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train the heads of blockwise parallel decoding; return the folder of their weights."""
     return parallel_heads.run(job, "blockwise", blockwise.build, head_states_function,
                               lambda model, hparams: CARD.format(block=len(model) + 1, **hparams),
                      chain=lambda model: full_tree((1,) * len(model)))
 
 
 def head_states_function(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, head) -> (kept, states) for ranks.py: the hidden states of one head at the positions
-    of a batch."""
+    """Return the function (batch, head) -> (kept, states) of ranks.HeadStates: one head's hidden states at the positions of a
+    batch."""
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)

@@ -29,7 +29,10 @@ ChainStates = Callable[[Batch, int], list[Tensor]]
 
 
 def tables(chain_states: ChainStates, features: Features, answers: list[Answer], gamma: int, seed: int = 0) -> dict[str, dict]:
-    """Return acceptance figures of drafted chains on held-out answers: {greedy | sampled: {task | mean: figures}}."""
+    """Replay drafted chains on held-out answers, by mode and task.
+
+    Return {"greedy" or "sampled": {task or "mean": figures}} with the figures of ``replay_rounds``. chain_states(batch, steps):
+    the head's hidden states for each step of a chain."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
@@ -47,7 +50,8 @@ def tables(chain_states: ChainStates, features: Features, answers: list[Answer],
 
 
 def measure(chain_states: ChainStates, features: Features, hparams: dict, model: nn.Module) -> dict[str, float]:
-    """Return block efficiency on a few held-out answers per task, and the attention's entropy, during a training run."""
+    """Return block efficiency on a few held-out answers per task, and the entropy of the head's attention, during a training run.
+    """
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = tables(chain_states, features, some, hparams["gamma"])
     batches = [features.states(collate([a], len(a.ids), features.device)) for a in some[:8]]
@@ -61,7 +65,8 @@ def measure(chain_states: ChainStates, features: Features, hparams: dict, model:
 
 @torch.inference_mode()
 def accepted_by_step(chain_states: ChainStates, features: Features, answer: Answer, gamma: int, seed: int) -> list[list[bool]]:
-    """Return [step][token]: whether each token of the answer would be accepted if it were drafted ``step`` tokens ahead."""
+    """Return [step][token]: whether each token of the answer would be accepted if it were the ``step``-th draft token of a round
+    (from 0)."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     tokens, greedy, found = batch.labels, answer.greedy, []
     rng = torch.Generator().manual_seed(seed)
@@ -79,8 +84,8 @@ def accepted_by_step(chain_states: ChainStates, features: Features, answer: Answ
 
 
 def replay_rounds(answers: list[list[list[bool]]], gamma: int) -> dict:
-    """Replay rounds of ``gamma`` draft tokens; return block efficiency, acceptance rate and acceptance by position.
-    answers: for each, [step][token] as ``accepted_by_step`` returns it."""
+    """Replay rounds of ``gamma`` draft tokens. Return {"block_efficiency", "acceptance_rate", "by_position"}. answers: for each
+    answer, [step][token] as ``accepted_by_step`` returns it."""
     rounds = committed = accepted = tried = 0
     at = [[0, 0] for _ in range(gamma)]  # accepted, tried at each position
     for marks in answers:
@@ -105,16 +110,16 @@ def replay_rounds(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
-    """Write a trained head: config.json, weights (bfloat16; MXINT8 if the recipe's ``bits`` are 8), model card and loss
-    curve, to `<work>/models`, and with `--ship` to `assets/models`. Frozen weights of a head that shares them are left out.
+    """Write a trained head to ``<work>/models``, and with ``--ship`` to ``assets/models``: config.json, weights (bfloat16; MXINT8
+    if the recipe's ``bits`` are 8), model card and loss curve. Return its folder.
 
-    most: maximum bytes of the weights. Raises TrainingError if they are larger. No file is larger than 8 MB.
-    """
+    about: the card's text on the method; most: maximum bytes of the weights. Raises TrainingError if they are larger. Weights
+    are split into files of at most 8 MB."""
     base = base_keys(runner.hparams)
     frozen = {key for key, weight in model.named_parameters() if base and not weight.requires_grad}
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items() if key not in frozen}
     parameters = sum(tensor.numel() for tensor in weights.values())
-    weights = mx.stored(weights) if runner.hparams.get("bits", 16) == 8 else weights
+    weights = mx.to_file_tensors(weights) if runner.hparams.get("bits", 16) == 8 else weights
     weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:

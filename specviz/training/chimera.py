@@ -20,17 +20,20 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Chimera's trigram encoder and heads; return the folder of their weights."""
     return parallel_heads.run(job, "chimera", chimera.build, lambda model, features: BatchHeadStates(model, features).head_states,
                      lambda model, hparams: CARD.format(**hparams), look=text_states, most=1.4e7)  # three states wide before they are one
 
 
 def text_states(model: chimera.Chimera, head_states: ranks.HeadStates, batch: Batch) -> None:
-    """Return the decoder layer's outputs over the text alone, without trigrams of later tokens, to measure their attention."""
+    """Run the decoder layer over the text alone, without trigrams of later tokens; called to measure the entropy of its attention.
+    """
     model(batch.states.float().view(*batch.ids.shape, -1), [])
 
 
 class BatchHeadStates:
-    """Compute the heads' hidden states at the positions of a batch; the states of all heads are computed once per batch."""
+    """Compute the heads' hidden states at the positions of a training batch. The states of all heads are computed once per batch.
+    """
 
     def __init__(self, model: chimera.Chimera, features: Features):
         self.model, self.features = model, features
@@ -38,7 +41,8 @@ class BatchHeadStates:
         self._outputs: list[Tensor] = []
 
     def head_states(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where``, and the head's hidden states at them.
+        """
         if self._of is not batch:
             self._of, self._outputs = batch, self.model(batch.states.float().view(*batch.ids.shape, -1), self._codes(batch.ids))
         kept, places = batch.back(index + 1)

@@ -28,7 +28,7 @@ from .runner import Runner
 
 
 class Trajectories(Features):
-    """Batches of greedy answers, and the target as a trainable module (models/causal.py) to make Jacobi trajectories."""
+    """Batches of greedy answers, and the target as a trainable module (models/causal.py), which runs the Jacobi passes."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
@@ -39,6 +39,7 @@ class Trajectories(Features):
 
 
 def run(job: Job) -> Path:
+    """Fine-tune the target for Jacobi decoding; return the folder of the weights."""
     hparams = job.hparams("cllm")
     features = Trajectories(job, hparams)
     torch.manual_seed(job.seed)
@@ -60,8 +61,8 @@ def run(job: Job) -> Path:
 
 @torch.no_grad()
 def trajectory_batch(before: causal.CausalModel, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Replace one block in each row by a point of its Jacobi trajectory. Return (ids [rows, width], first [rows]): the
-    position of the first wrong token of each row, or the width if there is none."""
+    """Replace one block of each row by a point of its Jacobi trajectory. Return (ids [rows, width], first [rows]): the token ids,
+    and the position of the first wrong token of each row (the width if there is none)."""
     ids, width = batch.ids.clone(), batch.ids.shape[1]
     places = batch.where % width + 1
     rows = batch.where // width
@@ -80,8 +81,8 @@ def trajectory_batch(before: causal.CausalModel, batch: Batch, hparams: dict, rn
 
 
 def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, ids: Tensor, first: Tensor, hparams: dict) -> Tensor:
-    """Return the consistency loss after the first wrong token of each row's block, plus ``stay`` times the distillation loss
-    along the right text."""
+    """Return the consistency loss from the first wrong token of each row on, plus ``stay`` times the distillation loss along the
+    unchanged text. ids, first: as ``trajectory_batch`` returns them."""
     width = batch.ids.shape[1]
     right = model(batch.ids).flatten(0, 1)
     stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"])
@@ -97,8 +98,8 @@ def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, ids: Ten
 
 @torch.inference_mode()
 def measure(model: causal.CausalModel | causal.LoraAdapters, features: Trajectories, hparams: dict) -> dict[str, float]:
-    """Return held-out figures of the fine-tuned model and of the target: tokens per Jacobi pass on their own answers,
-    and the loss of each on the target's answers."""
+    """Return held-out figures of the fine-tuned model and of the target: tokens per Jacobi pass on their own answers, and the loss
+    on the target's answers."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = {}
     for name, one in (("target", features.before), ("cllm", model)):
@@ -114,8 +115,8 @@ def measure(model: causal.CausalModel | causal.LoraAdapters, features: Trajector
 
 
 def jacobi(model: causal.CausalModel | causal.LoraAdapters, answer: Answer, size: int) -> tuple[int, int]:
-    """Return (tokens, passes) of Jacobi decoding in blocks of ``size``, for as many tokens as the answer has. The
-    algorithm is that of the engine's BlockJacobi."""
+    """Return (tokens, passes) of Jacobi decoding in blocks of ``size`` tokens, until as many tokens as the answer has are
+    generated. The algorithm is that of the engine's BlockJacobi."""
     ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
     guesses: list[int] = []
     while len(ids) < goal:

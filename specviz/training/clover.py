@@ -18,12 +18,13 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Clover's heads; return the folder of their weights."""
     return parallel_heads.run(job, "clover", clover.build, lambda model, features: BatchHeadStates(model, features).head_states,
                      lambda model, hparams: CARD.format(**hparams), look=lambda model, head_states, batch: head_states(batch, 0))
 
 
 class BatchHeadStates:
-    """Compute the heads' hidden states at the positions of a batch; the augmenting block runs once per batch."""
+    """Compute the heads' hidden states at the positions of a training batch. The augmenting block runs once per batch."""
 
     def __init__(self, model: clover.Clover, features: Features):
         self.model = model
@@ -32,7 +33,8 @@ class BatchHeadStates:
         self._states: Tensor | None = None
 
     def head_states(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where``, and the head's hidden states at them.
+        """
         if self._of is not batch:
             self._of, self._states = batch, self.model.prefix(batch.states.float().view(*batch.ids.shape, -1)).flatten(0, 1)
         kept, places = batch.back(index + 1)

@@ -37,8 +37,8 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Drafter:
-    """A method and the model that it drafts with, as a row of the table. cells: its values in the order of COLUMNS,
-    None without weights or figures; there: whether its weights exist."""
+    """One row of the table: a method and the model that it drafts with. has_weights: whether the model's weights exist; cells: the
+    row's values in the order of COLUMNS, None without weights or figures."""
 
     title: str
     model: str
@@ -47,6 +47,7 @@ class Drafter:
 
 
 def run(job: Job) -> Path:
+    """Write the comparison page; return its path."""
     hparams = job.hparams("report")
     path = ROOT / "docs" / "trained.md" if job.ship else job.folder() / "trained.md"
     write_text(path, page(job, hparams))
@@ -54,7 +55,7 @@ def run(job: Job) -> Path:
 
 
 def page(job: Job, hparams: dict) -> str:
-    """Return the page in Markdown."""
+    """Return the comparison of all trained drafters, in Markdown."""
     found = {target: drafters_of(replace(job, target=target), hparams) for target in targets(job)}
     parts = [HEAD.format(nodes=hparams["equal_nodes"])]
     for target, rows in found.items():
@@ -64,7 +65,7 @@ def page(job: Job, hparams: dict) -> str:
 
 
 def targets(job: Job) -> list[str]:
-    """Return the embedded targets that have cards; without ``ship`` only the job's target."""
+    """Return the names of the embedded targets that have a model card; without ``--ship`` only the job's target."""
     if not job.ship:
         return [job.target]
     card_text = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
@@ -72,8 +73,8 @@ def targets(job: Job) -> list[str]:
 
 
 def drafters_of(job: Job, hparams: dict) -> list[Drafter]:
-    """Return every method that the report measures for a target, the highest mean accepted length first, those without
-    figures last."""
+    """Return a row for every method that the report measures on a target: highest mean accepted length first, rows without figures
+    last."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.methods_to_measure(hparams):
         name = job.named(kind_of(method))
@@ -84,7 +85,7 @@ def drafters_of(job: Job, hparams: dict) -> list[Drafter]:
 
 
 def kind_of(method: Method) -> str:
-    """Return the kind of the model that a method drafts with ("draft", "eagle", ...)."""
+    """Return the kind of the model that a method drafts with ("draft", "eagle", ...), as recipes name it."""
     return (drafters.weights_need(method) or "draft").rpartition(":")[2]
 
 
@@ -97,7 +98,7 @@ def card(job: Job, name: str) -> str | None:
 
 
 def comparison_cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
-    """Return a method's row of the comparison table, read from its model's card; None if the card has no figures of
+    """Return a method's values in the order of COLUMNS, read from the text of its model's card; None if the card has no figures of
     this method. equal: as ``equal_nodes`` returns it."""
     greedy, sampled = (mean_row(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
     if greedy is None or sampled is None:
@@ -117,7 +118,7 @@ def mean_row(card_text: str, heading: str) -> list[str] | None:
 
 
 def equal_nodes(card_text: str) -> dict[str, str]:
-    """Return {method title: tokens per pass with an equal number of tree nodes}, read from the target's card."""
+    """Return {method title: tokens per pass with trees of equal size}, read from the text of the target's card."""
     found = NODES.search(card_text)
     if not found:
         return {}
@@ -127,7 +128,7 @@ def equal_nodes(card_text: str) -> dict[str, str]:
 
 
 def table(rows: list[Drafter]) -> list[str]:
-    """Return lines of Markdown: a table of the methods with figures, then a list of the others."""
+    """Return Markdown lines: a table of the methods with figures, then a list of the methods without."""
     lines = [f"| {' | '.join(row.cells)} |" for row in rows if row.cells]
     if lines:
         lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines]

@@ -10,7 +10,7 @@ TOP = 28
 
 
 def draw(title: str, history: list) -> str:
-    """Return an SVG of loss over training tokens. `history`: rows [step, seconds, tokens, loss]."""
+    """Return an SVG plot of the loss over training tokens. history: entries [step, seconds, tokens, loss]."""
     points = [(tokens, loss) for _, _, tokens, loss in history] or [(0, 0.0)]
     most = max(1, points[-1][0])
     low, high = min(loss for _, loss in points), max(loss for _, loss in points)

@@ -24,7 +24,7 @@ class DataError(CodedError, ValueError):
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return all rows of one `.jsonl.gz` file. Raises DataError."""
+    """Return all training examples of one ``.jsonl.gz`` file. Raises DataError that names the first invalid line."""
     if not path.is_file():
         raise DataError(f"There is no {path.name} in {path.parent}: give --data a folder that has it, or leave --data out.",
                         "data.file")
@@ -52,7 +52,8 @@ def _row(line: str, path: Path, number: int) -> Row:
 
 
 def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
-    """Return the rows of a split: those of the data folder, or `own` generated rows if there is no folder."""
+    """Return the training examples of a split ("train" or "heldout"): those of the data folder, or ``own`` generated ones if
+    ``data`` is None."""
     if data is not None:
         if not data.is_dir():
             raise DataError(f"There is no data folder {data}: give --data a folder, or leave it out.", "data.folder")
@@ -61,7 +62,8 @@ def load(data: Path | None, split: str, own: int = 6000) -> list[Row]:
 
 
 def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None):
-    """Yield rows without end, with tasks in proportion to `weights`. Rows of a task are reshuffled when all were used."""
+    """Yield training examples without end, tasks in proportion to ``weights`` (None: equally often). The examples of a task are
+    reshuffled once all of them were used."""
     rng = random.Random(seed)
     pools: dict[str, list[Row]] = {}
     for row in rows:
@@ -79,12 +81,14 @@ def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None
 
 
 def chat_prompt(tokenizer, prompt: str) -> list[int]:
-    """Return the prompt in the target's chat template. Special-token text inside a prompt stays plain text."""
+    """Return the token ids of a prompt in the target's chat template. The text of a special token inside a prompt stays plain
+    text."""
     return encode_chat(tokenizer, [{"role": "user", "content": prompt}])
 
 
 def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:
-    """Return (ids, start): the token ids of question and answer, and the index of the answer's first token."""
+    """Return (ids, start): the token ids of prompt and response in the chat template, and the index of the response's first token.
+    """
     ids = chat_prompt(tokenizer, row.prompt)
     answer = tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True)
     return ids + answer + [tokenizer.eos_token_id], len(ids)

@@ -36,8 +36,9 @@ DENSE_MOST = 100_000  # tokens of a store with states
 
 
 def build_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
-    """Return a datastore in memory with the first ``most`` tokens. A separator follows each document, so that no draft
-    is copied across its end."""
+    """Return a datastore in memory: the first ``most`` tokens of the documents (token ids), with a suffix array. A separator
+    follows each document, so that no draft continues past its end. mark: fingerprint of the vocabulary; source: where the texts
+    come from."""
     began = time.monotonic()
     tokens: list[int] = []
     count = 0
@@ -55,7 +56,7 @@ def build_store(name: str, documents: Iterable[list[int]], *, mark: str = "", so
 
 
 def save(store: Store, folder: Path) -> None:
-    """Write the arrays, then the metadata. Raises TrainingError if writing fails."""
+    """Write a datastore into a folder: the arrays first, then the metadata. Raises TrainingError if writing fails."""
     for part, values in (("tokens", store.array.tokens), ("order", store.array.order)):
         content = io.BytesIO()
         np.save(content, values, allow_pickle=False)
@@ -73,7 +74,8 @@ def save(store: Store, folder: Path) -> None:
 
 
 def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> str:
-    """Build and save a datastore; print its size and the build time. dense: also store hidden states."""
+    """Build a datastore of at most ``most`` tokens and save it; return a sentence with its size and the build time. dense: also
+    store the target's hidden state for each token."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(job.model(job.target), trust_remote_code=False)
@@ -114,6 +116,7 @@ def _facts(place: Path) -> dict:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Build a datastore as the command line asks; return the exit status."""
     p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=(__doc__ or "").splitlines()[0])
     p.add_argument("--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators")
     p.add_argument("--work", type=Path, help="where the store is written (~/.cache/specviz/training/stores)")

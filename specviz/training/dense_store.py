@@ -21,8 +21,10 @@ GRAPH = 200_000  # tokens from which on a store gets an approximate index, where
 
 
 def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -> Store:
-    """Return the datastore with the hidden state that predicted each token. Documents longer than the target's context
-    are processed in pieces. graph: also build an approximate index."""
+    """Return the datastore with a key for each token: the target's hidden state that predicted it, reduced to ``dim`` numbers.
+
+    Documents longer than the target's context are processed in pieces. graph: with more tokens than this, also build an
+    approximate index."""
     began = time.monotonic()
     target.capture(frozenset({"final"}))
     pieces = list(_documents(store.array.tokens, target.context))

@@ -10,11 +10,13 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train DFlash2's candidate selector; return the folder of its weights."""
     return block_corrections.run(job, "dflash2", network.build, scores, CARD)
 
 
 def scores(model: network.Selector, _, blocks: Blocks) -> Tensor:
-    """Return the scores of the candidates after the true token before each position, [n, positions, m]."""
+    """Return the selector's scores of the block drafter's candidates, [n, positions, m], given the true token before each
+    position."""
     return blocks.logits + model.candidate_selector(blocks.states, blocks.before, blocks.ids)
 
 

@@ -11,4 +11,5 @@ be noise."""
 
 
 def run(job: Job) -> Path:
+    """Train a draft model by DistillSpec; return the folder of its weights."""
     return draft.run(job, "distillspec", ABOUT)

@@ -45,6 +45,7 @@ def total_variation(logp: Tensor, logq: Tensor, rng: torch.Generator | None = No
 
 
 def tvdpp(logp: Tensor, logq: Tensor, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Return (total variation distance [n], gradient of the TVD++ policy-gradient loss for one token sampled from the draft)."""
     drawn = torch.multinomial(logq.exp(), 1, generator=rng)
     reward = (logp.gather(1, drawn) > logq.gather(1, drawn)).to(logq.dtype)
     advantage = (reward - reward.mean()) / reward.std(correction=0).clamp(min=1e-3)

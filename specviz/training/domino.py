@@ -10,11 +10,13 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Domino's correction head; return the folder of its weights."""
     return block_corrections.run(job, "domino", network.build, scores, CARD)
 
 
 def scores(model: network.Domino, _, blocks: Blocks) -> Tensor:
-    """Return corrected logits of the candidates, [n, positions, m]."""
+    """Return the head's corrected logits of the block drafter's candidates, [n, positions, m], given the true tokens before each
+    position."""
     latent = model(blocks.states, blocks.embeds)
     bias = (latent[..., None, :] * model.widen.weight[blocks.ids]).sum(-1)
     places = bias.new_ones(bias.shape[1]).cumsum(0) > model.skipped
