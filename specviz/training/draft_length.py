@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..models import draft_length
-from ..models.draft_length import loss
+from ..models.draft_length import acceptance_loss
 from ..models.heads import TargetInfo
 from ..models.pretrained import open_network
 from . import chains
@@ -30,8 +30,8 @@ from .runner import Runner
 
 
 class DraftFeatures(Features):
-    """Batches of the target's text, with the draft model whose acceptance is predicted. ``body``: sizes and device of
-    the draft model."""
+    """Batches of the target's answers, with the draft model whose acceptance the trained network predicts. ``body``: the draft
+    model's sizes and device."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
@@ -44,24 +44,28 @@ class DraftFeatures(Features):
 
     @property
     def body(self) -> TargetInfo:
+        """The draft model's sizes and device, for the network's ``build``."""
         return body_of(self.draft_path)
 
     def place(self, name: str) -> Path:
-        """Return the checkpoint folder. It depends on the weights of target and draft model, so a new one starts a new
+        """Return the checkpoint folder. Its name depends on the weights of target and draft model, so that new weights start a new
         checkpoint."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.draft_path)}")
 
     @torch.no_grad()
     def distributions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return (p, q), each [n, vocab]: the target's distribution and the draft model's at ``batch.where``."""
+        """Return (p, q), each [n, vocab]: the distributions of target and draft model at temperature 1 at the positions
+        ``batch.where``."""
         p = (batch.states[batch.where].to(self.head.dtype) @ self.head.T).float().softmax(-1)
         return p, self.draft(batch.ids).logits.flatten(0, 1)[batch.where].float().softmax(-1)
 
     def rng(self, step: int) -> torch.Generator:
+        """Return the random stream of a step."""
         return torch.Generator(self.device).manual_seed(self.job.seed * 1_000_003 + step)
 
 
 def run(job: Job, recipe: str) -> Path:
+    """Train the network of a recipe ("specdecpp" or "disco"); return the folder of its weights."""
     hparams = job.hparams(recipe)
     features = DraftFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -71,29 +75,29 @@ def run(job: Job, recipe: str) -> Path:
 
     def loss_at(step: int):
         logits, passes = predictions(model, features, features.batch(step, runner.done()), hparams, step)
-        return loss(logits, passes, hparams["refused"]), len(passes)
+        return acceptance_loss(logits, passes, hparams["refused"]), len(passes)
 
     runner.train(loss_at, lambda: measure(model, features, predictions, hparams))
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams))
 
 
 def sample_tokens(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return (tokens [n] sampled from q, probability [n] that each is accepted)."""
+    """Return (tokens [n] sampled from the draft distributions q, the probability min(1, p / q) [n] that each is accepted)."""
     tokens = torch.multinomial(q, 1, generator=rng)
     return tokens[:, 0], (p.gather(1, tokens) / q.gather(1, tokens)).clamp(max=1)[:, 0]
 
 
 def specdecpp_predictions(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
-    """Predictions and labels for SpecDec++: return (log odds, acceptance probabilities) of the draft model's tokens in
-    a text of which most tokens are its own."""
+    """Return SpecDec++'s predictions and labels: (predicted log odds of acceptance, true acceptance probabilities), both [n], for
+    the draft model's tokens in a text of which most tokens are the draft model's."""
     states, passes, own = states_of_mixed_text(features, batch, hparams["targets"], features.rng(step))
     return model.logit(states[own]), passes[own]
 
 
 @torch.no_grad()
 def states_of_mixed_text(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Replace most answer tokens by tokens of the draft model, keeping ``share`` of the target's. Return (hidden states
-    [n, hidden] after each answer token, acceptance probabilities [n], whether each token is the draft model's [n])."""
+    """Replace most answer tokens by tokens of the draft model; keep a ``share`` of the target's. Return (the draft model's hidden
+    states [n, hidden] after each answer token, acceptance probabilities [n], whether each token is the draft model's [n])."""
     tokens, passes = sample_tokens(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
@@ -103,16 +107,16 @@ def states_of_mixed_text(features: DraftFeatures, batch: Batch, share: float, rn
 
 
 def disco_predictions(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
-    """Predictions and labels for DISCO: return (log odds, acceptance probabilities) of the tokens that simulated rounds
-    along the text would draft."""
+    """Return DISCO's predictions and labels: (predicted log odds of acceptance, true acceptance probabilities), both [m], for the
+    tokens that simulated rounds along the answers draft."""
     q, depths, passes = simulate_rounds(features, batch, hparams["most"], step)
     return model.logit(q, depths), passes
 
 
 @torch.no_grad()
 def simulate_rounds(features: DraftFeatures, batch: Batch, most: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Simulate rounds of up to ``most`` draft tokens along the text. Return (draft distributions [m, vocab], positions
-    in the draft [m], acceptance probabilities [m]) of the drafted tokens."""
+    """Simulate rounds of up to ``most`` draft tokens along the answers. Return (draft distributions [m, vocab], positions in the
+    draft from 0 [m], acceptance probabilities [m]) of the drafted tokens."""
     p, q = features.distributions(batch)
     tokens, passes = sample_tokens(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")
@@ -132,15 +136,16 @@ def simulate_rounds(features: DraftFeatures, batch: Batch, most: int, step: int)
 
 
 def measure(model, features: DraftFeatures, predictions, hparams: dict) -> dict[str, float]:
-    """Return the held-out loss, and the loss of the best constant prediction for comparison."""
+    """Return the loss on held-out answers, the loss of the best constant prediction for comparison, and the mean true and
+    predicted acceptance probability."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams, i)
              for i, a in enumerate(some) if a.start < hparams["length"] - 1]
     logits, passes = (torch.cat(parts) for parts in zip(*found))
     good = passes.sum()
     share = (good / (good + hparams["refused"] * (1 - passes).sum())).clamp(1e-6, 1 - 1e-6)
-    return {"loss_heldout": round(float(loss(logits, passes, hparams["refused"])), 4),
-            "loss_of_a_constant": round(float(loss(share.logit().expand_as(passes), passes, hparams["refused"])), 4),
+    return {"loss_heldout": round(float(acceptance_loss(logits, passes, hparams["refused"])), 4),
+            "loss_of_a_constant": round(float(acceptance_loss(share.logit().expand_as(passes), passes, hparams["refused"])), 4),
             "accepted": round(float(passes.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
 
 

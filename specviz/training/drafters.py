@@ -34,8 +34,8 @@ Cells = dict[tuple[str, str], Cell]
 
 
 def run(job: Job, hparams: dict) -> dict[str, Any]:
-    """Return {methods: {key: {title, model, greedy | sampled: {task | mean: figures}, equal}}, skipped: {key: why}, equal_nodes}.
-    """
+    """Measure every trained drafter of the job's target. Return {"methods": {key: {title, model, "greedy" and "sampled": {task or
+    "mean": figures}, equal}}, "skipped": {key: reason}, "equal_nodes": nodes per tree in the figures ``equal``}."""
     with use_work_models(job):
         loaded = zoo.load(job.target, device=job.device)
         items = prompts(job, hparams)
@@ -61,29 +61,29 @@ def run(job: Job, hparams: dict) -> dict[str, Any]:
 
 
 def methods_to_measure(hparams: dict) -> list[Method]:
-    """Return the methods to measure: exact ones that draft with trained heads or trained drafts, and a few that use the
-    plain draft model."""
+    """Return the methods to measure: exact ones that draft with trained heads or trained draft models, and a few that use the
+    ordinary draft model."""
     return [method for method in catalogue().values() if method.exactness == "exact"
             and (any(need.startswith(("head:", "draft:")) for need in method.needs) or method.key in hparams["with_draft"])]
 
 
 def weights_need(method: Method) -> str | None:
-    """Return the need that names the weights a method drafts with ("head:eagle", "draft:pard"), of several the one that its own recipe
-    trains; None for the draft model."""
+    """Return the requirement that names the trained weights of a method ("head:eagle", "draft:pard"); with several, those that the
+    method's own recipe trains. None: it uses the ordinary draft model."""
     needs = [need for need in sorted(method.needs) if need.startswith(("head:", "draft:"))]
     own = {part.kind for part in method.trains}
     return next((need for need in needs if need.partition(":")[2] in own), needs[0] if needs else None)
 
 
 def model_of(loaded: zoo.Loaded, method: Method) -> str:
-    """Return the folder of the model that a method drafts with."""
+    """Return the name of the model folder whose weights a method drafts with."""
     places = loaded.more | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
     need = weights_need(method)
     return (places[need] if need else loaded.draft_folder).name
 
 
 def prompts(job: Job, hparams: dict) -> list[Item]:
-    """Return the first held-out prompts of each task that leave enough context for an answer."""
+    """Return the first held-out prompts of each task that leave enough of the context for an answer."""
     rows = data.load(job.data, "heldout", hparams["own_rows"])
     short = [row for row in rows if len(row.prompt) <= hparams["prompt_characters"]]
     return [Item(task, row.prompt) for task in data.TASKS for row in [r for r in short if r.task == task][:hparams["prompts_a_task"]]]
@@ -91,8 +91,8 @@ def prompts(job: Job, hparams: dict) -> list[Item]:
 
 def run_methods(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, items: list[Item], hparams: dict, probs: Sampling,
          repeats: int) -> Cells:
-    """Run methods on prompts; return results by (method, task). repeats: timed runs of each prompt paired with plain
-    decoding; 0: acceptance counts only."""
+    """Run methods on prompts; return their results by (method key, task). probs: the sampling settings; repeats: timed runs of
+    each prompt, each paired with a run of plain decoding; 0: acceptance is counted and nothing is timed."""
     runners = {key: CatalogueRunner(Session(loaded, method, knobs, probs)) for key, method in methods.items()}
     length = hparams["run_tokens"]
     if repeats:
@@ -111,6 +111,8 @@ def run_methods(loaded: zoo.Loaded, methods: dict[str, Method], knobs: dict, ite
 
 
 def figures_by_task(cells: Cells, key: str) -> dict[str, dict]:
+    """Return {task or "mean": figures} of a method; "mean" is the mean over tasks. Raises TrainingError if no prompt was measured.
+    """
     found = {task: cell_figures(cell) for (who, task), cell in cells.items() if who == key}
     if not found:
         raise TrainingError("There are no held-out prompts short enough: raise prompt_characters in report.yaml.",
@@ -123,6 +125,8 @@ def figures_by_task(cells: Cells, key: str) -> dict[str, dict]:
 
 
 def cell_figures(cell: Cell) -> dict[str, Any]:
+    """Return {block_efficiency, acceptance_rate, nodes, speedup, by_position} of one method on one task. nodes: per round;
+    speedup: median over the pairs with plain decoding, None without timing."""
     totals, known = cell.totals, cell.totals.metrics()
     middle, efficiency = quartiles(cell.ratios)[1], known["block_efficiency"]
     assert efficiency is not None  # every run writes tokens
@@ -142,8 +146,8 @@ def _mean(values: list) -> float | None:
 # --- the work folder's models as the app would name them -----------------------------------------------------------------
 @contextmanager
 def use_work_models(job: Job) -> Iterator[Path]:
-    """Context manager: model names refer to the work folder's models. Writes `<work>/models.yaml` and sets
-    SPECVIZ_MODELS to it."""
+    """Context manager: inside the block, names of models.yaml mean the models in the work folder. Writes ``<work>/models.yaml``
+    and sets SPECVIZ_MODELS to it."""
     path = job.folder() / "models.yaml"
     write_text(path, models_yaml_text(job))
     before = os.environ.get("SPECVIZ_MODELS")
@@ -156,7 +160,7 @@ def use_work_models(job: Job) -> Iterator[Path]:
 
 
 def models_yaml_text(job: Job) -> str:
-    """Return the project's models.yaml as text, with the paths of the embedded models replaced by this job's."""
+    """Return the text of models.yaml in which paths of embedded models are replaced by those of this job."""
     entries = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))
     kept = {}
     for name, entry in entries["models"].items():
@@ -193,7 +197,7 @@ def _made_for(job: Job) -> dict[str, dict[str, str]]:
 
 # --- for the cards -------------------------------------------------------------------------------------------------------
 def table(found: dict[str, Any], model: str) -> str:
-    """Return a model's figures as Markdown, one table for each method and mode (greedy, sampled)."""
+    """Return a model's figures as Markdown: one table for each method and mode (greedy, sampled)."""
     lines = []
     for method in found["methods"].values():
         for mode in MODES if method["model"] == model else ():
@@ -206,7 +210,7 @@ def table(found: dict[str, Any], model: str) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """Return one Markdown table with a row per drafter: means over the tasks."""
+    """Return a Markdown table with one row per drafter, each the mean over the tasks."""
     lines = ["### Drafters, means over six tasks", "",
              f"| method | greedy | speed-up | temperature 1 | speed-up | greedy, {found['equal_nodes']} nodes |",
              "| --- | --- | --- | --- | --- | --- |"]

@@ -33,8 +33,8 @@ WORDS = (*COLOURS, *SHAPES, *LETTERS[1:], *DIGITS, *STYLES, *SIZES, "night", *GR
 
 @dataclass(frozen=True)
 class Wish:
-    """The content of a picture: a thing in a colour, style and size. Attributes that the words do not mention (colour,
-    style, size, night) are drawn at random."""
+    """What a picture shows: a thing in a colour, style and size, on a light or dark ground (``night``). Attributes that the prompt
+    does not mention are drawn at random."""
 
     thing: str  # one of SHAPES, a letter (capitals as such), a digit
     colour: str
@@ -44,7 +44,7 @@ class Wish:
 
 
 def draw_wish(rng: random.Random) -> Wish:
-    """Return a random wish: half of them shapes."""
+    """Return random content for a picture; half of the things are shapes."""
     thing = rng.choice(SHAPES) if rng.random() < 0.5 else rng.choice(LETTERS + LETTERS.upper() + DIGITS)
     style = rng.choice(("", "", *STYLES)) if len(thing) == 1 else rng.choice(("", "", "", "tilted"))
     night = rng.random() < 0.2
@@ -53,7 +53,7 @@ def draw_wish(rng: random.Random) -> Wish:
 
 
 def words_of(wish: Wish, rng: random.Random) -> str:
-    """Return a prompt for this content, in one of several word orders; some attributes are left out."""
+    """Return a prompt that asks for this content, in one of several word orders; some attributes are left out."""
     noun = wish.thing
     if noun in SHAPES:
         noun = noun if rng.random() < 0.9 else f"picture of a {noun}"
@@ -71,13 +71,13 @@ def words_of(wish: Wish, rng: random.Random) -> str:
 
 
 def paint(wish: Wish, rng: random.Random) -> np.ndarray:
-    """Return the picture, uint8 [SIDE, SIDE, 3]: position, size and shade vary a little."""
+    """Return a picture of this content, uint8 [SIDE, SIDE, 3]. Position, size and shade vary a little."""
     covered = cover(wish, rng, SIDE, SIZES.get(wish.size, USUAL_SIZE))
     return coloured(covered, COLOURS[wish.colour], NIGHT if wish.night else DAY, rng.uniform(0.9, 1.08))
 
 
 def cover(wish: Wish, rng: random.Random, side: int, size: float) -> np.ndarray:
-    """Return the share of each pixel that the thing covers, float32 [side, side]; size: its share of the side, varied a little."""
+    """Return the share of each pixel that the thing covers, float32 [side, side]. size: its share of the side, varied a little."""
     large = side * SCALE
     mask = _mask(wish, large)
     factor = size * rng.uniform(0.94, 1.04)
@@ -93,7 +93,8 @@ def cover(wish: Wish, rng: random.Random, side: int, size: float) -> np.ndarray:
 
 
 def coloured(covered: np.ndarray, colour: tuple[int, int, int], ground: tuple[int, int, int], shade: float) -> np.ndarray:
-    """Return uint8 [side, side, 3]: the colour, its brightness multiplied by ``shade``, where it covers the ground."""
+    """Return a picture, uint8 [side, side, 3], of a shape on a background. covered [side, side]: share of each pixel inside the
+    shape; shade: factor on the colour's brightness."""
     ink = np.clip(np.array(colour, np.float32) * shade, 0, 255)
     return (covered[..., None] * ink + (1 - covered[..., None]) * np.array(ground, np.float32)).round().astype(np.uint8)
 

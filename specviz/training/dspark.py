@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train DSpark's block drafter; return the folder of its weights."""
     return masked_block.run(job, "dspark")

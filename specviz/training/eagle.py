@@ -22,6 +22,7 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
+    """Train EAGLE's head; return the folder of its weights."""
     hparams = job.hparams("eagle")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
@@ -42,19 +43,21 @@ def run(job: Job) -> Path:
 
 
 def chain_states_function(model: nn.Module, features: Features) -> chains.ChainStates:
-    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it."""
     return lambda batch, steps: rollout_states(model, features, batch, steps)
 
 
 def rollout_states(model: nn.Module, features: Features, batch: Batch, steps: int, states: Tensor | None = None) -> list[Tensor]:
-    """Return predicted features [rows * width, hidden], one tensor per rollout step; row i predicts the feature at
-    position i + 1."""
+    """Return the head's predicted hidden states [rows * width, hidden], one tensor per step of the rollout: from the second step
+    on it reads its own predictions. Row i predicts the state at position i + 1. states: inputs instead of the batch's."""
     states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
 def loss(model: eagle.Eagle, features: Features, batch: Batch, hparams: dict, rng: torch.Generator) -> Tensor:
+    """Return the weighted mean, over the steps of the rollout, of EAGLE's two losses: smooth L1 on hidden states, and distillation
+    of the next token. rng: for the noise on the input states."""
     noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
     noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
     total: Any = 0.0  # a tensor from the first term on

@@ -23,19 +23,21 @@ from .runner import Runner
 
 
 class ReducedVocabFeatures(AuxStateFeatures):
-    """Batches with the hidden states that the head reads; logits are computed with the head's own output matrix over
-    the draft vocabulary."""
+    """Batches with the captured hidden states that an EAGLE-3 head reads. ``logits`` uses the head's own output matrix over the
+    draft vocabulary, if it has one."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams, eagle3.build)
         self.model: eagle3.Eagle3 | None = None
 
     def logits(self, states: Tensor) -> Tensor:
+        """Return the head's logits over the target's vocabulary, [n, vocab], from its states [n, hidden]."""
         assert self.model is not None  # built after the features
         return self.model.logits(states, super().logits).float()
 
 
 def run(job: Job) -> Path:
+    """Train EAGLE-3's head; return the folder of its weights."""
     hparams = job.hparams("eagle3")
     features = ReducedVocabFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -67,26 +69,27 @@ def most_frequent_tokens(features: ReducedVocabFeatures, count: int) -> Tensor:
 
 @torch.no_grad()
 def initialise_output_matrix(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
-    """Initialise the head's output matrix with the target's rows of the draft vocabulary."""
+    """Initialise the head's output matrix with the rows of the target's output matrix (lm_head) for the draft vocabulary."""
     head = features.head.detach().cpu()
     assert model.lm_head is not None
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
 def chain_states_function(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.ChainStates:
-    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it."""
     return lambda batch, steps: rollout_states(model, features, batch, steps)
 
 
 def rollout_states(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
-    """Return states [rows * width, hidden], one tensor per rollout step; row i predicts the token at position i + 2."""
+    """Return the head's states [rows * width, hidden], one tensor per step of the rollout: from the second step on it reads its
+    own states. Row i predicts the token at position i + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
     states = batch.captured.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
 def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hparams: dict) -> Tensor:
-    """Return the mean cross-entropy to the target's distribution over the rollout steps; step i is weighted by
+    """Return the mean cross-entropy with the target's distribution over the steps of the rollout, step i weighted by
     ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
@@ -104,7 +107,7 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
                                   negatives=hparams.get("negatives", 0))
         else:
             probs, at, _ = part
-            logq = model.own(rows).float().log_softmax(-1)
+            logq = model.draft_logits(rows).float().log_softmax(-1)
             found = -(probs[kept] * logq.gather(1, at[kept])).sum(-1).mean()
         weight = hparams["loss_decay"] ** step
         total, weights = total + weight * found, weights + weight
@@ -114,8 +117,8 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
 
 
 def restrict_to_draft_vocabulary(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Restrict the target's top tokens to the draft vocabulary. Return (distribution [n, top], index of each token in
-    the draft vocabulary [n, top], whether the top-1 token is in it [n])."""
+    """Restrict the target's stored top tokens to the draft vocabulary and renormalise. Return (probabilities [n, top], index of
+    each token in the draft vocabulary [n, top], whether the top-1 token is in it [n])."""
     p = batch.top_logp.float().exp()
     if model.tokens is None:
         return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)

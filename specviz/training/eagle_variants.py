@@ -25,6 +25,7 @@ from .runner import Runner
 
 
 def run(job: Job, recipe: str) -> Path:
+    """Train the head of a recipe ("fspad", "jakiro" or "falcon"); return the folder of its weights."""
     hparams, variant = job.hparams(recipe), VARIANTS[recipe]
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
@@ -46,8 +47,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def weighted_losses(features: Features, batch: Batch, hparams: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:
-    """Return the weighted sum of both losses, on hidden states and on tokens, of predictions [n, hidden] at the
-    positions ``kept`` (indices into ``batch.where``)."""
+    """Return EAGLE's two losses, weighted and summed: smooth L1 of predicted hidden states ``feature`` [n, hidden], and
+    distillation of the tokens that ``states`` [n, hidden] predict. kept [n]: indices into ``batch.where``."""
     near = F.smooth_l1_loss(feature.float(), batch.states[batch.where[kept]].float())
     probs = losses.distil(states, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
                           hparams["hard_label_weight"],
@@ -56,7 +57,8 @@ def weighted_losses(features: Features, batch: Batch, hparams: dict, kept: Tenso
 
 
 def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tensor, hparams: dict, _) -> Tensor:
-    """Return FSPAD's loss: the loss on hidden states for one output state, the loss on tokens for the other."""
+    """Return FSPAD's loss: smooth L1 on one of its output states, distillation on the other. noisy: the input states with noise.
+    """
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, out in enumerate(eagle.rollout_states(model, features, batch, hparams["rollout"], noisy)):
@@ -68,7 +70,8 @@ def fspad_loss(model: fspad.Fspad, features: Features, batch: Batch, noisy: Tens
 
 
 def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: Tensor, hparams: dict, _) -> Tensor:
-    """Return Jakiro's loss: that of the prediction of the next feature, plus ``later`` times that of the feature after it."""
+    """Return Jakiro's loss: that of the prediction of the next hidden state, plus ``later`` times that of the one after it. noisy:
+    the input states with noise."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, out in enumerate(eagle.rollout_states(model, features, batch, hparams["rollout"], noisy)):
@@ -81,8 +84,8 @@ def jakiro_loss(model: jakiro.Jakiro, features: Features, batch: Batch, noisy: T
 
 
 def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: Tensor, hparams: dict, glance) -> Tensor:
-    """Return Falcon's loss: the row k positions before a token predicts it. ``glance``: (rng, share of the wrong
-    predictions that are corrected)."""
+    """Return Falcon's loss over its block of k tokens: each token is predicted by the row k positions before it. noisy: the input
+    states with noise; glance: (rng, share of the wrong predictions whose input states are replaced by true ones)."""
     rng, share = glance
     k, (rows, width) = model.size, batch.ids.shape
     offset = rng.randrange(k)
@@ -101,7 +104,7 @@ def falcon_loss(model: falcon.Falcon, features: Features, batch: Batch, noisy: T
 
 
 def chain_states_function(model, features: Features) -> chains.ChainStates:
-    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it."""
     if isinstance(model, falcon.Falcon):
         return lambda batch, steps: falcon_block_states(model, features, batch, steps)
     if isinstance(model, jakiro.Jakiro):
@@ -110,15 +113,15 @@ def chain_states_function(model, features: Features) -> chains.ChainStates:
 
 
 def jakiro_chain_states(model: jakiro.Jakiro, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """Return the predicted states of a chain of ``steps`` tokens, of which the last is predicted by Jakiro's contrast
-    from the row of the token before, without a forward pass."""
+    """Return the predicted hidden states for each token of a chain of ``steps`` tokens. The last one is predicted by Jakiro's
+    contrast from the row of the token before, without another forward pass."""
     out = eagle.rollout_states(model, features, batch, max(1, steps - 1))
     return [model.predict(rows) for rows in out] + [model.after_next(out[-1]).roll(1, 0)] * (steps > 1)
 
 
 def falcon_block_states(model: falcon.Falcon, features: Features, batch: Batch, steps: int) -> list[Tensor]:
-    """Return the predicted states of the tokens of one Falcon pass, nearest first. Raises ValueError for more tokens
-    than a pass drafts.
+    """Return the predicted hidden states for the tokens of one Falcon pass, nearest first. Raises ValueError for more tokens than
+    a pass drafts.
 
     The state that predicts i tokens ahead is in the row k positions before the predicted token, in a block that ends i
     positions before that token."""

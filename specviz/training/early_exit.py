@@ -22,8 +22,11 @@ Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> s
 
 
 def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
-    """Train a head of this kind and return its folder. reads: the class of features whose batches hold the input of the
-    recipe's ``exit_layer``."""
+    """Train a head of this kind at an early exit; return the folder of its weights.
+
+    reads: the class of features whose batches hold the input of the recipe's ``exit_layer``; build(body, hparams): the
+    untrained head; predict(model, features, batch): its hidden states, [rows * width, hidden]; card: template of the model
+    card."""
     hparams = job.hparams(kind)
     features = reads(job, hparams, layer=hparams["exit_layer"])
     if not 0 < hparams["exit_layer"] < features.body.layers:
@@ -46,6 +49,6 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
 
 
 def chain_states_function(predict: Predict, model: nn.Module, features: Features) -> chains.ChainStates:
-    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead. These
-    heads read true states of the target's first layers at every step, so all steps are equal."""
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it. At
+    every step these heads read true states of the target's first layers, so all steps are equal."""
     return lambda batch, steps: [predict(model, features, batch).roll(-1, 0)] * steps

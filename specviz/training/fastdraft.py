@@ -9,4 +9,5 @@ by token (FastDraft); the target's distributions are not asked for."""
 
 
 def run(job: Job) -> Path:
+    """Train a draft model by FastDraft; return the folder of its weights."""
     return draft.run(job, "fastdraft", ABOUT)

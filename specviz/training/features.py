@@ -25,12 +25,11 @@ from .state_cache import StateCache
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of text rows, right-padded to one width. Positions are flat: row * width + position in the row.
+    """A batch of texts, right-padded to one width. Positions are flat: row * width + position in the row.
 
-    ids [rows, width]; states [rows * width, hidden]: final hidden states of the target; layer: hidden states at the
-    input of the requested layers, or None; where [n]: positions whose next token belongs to an answer; labels [n]: that
-    token; top_ids, top_logp [n, top]: the target's top tokens for it and their log-probabilities.
-    """
+    ids [rows, width]; states [rows * width, hidden]: the target's last hidden states, final norm applied; layer: hidden states
+    at the input of the requested layers, or None; where [n]: positions whose next token belongs to an answer; labels [n]: that
+    token; top_ids, top_logp [n, top]: the target's top tokens for it and their log-probabilities."""
 
     ids: Tensor
     states: Tensor
@@ -42,27 +41,26 @@ class Batch:
 
     @property
     def captured(self) -> Tensor:
-        """The hidden states at the input of the requested layers. Only for batches that have them."""
+        """The hidden states at the input of the requested layers. Raises an error for batches without them."""
         assert self.layer is not None
         return self.layer
 
     def back(self, steps: int) -> tuple[Tensor, Tensor]:
-        """Return (kept, positions): the indices into ``where`` whose row has a token ``steps`` positions earlier, and
-        the flat positions of these tokens."""
+        """Return (kept, positions): indices into ``where`` of the positions that have a token ``steps`` positions earlier in the
+        same row, and the flat positions of these tokens."""
         kept = (self.where % self.ids.shape[1] >= steps).nonzero()[:, 0]
         return kept, self.where[kept] - steps
 
 
 class Features:
-    """Batches of text with a frozen target's hidden states.
+    """Training batches for a head: text of a frozen target with the target's hidden states.
 
-    ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix; ``embedding`` [vocab, hidden];
-    ``body``: its sizes and device, for the network module's ``build``; ``heldout``: answers to measure on; ``keeps``:
-    what is cached on disk: "states", "layer" (one folder per choice of layers), or None if that would be too large.
+    ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix (lm_head); ``embedding`` [vocab, hidden];
+    ``body``: its sizes and device, for the head's ``build``; ``heldout``: answers to measure on; ``keeps``: what is cached on
+    disk: "states", "layer" (one folder per choice of layers), or None if that would be too large.
 
-    hparams needs batch_tokens, length and decay. layer: also return the hidden states that enter this layer. Raises
-    TrainingError if there are no generated answers, or if the head is to be shipped but its target is not.
-    """
+    hparams needs batch_tokens, length and decay. layer: batches also hold the hidden states that enter this layer. Raises
+    TrainingError if there are no generated answers, or if the head is to be shipped but its target is not."""
 
     keeps: str | None = "states"
 
@@ -88,20 +86,22 @@ class Features:
 
     @property
     def body(self) -> TargetInfo:
+        """The target's sizes and device, for a head's ``build``."""
         return body_of(self.path)
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits [n, vocab] of a head's predicted states [n, hidden] through the target's output matrix."""
+        """Return logits [n, vocab] of a head's predicted states [n, hidden], final norm already applied, by the target's output
+        matrix."""
         return self.target.lm_head(states.to(self.head.dtype)).float()
 
     def place(self, name: str) -> Path:
-        """Return the checkpoint folder of a recipe. It depends on the target's weights, so a new target starts a new
+        """Return the checkpoint folder of a recipe. Its name depends on the target's weights, so that a new target starts a new
         checkpoint."""
         return self.job.folder(name, self.mark)
 
     def batch(self, step: int, done: float) -> Batch:
-        """Return the batch of a step. ``done``: share of the budget spent; while the learning rate is high, batches
-        come from a broad set of answers, later from the target's own."""
+        """Return the batch of a step. done: share of the training budget spent; while the learning rate is high, batches come from
+        a broad set of texts, later from the target's own answers."""
         batches = self.own if done > 1 - self.hparams["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
@@ -115,18 +115,19 @@ class Features:
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        """Run the target over the output of ``draft.collate`` and return the batch with its hidden states."""
+        """Run the target over the output of ``draft.collate``; return it as a Batch with the target's hidden states."""
         out = self.target.model(material[0], output_hidden_states=self.layer is not None)
         entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
         return batch_of(material, out.last_hidden_state.flatten(0, 1), entering)
 
 
 def batch_of(material, states: Tensor, layer: Tensor | None) -> Batch:
+    """Return a Batch from the output of ``draft.collate`` and the target's states."""
     ids, where, top_ids, top_logp, labels = material
     return Batch(ids, states, layer, where, labels, top_ids, top_logp)
 
 
 def body_of(path: Path) -> TargetInfo:
-    """Return the sizes of a target from its config.json, without loading its weights."""
+    """Return a target's sizes from its config.json, without loading its weights."""
     config = open_config(path)
     return TargetInfo(path.name, config.hidden_size, config.vocab_size, config.num_hidden_layers, config=config.to_dict(), folder=path)

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from ..models import mx
-from ..models.split import split
+from ..models.split import split_shards
 from ..trace.file_writer import write_file
 from ..zoo.found_weights import FOLDER, mark
 from .job import Job, TrainingError
@@ -33,7 +33,7 @@ language: [en]
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file atomically (trace.file_writer); on failure the old file is unchanged. Raises TrainingError."""
+    """Write a file atomically (trace.file_writer); after an error the old file is unchanged. Raises TrainingError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
@@ -43,11 +43,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically. Raises TrainingError."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_tokenizer(tokenizer: Any, place: Path) -> None:
-    """Write a tokenizer's files, each atomically."""
+    """Write a tokenizer's files into the folder ``place``, each atomically."""
     with tempfile.TemporaryDirectory() as made:
         tokenizer.save_pretrained(made)
         for file in sorted(Path(made).iterdir()):
@@ -55,10 +56,12 @@ def write_tokenizer(tokenizer: Any, place: Path) -> None:
 
 
 def write_json(path: Path, value) -> None:
+    """Write a value as indented JSON, atomically. Raises TrainingError."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically. note: its metadata. Raises TrainingError."""
     try:
         content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, note)
     except SafetensorError as error:
@@ -67,7 +70,8 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, 
 
 
 def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e6) -> None:
-    """Write model.safetensors, or numbered files of at most ``most`` bytes with an index, then remove other weight files."""
+    """Write model.safetensors, or numbered files of at most ``most`` bytes with an index; then remove other weight files from the
+    folder."""
     parts: list[dict[str, torch.Tensor]] = [{}]
     for name, tensor in tensors.items():
         if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > most:
@@ -87,23 +91,24 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
 
 
 def relink_card(card: str, job: Job, place: Path) -> str:
-    """Return a card in which links to model folders are relative to ``place``, the folder that the card is written to."""
+    """Return a model card in which links to model folders are relative to ``place``, the folder that the card is written to."""
     return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
 
 
 def quantise_matrices(folder: Path) -> None:
-    """Store the matrices of a model's folder in MXINT8, and say so in its config.json."""
+    """Rewrite a checkpoint's matrices in MXINT8 (8-bit numbers with a scale per block), and record that in its config.json."""
     weights: dict[str, torch.Tensor] = {}
     for shard in sorted(folder.glob("*.safetensors")):
         weights |= load_file(shard)
-    write_shards(folder, mx.stored(weights))
+    write_shards(folder, mx.to_file_tensors(weights))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_json(folder / "config.json", config | {"quantization_config": mx.QUANTISED})
 
 
 def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16) -> Path:
-    """Write the finished model as bfloat16 shards to `<work>/models`, and with `--ship` to `assets/models`. kind:
-    recorded in config.json, so that methods find the model by its kind. bits: 8 for matrices in MXINT8."""
+    """Write a finished model as bfloat16 shards with its tokenizer to ``<work>/models``, and with ``--ship`` to ``assets/models``;
+    return the folder. kind: recorded in config.json, so that methods find the model by it; bits: 8 stores the matrices in
+    MXINT8."""
     places = job.places(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +121,7 @@ def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16
                     write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
                 if bits == 8:
                     quantise_matrices(Path(temporary))
-                split(Path(temporary))
+                split_shards(Path(temporary))
             except (OSError, SafetensorError) as error:
                 raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.",
                                     "training.save") from error

@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train FSPAD's head; return the folder of its weights."""
     return eagle_kin.run(job, "fspad")

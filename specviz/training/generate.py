@@ -37,7 +37,8 @@ PREFILL = 32  # prompts in one pass: more at once only push one another out of t
 
 @dataclass
 class Answer:
-    """A generated answer. `top_logp[j]`: log-probabilities of the top tokens at answer token j, always at temperature 1."""
+    """A prompt and its answer. ids: the tokens of both; start: index of the answer's first token; top_ids, top_logp [answer
+    tokens, top]: the target's top tokens at each answer token, and their log-probabilities at temperature 1."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -48,10 +49,12 @@ class Answer:
 
     @property
     def greedy(self) -> bool:
+        """Whether the answer was generated at temperature 0."""
         return self.temperature == 0
 
 
 def run(job: Job) -> Path:
+    """Generate the target's answers for training and for measurements; return their folder."""
     hparams = job.hparams("generate")
     heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
     train = data.load(job.data, "train", hparams["own_rows"])
@@ -81,19 +84,19 @@ def run(job: Job) -> Path:
 
 
 def spent_seconds(root: Path) -> float:
-    """Return the seconds already spent on these answers; the time budget includes earlier, interrupted runs."""
+    """Return the seconds already spent on these answers. The time budget includes earlier, interrupted runs."""
     path = root / "progress.json"
     return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else 0.0
 
 
 def folder(job: Job) -> Path:
-    """Return the folder of generated answers. It depends on the target's weights."""
+    """Return the folder of generated answers. Its name depends on the target's weights."""
     return job.folder("generations", fingerprint(job.model(job.target)))
 
 
 class AnswerGenerator:
-    """Write answers of (row, temperature) pairs into shard files; existing shards are kept. Temperature None: use the
-    row's own answer and only compute the target's distribution along it."""
+    """Generate answers to (row, temperature) pairs and write them into shard files. Temperature None: use the row's own answer,
+    and compute the target's distributions along it."""
 
     def __init__(self, model, tokenizer, hparams: dict, job: Job):
         self.model, self.tokenizer, self.hparams, self.job = model, tokenizer, hparams, job
@@ -101,6 +104,8 @@ class AnswerGenerator:
         self.states: RecurrentModel | None = None
 
     def shards(self, place: Path, pairs: list, deadline: float | None) -> None:
+        """Write the answers to pairs as shard files into a folder. Existing shards are kept; no shard starts after ``deadline``
+        (time.monotonic)."""
         place.mkdir(parents=True, exist_ok=True)
         size = self.hparams["shard_rows"]
         bar = tqdm(range(0, len(pairs), size), desc=f"generate {place.name}", unit="shard", disable=self.job.quiet)
@@ -116,7 +121,7 @@ class AnswerGenerator:
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
-        """Generate answers in batches of prompts of similar length, which limits padding."""
+        """Return answers to pairs, in another order: batches hold prompts of similar length, which limits padding."""
         rows = [(*data.chat_row(self.tokenizer, row), row.task, temperature) for row, temperature in pairs]
         rows = sorted((row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1])
         made = []
@@ -131,7 +136,7 @@ class AnswerGenerator:
 
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
-        """Compute the target's distribution along existing answers, in one forward pass."""
+        """Return existing answers with the target's distributions along them, computed in one forward pass."""
         device, kept = self.model.device, self.hparams["new_tokens"]
         rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
         width = max(len(ids) for ids, _, _ in rows)
@@ -146,8 +151,8 @@ class AnswerGenerator:
 
     @torch.inference_mode()
     def decode(self, batch: list) -> list[Answer]:
-        """Decode one left-padded batch with a KV cache. batch: (prompt ids, task, temperature). Finished rows are
-        removed once they make up an eighth of the batch."""
+        """Generate answers to one left-padded batch of (prompt ids, task, temperature) with a KV cache. Finished rows are removed
+        once they make up an eighth of the batch."""
         if self.model.config.model_type in ARCHITECTURES:
             return [self.decode_by_states(*one) for one in batch]
         prompts, tasks, temperatures = zip(*batch)
@@ -177,7 +182,7 @@ class AnswerGenerator:
 
 
     def decode_by_states(self, prompt: list[int], task: str, temperature: float) -> Answer:
-        """Decode one answer by the engine's forward with states; transformers has no cache for these networks."""
+        """Generate one answer by the engine's forward pass with recurrent states; transformers has no cache for these networks."""
         if self.states is None:
             self.states = RecurrentModel(self.job.model(self.job.target), self.model.device)
         target, ids, found = self.states.open(), list(prompt), []
@@ -190,8 +195,8 @@ class AnswerGenerator:
         return Answer(torch.tensor(ids), len(prompt), task, temperature, top_ids, top_logp)
 
     def prefill(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
-        """Return the distribution after each prompt, [rows, vocab]; the KV cache; and the mask of prompt positions, [rows,
-        width]. A few rows at a time, each padded to their longest."""
+        """Return (logits after each prompt [rows, vocab], KV cache, mask of prompt positions [rows, width]). A few prompts are
+        processed at a time, each padded to the longest of them."""
         device, end = self.model.device, self.tokenizer.eos_token_id
         width, parts = max(map(len, prompts)), []
         for first in range(0, len(prompts), PREFILL):
@@ -209,13 +214,15 @@ class AnswerGenerator:
 
 
 class GrowingCacheLayer(DynamicLayer):
-    """A cache layer that grows by 64 positions at a time, because copying all keys in every step took 40 % of the step's time."""
+    """A KV cache layer for transformers whose buffer grows by 64 positions at a time. Copying all keys in every step took 40 % of
+    the step's time."""
 
     keys: torch.Tensor
     values: torch.Tensor
     store: torch.Tensor | None  # keys and values with room, [2, rows, heads, positions, width]
 
     def update(self, keys, values, *args, **kwargs):
+        """Append keys and values [rows, heads, tokens, size]; return all cached ones."""
         used = self.keys.shape[-2] if self.is_initialized else 0
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
@@ -233,20 +240,22 @@ class GrowingCacheLayer(DynamicLayer):
         return self.keys, self.values
 
     def extend(self, others: list["GrowingCacheLayer"], width: int) -> None:
-        """Append the rows of `others`, all left-padded to `width` positions with zeros: uninitialised memory may hold
-        NaN, and 0 * NaN is NaN."""
+        """Append the rows of ``others``, all left-padded to ``width`` positions with zeros. Uninitialised memory may hold NaN, and
+        0 * NaN is NaN."""
         parts = [torch.stack((layer.keys, layer.values)) for layer in (self, *others)]
         pads = [torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 64)) for part in parts]
         self.store = torch.cat(pads, 1)
         self.keys, self.values = self.store[0, :, :, :width], self.store[1, :, :, :width]
 
     def batch_select_indices(self, indices):
+        """Keep only the rows with these indices."""
         assert self.store is not None
         used, self.store = self.keys.shape[-2], self.store[:, indices]
         self.keys, self.values = self.store[0, :, :, :used], self.store[1, :, :, :used]
 
 
 def growing_cache(config) -> DynamicCache:
+    """Return a transformers cache that consists of GrowingCacheLayer objects."""
     cache = DynamicCache(config=config)
     layers: list[Any] = [GrowingCacheLayer() for _ in cache.layers]
     cache.layers = layers
@@ -254,12 +263,11 @@ def growing_cache(config) -> DynamicCache:
 
 
 def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sample a token per row at temperatures [rows]; temperature 0 is the argmax.
+    """Sample a token per row of logits [rows, vocab] at temperatures [rows]; temperature 0 is the argmax.
 
-    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1). Sampling is exact: it inverts
-    the CDF over the top tokens, and over the rest of the vocabulary only if the uniform number is larger than their
-    total probability.
-    """
+    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1 [rows, top]). Sampling is exact: it
+    inverts the CDF over the top tokens, and over the rest of the vocabulary only if the uniform number is larger than their
+    total probability."""
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
     total = z.logsumexp(-1, keepdim=True)
     values, leaders = z.topk(min(top, z.shape[-1]), dim=-1)
@@ -278,7 +286,7 @@ def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
-    """Return a shard as flat arrays, without padding."""
+    """Return answers as the tensors of a shard file: flat arrays without padding."""
     if not answers:
         raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.", "generate.no_prompt")
     return {
@@ -293,7 +301,7 @@ def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
 
 
 def read(place: Path) -> list[Answer]:
-    """Return all answers of a split ("answers", "read", ...). Raises TrainingError that names an unreadable shard."""
+    """Return all answers in the shard files of a folder. Raises TrainingError that names an unreadable shard."""
     answers = []
     for path in sorted(place.glob("shard-*.safetensors")):
         try:

@@ -23,8 +23,8 @@ from .runner import Runner
 
 
 class KeyValueFeatures(Features):
-    """Batches whose ``layer`` holds the target's keys and values of the layers that the drafter reads, concatenated:
-    [rows * width, layers * 2 * keys]."""
+    """Batches whose ``layer`` holds the target's keys and values of the layers that the drafter reads, concatenated, [rows *
+    width, layers * 2 * kv_heads * head_dim]."""
 
     keeps = None
 
@@ -34,6 +34,7 @@ class KeyValueFeatures(Features):
 
     @torch.no_grad()
     def states(self, material) -> Batch:
+        """Run the target over the output of ``draft.collate``; return it as a Batch with keys and values."""
         ids, where, top_ids, top_logp, labels = material
         cache = DynamicCache()
         out = self.target.model(ids, use_cache=True, **with_cache(self.target.model, cache))
@@ -43,6 +44,7 @@ class KeyValueFeatures(Features):
 
 
 def run(job: Job) -> Path:
+    """Train GliDe's drafter; return the folder of its weights."""
     hparams = job.hparams("glide")
     features = KeyValueFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -62,8 +64,8 @@ def run(job: Job) -> Path:
 
 
 def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: int | None = None) -> Tensor:
-    """Return states [rows, width, hidden] that predict the token after each position. lag: a row does not see the
-    target's keys of the last ``lag`` tokens, as when drafting that many tokens ahead; None: blocks as in training."""
+    """Return the drafter's hidden states [rows, width, hidden], which predict the token after each position. lag: the drafter does
+    not see the target's keys of the last ``lag`` tokens, as when drafting that many tokens ahead; None: blocks as in training."""
     rows, width = batch.ids.shape
     parts = batch.captured.float().view(rows, width, len(model.layers), 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     places = range(width)
@@ -72,8 +74,8 @@ def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: i
 
 
 def chain_states_function(model: glide.Glide, features: KeyValueFeatures) -> chains.ChainStates:
-    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead. A row
-    that predicts ``step`` tokens ahead does not see the target's keys of the last ``step`` tokens."""
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it. At
+    step i the drafter does not see the target's keys of the last i tokens."""
     return lambda batch, steps: [predict(model, features, batch, step).roll(-1, 1).flatten(0, 1) for step in range(steps)]
 
 

@@ -17,11 +17,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 @torch.no_grad()
 def grow_model(old: LlamaForCausalLM, shape: dict[str, int], seed: int = 0) -> LlamaForCausalLM:
-    """Return a model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the same logits as the old one,
-    up to rounding.
+    """Return a model of ``shape`` (hidden, layers, heads, kv_heads, intermediate) with the same logits as the old one, up to
+    rounding.
 
-    Raises ValueError if a size is smaller than before, or if the old heads cannot be mapped to the new KV heads.
-    """
+    Raises ValueError if a size is smaller than before, or if the old heads cannot be mapped to the new KV heads."""
     config: Any = old.config
     mine = dict(hidden=config.hidden_size, layers=config.num_hidden_layers, heads=config.num_attention_heads,
                 kv_heads=config.num_key_value_heads, intermediate=config.intermediate_size)

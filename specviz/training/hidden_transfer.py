@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Hidden Transfer's matrices; return the folder of the weights."""
     return in_target.run(job, "hidden_transfer")

@@ -20,24 +20,26 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Hydra's heads; return the folder of their weights."""
     return parallel_heads.run(job, "hydra", heads_hydra.build, lambda model, features: BatchHeadStates(model, features).head_states, about,
                               look=lambda model, head_states, batch: head_states(batch, 0), begin=initialise_output_matrices,
                               most=parallel_heads.OWN_MATRICES)
 
 
 def initialise_output_matrices(model: heads_hydra.Hydra, features: Features) -> None:
-    """Initialise the heads' own output matrices with the target's."""
+    """Initialise the heads' own output matrices with the target's (lm_head)."""
     for matrix in model.hydra_lm_head:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
 def about(model: heads_hydra.Hydra, hparams: dict) -> str:
+    """Return the text of the model card."""
     listed = {key: hparams[key] for key in ("layers", "loss_decay", "hard_label_weight")}
     return CARD.format(heads=len(model), front=FRONT * bool(model.prefix), **listed)
 
 
 class BatchHeadStates:
-    """Compute the heads' hidden states at the positions of a batch; the prefix layer runs once per batch."""
+    """Compute the heads' hidden states at the positions of a training batch. The prefix layer runs once per batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features
@@ -45,7 +47,8 @@ class BatchHeadStates:
         self._states: Tensor | None = None
 
     def head_states(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where`` and the head's states there."""
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where``, and the head's hidden states at them.
+        """
         if self._of is not batch:
             states = batch.states.float()
             if self.model.prefix:

@@ -1,10 +1,10 @@
-"""Train extra rows inside the frozen target (models/in_target.py): embeddings, matrices or vectors.
+"""Train the parameters of drafters whose extra rows pass through the frozen target (models/in_target.py): learned embeddings,
+matrices or vectors.
 
-Some answer positions are anchors. The rows of all steps follow each anchor in the same forward pass as the text; the
-text does not attend to them. Step j learns the target's distribution of the token j + 2 positions after the anchor.
-Gradients flow through the frozen layers to the parameters of the rows. Measurements use every answer position as an
-anchor, as for heads that fill a tree (ranks.py).
-"""
+Some answer positions are anchors. Each anchor is followed by one extra row (a position of the forward pass without a token of
+the text) for every draft step; they share a forward pass with the text, and the text does not attend to them. Step j learns the
+target's distribution of the token j + 2 positions after the anchor. Gradients flow through the frozen layers to the parameters
+of the extra rows. Measurements use every answer position as an anchor, as for heads that fill a tree (ranks.py)."""
 from __future__ import annotations
 
 import random
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..models import in_target
-from ..models.pretrained import blocks_of
+from ..models.pretrained import decoder_layers
 from ..trees import full_tree
 from . import chains, losses, ranks
 from .features import Batch, Features
@@ -26,6 +26,7 @@ from .runner import Runner
 
 
 def run(job: Job, recipe: str) -> Path:
+    """Train the drafter of a recipe; return the folder of its weights."""
     hparams = job.hparams(recipe)
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
@@ -36,7 +37,7 @@ def run(job: Job, recipe: str) -> Path:
         batch = features.batch(step, runner.done())
         places = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
         found = ranks.loss(model, ExtraRowStates(model, features, batch.where[places]).head_states, features, batch, hparams)
-        if isinstance(model, in_target.Streams):
+        if isinstance(model, in_target.StreamRows):
             found = found + hparams["early"] * early_exit_loss(model, features, batch)
         return found, len(batch.labels)
 
@@ -48,7 +49,8 @@ def run(job: Job, recipe: str) -> Path:
 
 
 def all_anchors(batch: Batch, steps: int) -> Tensor:
-    """Return all positions whose extra rows predict an answer token, as flat positions [rows, n]; rows with fewer repeat one."""
+    """Return every position whose extra rows predict an answer token, as flat positions [rows, n]; texts with fewer repeat the
+    last one."""
     width, found = batch.ids.shape[1], []
     for row in range(len(batch.ids)):
         where = batch.where[batch.where // width == row]
@@ -59,15 +61,16 @@ def all_anchors(batch: Batch, steps: int) -> Tensor:
 
 
 class ExtraRowStates:
-    """Run the target over a batch and the extra rows after its anchors, given as flat positions [rows, n], in one pass."""
+    """Run the target over a batch with the extra rows after given anchors, in one forward pass. owners [rows, n]: flat positions
+    of the anchors."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
         self._states: Tensor | None = None
 
     def head_states(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
-        """Return (kept, states [m, hidden]): the indices into ``batch.where`` that step ``index`` predicts, and its states for
-        them."""
+        """Return (kept, states [m, hidden]) of draft step ``index``: indices into ``batch.where`` that it predicts, and its final
+        hidden states for them."""
         if self._states is None:
             self._states = self._run(batch)
         width = batch.ids.shape[1]
@@ -90,7 +93,7 @@ class ExtraRowStates:
         sees = extra_row_mask(at, width, chains_each, steps)
         mask = torch.zeros(sees.shape, dtype=net.dtype, device=device).masked_fill_(~sees, torch.finfo(net.dtype).min)
         with ExitStack() as stack:
-            for layer, block in enumerate(blocks_of(net, net.config)):
+            for layer, block in enumerate(decoder_layers(net, net.config)):
                 if layer in self.model.layers:
                     stack.callback(block.register_forward_pre_hook(self._enters(layer, at, width), with_kwargs=True).remove)
             out = net.model(ids, attention_mask=mask[:, None], position_ids=positions, use_cache=False).last_hidden_state
@@ -106,7 +109,7 @@ class ExtraRowStates:
             behind = x[:, width:].unflatten(1, (at.shape[1], model.chains, len(model))).clone()
             for step in (i for i, where in enumerate(model.layers) if where == layer):
                 for chain in range(model.chains):
-                    made = model.made(step, torch.full((at.numel(),), chain, device=x.device), owners.flatten(0, 1))
+                    made = model.input_states(step, torch.full((at.numel(),), chain, device=x.device), owners.flatten(0, 1))
                     behind[:, :, chain, step] = made.view(*at.shape, -1).to(x.dtype)
             x = torch.cat([x[:, :width], behind.flatten(1, 3)], 1)
             return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
@@ -114,21 +117,24 @@ class ExtraRowStates:
 
 
 class AllPositionStates:
-    """Predictions after every position of a batch, for measuring. All steps are computed in one pass."""
+    """Hidden states of the extra rows after every answer position of a batch, for measurements. All steps of a batch are computed
+    in one forward pass."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features):
         self.model, self.features = model, features
         self._of: Batch | None = None
 
     def head_states(self, batch: Batch, index: int) -> tuple[Tensor, Tensor]:
+        """Return (kept, states [m, hidden]) of draft step ``index``: indices into ``batch.where`` that it predicts, and its final
+        hidden states for them."""
         if self._of is not batch:
             self._of, self._reader = batch, ExtraRowStates(self.model, self.features, all_anchors(batch, len(self.model)))
         return self._reader.head_states(batch, index)
 
 
 def extra_row_mask(at: Tensor, width: int, chains_each: int, steps: int) -> Tensor:
-    """Return the attention mask, [rows, all, all]: text tokens attend causally; each extra row attends to the text up
-    to its anchor (at [rows, n]) and to earlier rows of its own chain."""
+    """Return the attention mask, bool [rows, n, n] over text and extra rows. Text tokens attend causally; an extra row attends to
+    the text up to its anchor (at [rows, anchors]) and to earlier extra rows of its own chain."""
     rows, each = at.shape
     size = each * chains_each * steps
     sees = torch.zeros(rows, width + size, width + size, dtype=torch.bool, device=at.device)
@@ -140,9 +146,9 @@ def extra_row_mask(at: Tensor, width: int, chains_each: int, steps: int) -> Tens
     return sees
 
 
-def early_exit_loss(model: in_target.Streams, features: Features, batch: Batch) -> Tensor:
-    """Return the next-token loss of the hidden states that enter the stream layers (Speculative Streaming's early
-    prediction, used for pruning)."""
+def early_exit_loss(model: in_target.StreamRows, features: Features, batch: Batch) -> Tensor:
+    """Return the next-token loss of the hidden states that enter the stream layers: the early prediction by which Speculative
+    Streaming prunes its tree."""
     with torch.no_grad():
         entering = features.target.model(batch.ids, output_hidden_states=True).hidden_states[model.layers[0]].flatten(0, 1)
     states = model.early(entering[batch.where].float())
