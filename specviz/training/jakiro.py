@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Jakiro's head; return the folder of its weights."""
     return eagle_kin.run(job, "jakiro")

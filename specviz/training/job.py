@@ -16,7 +16,7 @@ import yaml
 from .. import ASSETS
 from ..core.errors import CodedError
 from ..methods import trained_parts
-from ..models.split import whole
+from ..models.split import joined_folder
 from ..zoo.found_weights import FOLDER
 
 HERE = Path(__file__).parent
@@ -29,11 +29,14 @@ class TrainingError(CodedError, RuntimeError):
 
 
 def default_work() -> Path:
+    """Return the default work folder, ~/.cache/specviz/training."""
     return Path.home() / ".cache" / "specviz" / "training"
 
 
 @dataclass
 class Job:
+    """What a recipe is run with: paths, device, time budget, target, and options of the command line."""
+
     data: Path | None = None
     work: Path = field(default_factory=default_work)
     device: str = "auto"
@@ -59,29 +62,32 @@ class Job:
         return (self.hparams(own["like"]) if "like" in own else {}) | own
 
     def sections(self, recipe: str) -> dict[str, dict]:
+        """Return the sections of the recipe's YAML file: {size: hyperparameters}."""
         return yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
 
     @property
     def options(self) -> str:
-        """The command-line options that reproduce this job's target and size, for the cards; empty for the defaults."""
+        """The command-line options that reproduce this job's target and size, for model cards; empty for the defaults."""
         return ("" if self.target == TARGET else f" --target {self.target}") + ("" if self.size == "default" else f" --size {self.size}")
 
     def folder(self, *parts: str) -> Path:
+        """Return a folder inside the work folder; it is created if missing."""
         path = self.work.joinpath(*parts)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def torch_device(self) -> torch.device:
+        """Return the job's torch device; "auto" is CUDA if available, else the CPU."""
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return torch.device(self.device)
 
     def model(self, name: str) -> Path:
-        """Return the folder of a model, with split shards joined."""
-        return whole(self.place(name))
+        """Return the folder of a model, in the work folder or shipped; split weight files are joined first."""
+        return joined_folder(self.place(name))
 
     def place(self, name: str) -> Path:
-        """Return the folder of a model and its card: that of the work folder if it exists, else the shipped one."""
+        """Return the folder with a model's card: that in the work folder if it exists, else the shipped one."""
         places = [self.work / "models" / name, self.shipped_place(name)]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
@@ -89,28 +95,30 @@ class Job:
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.", "training.missing")
 
     def named(self, kind: str) -> str:
-        """Return the name of the model that a recipe trains for this job's target, such as Llama-specviz-draft."""
+        """Return the name of the model of a kind that is trained for this job's target, such as "Llama-specviz-draft" for "draft".
+        """
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
     def shipped_place(self, name: str) -> Path:
-        """Return the folder where a model is shipped: inside the target's folder for trained parts, unless an older
+        """Return the folder where a model is shipped: inside the target's folder for trained heads and drafts, unless an older
         folder next to the target exists."""
         kind, beside = name.removeprefix(self.named("")), self.shipped / name
         return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
 
     def places(self, name: str) -> list[Path]:
-        """Return the folders to which a finished model is written."""
+        """Return the folders to which a finished model is written: in the work folder, and with ``--ship`` in the assets."""
         return [self.work / "models" / name] + ([self.shipped_place(name)] if self.ship else [])
 
     def log(self, recipe: str, **figures) -> None:
-        """Append one line per run to the log; the model cards quote it."""
+        """Append one line about a run to the training log, which the model cards quote."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = {"recipe": recipe, "of": self.target, "time": now, "size": self.size, **figures}
         with (self.folder() / "log.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
     def last_log(self, recipe: str) -> dict | None:
-        """Return a recipe's last log line for this job's target. Lines without a target are from before there were several."""
+        """Return a recipe's last log entry for this job's target, or None. Entries without a target were written when there was
+        only one."""
         path = self.work / "log.jsonl"
         if not path.is_file():
             return None
@@ -121,6 +129,6 @@ class Job:
 def fingerprint(model: Path) -> str:
     """Return eight hex digits of a hash of the weights, to detect that data were made with other weights."""
     digest = hashlib.sha256()
-    for part in sorted(whole(model).glob("*.safetensors")):
+    for part in sorted(joined_folder(model).glob("*.safetensors")):
         digest.update(part.read_bytes())
     return digest.hexdigest()[:8]

@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train the judge of drafted tokens; return the folder of its weights."""
     return acceptance_heads.run(job, "judge")

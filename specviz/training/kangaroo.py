@@ -16,11 +16,12 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Kangaroo's adapter; return the folder of its weights."""
     return early_exit.run(job, "kangaroo", Features, kangaroo.build, adapter_states, CARD)
 
 
 def adapter_states(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
-    """Return the adapter's output states, [rows * width, hidden], for the target's output matrix."""
+    """Return the adapter's output states [rows * width, hidden]; the target's output matrix turns them into logits."""
     return model(batch.captured.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 

@@ -12,12 +12,13 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train LiLiCorr's lattice transformer; return the folder of its weights."""
     return block_corrections.run(job, "lilicorr", network.build, scores, CARD)
 
 
 def scores(model: network.LiLiCorr, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return the scores of the candidates after the true token before each position, [n, positions, m]; after one that is
-    no candidate, the drafter's own."""
+    """Return the network's scores of the block drafter's candidates, [n, positions, m], given the true token before each position.
+    After a token that is no candidate, they are the block drafter's own logits."""
     start, pairs = model(F.embedding(blocks.ids, features.embedding).float(), blocks.log_probs, blocks.states, blocks.text)
     own = blocks.log_probs if model.add_base else torch.zeros_like(blocks.log_probs)
     same = blocks.ids[:, :-1] == blocks.before[:, 1:, None]

@@ -24,18 +24,19 @@ FLOOR = 1e-6  # half-precision leaders may add up to a hair over one; it also bo
 
 
 def next_token(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of `hidden` [n, d] through `head` [vocab, d]."""
+    """Return the mean cross-entropy of labels [n] under logits hidden [n, d] @ head [vocab, d].T; head: the output matrix."""
     return HeadLoss.apply(hidden, head, labels, 1.0, None, None)
 
 
 def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labels: Tensor, hard_label_weight: float = 0.0,
            divergence: str = "forward_kl", rng: torch.Generator | None = None, negatives: int = 0) -> Tensor:
-    """Return the mean divergence of the draft from the target, over the `top` tokens and one outcome for the rest, plus
-    `hard_label_weight` times the cross-entropy on the labels.
+    """Return the mean divergence of the draft's distribution from the target's, over the target's top tokens and one outcome for
+    all others, plus ``hard_label_weight`` times the cross-entropy on labels [n].
 
-    divergence: a key of divergences.NAMED; rng: for a divergence that samples; negatives: 0 uses the whole vocabulary,
-    else that many tokens are drawn to represent all tokens that are neither labels nor top tokens (sampled softmax,
-    1412.2007)."""
+    hidden [n, d], head [vocab, d]: the draft's hidden states and output matrix; top_ids, top_logp [n, top]: the target's top
+    tokens and log-probabilities; divergence: a key of divergences.NAMED; rng: for a divergence that samples; negatives: 0 uses
+    the whole vocabulary, else that many tokens are drawn to represent all tokens that are neither labels nor top tokens
+    (sampled softmax, 1412.2007)."""
     log_weights = None
     if negatives:
         rows, log_weights = sampled_rows(len(head), torch.cat([top_ids.flatten(), labels]), negatives)
@@ -45,8 +46,8 @@ def distil(hidden: Tensor, head: Tensor, top_ids: Tensor, top_logp: Tensor, labe
 
 
 def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Tensor]:
-    """Choose the rows of a sampled softmax: ``named`` tokens and at most ``negatives`` uniform draws from the others.
-    Return (ids [rows] in ascending order, log importance weights [rows]: minus the log-probability of being drawn, 0
+    """Choose the vocabulary entries of a sampled softmax: the ``named`` tokens, and at most ``negatives`` uniform draws from all
+    others. Return (ids [rows] in ascending order, log importance weights [rows]: minus the log-probability of being drawn, 0
     for ``named``).
 
     The random seed is derived from ``named``, so that a resumed run draws the same tokens."""
@@ -62,14 +63,15 @@ def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Ten
 
 
 class HeadLoss(torch.autograd.Function):
-    """Output matrix, loss and gradient as one autograd function.
+    """Output matrix, loss and gradient as one autograd function: ``apply`` returns the mean loss over n positions.
 
-    With w = ``hard_label_weight``, q the draft's distribution, s the divergence's gradient with respect to log q on the
-    top tokens, and r its gradient on the rest, whose mass is m: dL/dz = (w + r / m - sum(s) - r) q + (s - q r / m on
-    the top tokens, 0 elsewhere) - w [label]."""
+    With w = ``hard_label_weight``, q the draft's distribution, s the divergence's gradient with respect to log q on the top
+    tokens, and r its gradient on the rest, whose probability is m: dL/dz = (w + r / m - sum(s) - r) q + (s - q r / m on the top
+    tokens, 0 elsewhere) - w [label]."""
 
     @staticmethod
     def forward(ctx, hidden, head, labels, hard_label_weight, top_ids, top_logp, divergence: Any = None, log_weights=None):
+        """Compute the mean loss, and the gradients with respect to ``hidden`` and ``head``, chunk by chunk."""
         kind = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else head.dtype
         with torch.autocast(hidden.device.type, enabled=False):
             weight = head.to(kind)
@@ -94,13 +96,15 @@ class HeadLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, scale):
+        """Scale the stored gradients."""
         to_hidden, to_head = ctx.saved_tensors
         return to_hidden * scale, None if to_head is None else to_head * scale, None, None, None, None, None, None
 
 
 def chunk(logits: Tensor, labels: Tensor, hard_label_weight: float,
           leaders: tuple[Tensor, Tensor, Callable] | None) -> tuple[Tensor, Tensor]:
-    """Return (summed loss, its gradient with respect to the logits) of one chunk; the logits [n, vocab] are overwritten."""
+    """Return (summed loss, its gradient with respect to the logits) of one chunk of positions. logits [n, vocab] is overwritten by
+    the gradient; leaders: (top_ids, top_logp, divergence), or None for cross-entropy on labels alone."""
     z = logits.float()
     z = z.sub_(z.amax(-1, keepdim=True))
     at_label = z.gather(1, labels[:, None])
@@ -124,5 +128,5 @@ def chunk(logits: Tensor, labels: Tensor, hard_label_weight: float,
 
 
 def with_rest(logs: Tensor) -> Tensor:
-    """Return log-probabilities of the top tokens [n, top] with a further column for the rest."""
+    """Return log-probabilities of top tokens [n, top] with one more column: the log of the remaining probability."""
     return torch.cat([logs, (1 - logs.exp().sum(-1, keepdim=True)).clamp(min=FLOOR).log()], 1)

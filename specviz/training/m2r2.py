@@ -22,11 +22,12 @@ from .job import Job
 
 
 class ExitLayerFeatures(Features):
-    """Batches whose ``layer`` holds the input of the exit layer, followed by keys and values of each layer below the
-    exit, concatenated: [rows * width, hidden + exit * 2 * keys]."""
+    """Batches whose ``layer`` holds the hidden states that enter the exit layer, followed by keys and values of each layer before
+    it, concatenated: [rows * width, hidden + exit * 2 * kv_heads * head_dim]."""
 
     @torch.no_grad()
     def states(self, material) -> Batch:
+        """Run the target over the output of ``draft.collate``; return it as a Batch with these states, keys and values."""
         cache = DynamicCache()
         out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache))
         held: list[Any] = cache.layers[:self.layer]
@@ -36,11 +37,12 @@ class ExitLayerFeatures(Features):
 
 
 def run(job: Job) -> Path:
+    """Train M2R2's adapters; return the folder of their weights."""
     return early_exit.run(job, "m2r2", ExitLayerFeatures, m2r2.build, predict, CARD)
 
 
 def predict(model: m2r2.FastResidual, features: ExitLayerFeatures, batch: Batch) -> Tensor:
-    """Return the states at the exit, [rows * width, hidden], for the target's output matrix."""
+    """Return the hidden states at the exit [rows * width, hidden]; the target's output matrix turns them into logits."""
     rows, width = batch.ids.shape
     slow, kv = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
     parts = kv.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)

@@ -19,18 +19,20 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Medusa's heads; return the folder of their weights."""
     return parallel_heads.run(job, "medusa", heads_medusa.build, head_states_function, about,
                               begin=initialise_output_matrices, most=parallel_heads.OWN_MATRICES)
 
 
 def initialise_output_matrices(model: heads_medusa.Medusa, features: Features) -> None:
-    """Initialise the heads' own output matrices with the target's."""
+    """Initialise the heads' own output matrices with the target's (lm_head)."""
     for matrix in model.lm_heads:
         cast(nn.Linear, matrix).weight.data.copy_(features.head)
 
 
 def head_states_function(model: heads_medusa.Medusa, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, head) -> (kept, states) that computes a head's hidden states at the positions of a batch."""
+    """Return the function (batch, head) -> (kept, states) of ranks.HeadStates: one head's hidden states at the positions of a
+    batch."""
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         block = cast(heads_medusa.Block, model.blocks[index])
@@ -39,6 +41,7 @@ def head_states_function(model: heads_medusa.Medusa, features: Features) -> rank
 
 
 def about(model: heads_medusa.Medusa, hparams: dict) -> str:
+    """Return the text of the model card."""
     return CARD.format(heads=len(model), **{key: hparams[key] for key in ("layers", "output", "loss_decay", "hard_label_weight")})
 
 

@@ -16,16 +16,19 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train MLPSpeculator's levels; return the folder of their weights."""
     return parallel_heads.run(job, "mlp_speculator", mlp_speculator.build, head_states_function, about,
                      chain=lambda model: full_tree(model.top), most=parallel_heads.OWN_MATRICES)
 
 
 def about(model: mlp_speculator.MLPSpeculator, hparams: dict) -> str:
+    """Return the text of the model card."""
     return CARD.format(levels=len(model), inner=model.inner, **{key: hparams[key] for key in ("loss_decay", "hard_label_weight")})
 
 
 def head_states_function(model: mlp_speculator.MLPSpeculator, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, level) -> (kept, states) that computes a level's hidden states at the positions of a batch."""
+    """Return the function (batch, level) -> (kept, states) of ranks.HeadStates: one level's hidden states at the positions of a
+    batch."""
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         states, ids = batch.states[places].float(), batch.ids.flatten()

@@ -21,6 +21,7 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
+    """Train the MTP module; return the folder of its weights."""
     hparams = job.hparams("mtp")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
@@ -37,6 +38,7 @@ def run(job: Job) -> Path:
 
 
 def loss(model: mtp.Mtp, features: Features, batch: Batch, hparams: dict) -> Tensor:
+    """Return the mean distillation loss over the steps of the rollout, step i weighted by ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):

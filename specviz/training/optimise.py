@@ -13,7 +13,8 @@ from .job import TrainingError
 
 
 class Optimisers:
-    """Muon and AdamW as one optimiser. Its state is stored as flat tensors, so that checkpoints need no pickle."""
+    """Muon for matrices and AdamW for all other parameters, used as one optimiser. The state is stored as flat tensors, so that
+    checkpoints need no pickle."""
 
     def __init__(self, model: nn.Module, hparams: dict):
         if not hasattr(torch.optim, "Muon"):
@@ -39,7 +40,7 @@ class Optimisers:
         self.clip = hparams["clip"]
 
     def step(self, share: float) -> None:
-        """Apply one update at `share` of the peak learning rates, and clear the gradients."""
+        """Apply one update at ``share`` of the peak learning rates, and clear the gradients."""
         nn.utils.clip_grad_norm_(self.weights, self.clip)
         for optimiser, peak in self.peaks:
             for group in optimiser.param_groups:
@@ -48,6 +49,7 @@ class Optimisers:
             optimiser.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the state of both optimisers as {name: tensor}, for a checkpoint."""
         flat = {}
         for index, (optimiser, _) in enumerate(self.peaks):
             for weight, values in optimiser.state_dict()["state"].items():
@@ -55,6 +57,7 @@ class Optimisers:
         return flat
 
     def load(self, flat: dict[str, torch.Tensor]) -> None:
+        """Restore the state that ``tensors`` returned."""
         for index, (optimiser, _) in enumerate(self.peaks):
             state: dict[int, dict] = {}
             for key, value in flat.items():
@@ -65,14 +68,15 @@ class Optimisers:
 
 
 class BlockMuon(torch.optim.Optimizer):
-    """Muon in float32, with each matrix cut along its shorter side into blocks of at most ``block``; the update has Muon's size.
-    """
+    """Muon in float32 that orthogonalises each matrix in blocks of at most ``block`` rows (of columns, if there are fewer). The
+    update has the same size as Muon's."""
 
     def __init__(self, weights, lr: float, momentum: float, weight_decay: float, ns_steps: int, block: int):
         super().__init__(weights, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps, block=block))
 
     @torch.no_grad()
     def step(self) -> None:
+        """Apply one update to all parameters with a gradient."""
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is None:
@@ -89,8 +93,8 @@ class BlockMuon(torch.optim.Optimizer):
 
 
 def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Tensor:
-    """Orthogonalise each block of rows (of columns if there are fewer) by Newton-Schulz iteration: all singular values near one.
-    """
+    """Orthogonalise each block of rows (of columns, if there are fewer) by ``steps`` of Newton-Schulz iteration, which brings all
+    singular values near 1."""
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
     size = max(n for n in range(1, min(block, len(x)) + 1) if len(x) % n == 0)
@@ -104,6 +108,7 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
 
 
 def learning_rate_share(done: float, step: int, hparams: dict) -> float:
-    """Return the learning rate as a share of its peak. done: share of the budget spent."""
+    """Return the learning rate of a step as a share of its peak: warm-up, constant, then linear decay. done: share of the training
+    budget spent."""
     warm = min(1.0, (step + 1) / hparams["warmup_steps"])
     return warm * min(1.0, max(0.0, 1.0 - done) / hparams["decay"])

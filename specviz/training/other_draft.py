@@ -23,6 +23,7 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
+    """Train the draft model with its own tokenizer; return the folder of its weights."""
     hparams, target = job.hparams("other_draft"), job.model(job.target)
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.",
@@ -53,7 +54,7 @@ def run(job: Job) -> Path:
 
 
 def train_tokenizer(job: Job, hparams: dict, place: Path):
-    """Train the tokenizer, once per target, and save it at ``place``."""
+    """Train the tokenizer, once per target; save it in the folder ``place`` and return it."""
     if not (place / "tokenizer.json").is_file():
         rows = data.load(job.data, "train", hparams["own_rows"])
         words = tokenizer.train_bpe(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
@@ -71,7 +72,7 @@ def draft_config(target: LlamaConfig, words) -> LlamaConfig:
 
 
 def reencode(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
-    """Return an answer re-encoded in the other vocabulary, without distributions."""
+    """Return an answer in the tokens of the other vocabulary, without the target's distributions."""
     ids = answer.ids.tolist()
     start, whole = len(bridge.encode(ids[:answer.start])), torch.tensor(bridge.encode(ids))
     nothing = torch.zeros(len(whole) - start, 1)
@@ -79,8 +80,8 @@ def reencode(bridge: others.Bridge, answer: generate.Answer) -> generate.Answer:
 
 
 def measure(model, bridge: others.Bridge, heldout: list, hparams: dict) -> dict:
-    """Return, on held-out answers of the target: nats per byte, and the share of its greedy tokens that equal the
-    draft's top-1 token."""
+    """Return, on held-out answers of the target: nats per byte under the draft, and the share of the target's greedy tokens that
+    equal the draft's top-1 token."""
     nats = size = right = tried = 0
     for answer in heldout:
         ids = answer.ids[: hparams["length"]]
@@ -96,6 +97,7 @@ def measure(model, bridge: others.Bridge, heldout: list, hparams: dict) -> dict:
 
 
 def card(job: Job, model, words, bridge: others.Bridge, figures: dict, older: str) -> str:
+    """Return the draft's model card."""
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
     size = sum(weight.numel() for weight in model.parameters())
     front = FRONT.format(name=job.named("other-draft"))

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import BambaConfig, BambaForCausalLM, LlamaForCausalLM
 
 from ..models.pretrained import open_network
-from ..models.trainable import LinearLlamaConfig, LinearLlamaForCausalLM, quick
+from ..models.trainable import LinearLlamaConfig, LinearLlamaForCausalLM, with_scanned_mixers
 from .data import TASKS
 from .draft import hidden_states_at
 from .files import FRONT
@@ -26,7 +26,7 @@ RENAMED = {".mlp.": ".feed_forward.", "post_attention_layernorm": "pre_ff_layern
 
 
 def with_linear_attention(old: LlamaForCausalLM, hparams: dict) -> LinearLlamaForCausalLM:
-    """Return the network with linear attention; queries, keys, values and outputs start from the old ones."""
+    """Return a network with linear attention whose query, key, value and output projections start from those of ``old``."""
     config: Any = old.config
     kept = {name: getattr(config, name) for name in (*KEPT, "head_dim", "rope_parameters")}
     new = LinearLlamaForCausalLM(LinearLlamaConfig(**kept, group=hparams["group"], conv=hparams["conv"], use_cache=False))
@@ -36,9 +36,9 @@ def with_linear_attention(old: LlamaForCausalLM, hparams: dict) -> LinearLlamaFo
 
 @torch.no_grad()
 def with_mamba(old: LlamaForCausalLM, hparams: dict) -> BambaForCausalLM:
-    """Return the network with Mamba-2 mixers, which add nothing before they are trained."""
+    """Return a network with Mamba-2 mixers in place of attention. Untrained, a mixer adds nothing to the residual stream."""
     kept = {name: getattr(old.config, name) for name in KEPT}
-    new = quick(BambaForCausalLM(BambaConfig(
+    new = with_scanned_mixers(BambaForCausalLM(BambaConfig(
         **kept, mamba_n_heads=hparams["state_heads"], mamba_d_state=hparams["state"], mamba_n_groups=hparams["state_groups"],
         use_cache=False)))
     weights = {}
@@ -95,7 +95,7 @@ python -m specviz.training target --size {size} --data DIR
 
 
 class Teacher:
-    """An embedded model whose distribution a target learns. ``leaders(ids, where)`` -> (top_ids, top_logp) [positions, top]."""
+    """A frozen embedded model whose distributions the new target learns."""
 
     def __init__(self, job: Job, name: str, top: int, device: torch.device):
         self.network = open_network(job.model(name), torch.bfloat16 if bfloat16_is_faster(device) else torch.float32).to(device).eval()
@@ -103,6 +103,8 @@ class Teacher:
 
     @torch.no_grad()
     def leaders(self, ids: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (top_ids, top_logp), both [n, top]: the most probable next tokens and their log-probabilities at flat positions
+        ``where`` [n] of ids [rows, width]."""
         states = hidden_states_at(self.network, ids, where)
         parts = []
         for piece in states.split(512):

@@ -30,12 +30,12 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], head_states_functi
         about: Callable[[M, dict], str], *, chain: Callable[[M], Shape] | None = None,
         look: Callable[[M, ranks.HeadStates, Batch], object] | None = None,
         begin: Callable[[M, Features], None] | None = None, most: float = 9.5e6) -> Path:
-    """Train a head of this kind and return its folder.
+    """Train heads that each predict one token further ahead; return the folder of their weights.
 
-    chain: the tree to measure with; if it is not given, the tree has the recipe's ``nodes``, and the accuracy of each
-    rank of each head is measured and stored with the weights. look: a function that runs the attention whose entropy is
-    measured. begin: a function that initialises weights before the first step. most: maximum bytes of the weights.
-    """
+    build(body, hparams): the untrained heads; head_states_function(model, features): the function of type ranks.HeadStates;
+    about: the text of the model card; chain: the tree to measure with; without it, a tree of the recipe's ``nodes`` is built
+    from the measured accuracy of each rank of each head, which is stored with the weights; look: runs the attention whose
+    entropy is measured; begin: initialises weights before the first step; most: maximum bytes of the weights."""
     hparams = job.hparams(kind)
     features = Features(job, hparams)
     torch.manual_seed(job.seed)

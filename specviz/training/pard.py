@@ -21,6 +21,7 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
+    """Fine-tune PARD's draft model; return the folder of its weights."""
     hparams = job.hparams("pard")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
@@ -37,13 +38,14 @@ def run(job: Job) -> Path:
 
 
 def initialised_network(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
-    """Return the network, initialised with the target's draft model."""
+    """Return the network with the weights of the target's draft model."""
     folder = job.model(job.named("draft"))
     config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}
     return models.read(folder, config, features.body).requires_grad_()
 
 
 def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:
+    """Return the loss and measurement of this network."""
     def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
         ids = torch.cat([batch.ids, batch.ids.new_full((rows, len(masks.depth)), model.mask_token)], 1)

@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train PaSS's look-ahead embeddings; return the folder of the weights."""
     return in_target.run(job, "pass_sampling")

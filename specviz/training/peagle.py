@@ -20,13 +20,15 @@ from .runner import Runner
 
 
 class States(AuxStateFeatures):
-    """Batches with the target's hidden states at the layers that the head reads (``read_layers``), as for EAGLE-3."""
+    """Batches with the target's hidden states at the layers that the head reads (``read_layers``), concatenated, as for EAGLE-3.
+    """
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams, models.build)
 
 
 def run(job: Job) -> Path:
+    """Train P-EAGLE's head; return the folder of its weights."""
     hparams = job.hparams("peagle")
     features = States(job, hparams)
     torch.manual_seed(job.seed)
@@ -44,6 +46,7 @@ def run(job: Job) -> Path:
 
 
 def mask_trainer(model: models.PEagle, features: States) -> MaskTrainer:
+    """Return the loss and measurement of this head."""
     def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
         following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it

@@ -48,6 +48,7 @@ Trained by `python -m specviz.training pictures`. All pictures were drawn by thi
 
 
 def run(job: Job) -> Path:
+    """Train the picture target; return its folder."""
     hparams = job.hparams("pictures")
     torch.manual_seed(job.seed)
     codes = codebook(hparams, job.seed)
@@ -73,6 +74,7 @@ def run(job: Job) -> Path:
 
 
 def card(hparams: dict, model, batches: "Batches", figures: dict) -> str:
+    """Return the model card."""
     return CARD.format(
         **{name: hparams[name] for name in ("name", "patch", "layers", "hidden", "codes", "heldout")},
         parameters=sum(p.numel() for p in model.parameters()), steps=figures["steps"], minutes=figures["minutes"],
@@ -82,6 +84,7 @@ def card(hparams: dict, model, batches: "Batches", figures: dict) -> str:
 
 
 def config(hparams: dict, words) -> LlamaConfig:
+    """Return the configuration of the Llama network."""
     return LlamaConfig(
         vocab_size=len(words), hidden_size=hparams["hidden"], intermediate_size=hparams["intermediate"],
         num_hidden_layers=hparams["layers"], num_attention_heads=hparams["heads"], num_key_value_heads=hparams["kv_heads"],
@@ -90,7 +93,8 @@ def config(hparams: dict, words) -> LlamaConfig:
 
 
 def tokenizer(codes: int) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of the known words. Names of patch tokens contain a space, so that no prompt can contain one."""
+    """Return a tokenizer whose tokens are the known words and the patches. The names of patch tokens contain a space, so that no
+    prompt can contain one."""
     names = [*SPECIAL, *sorted(set(drawings.WORDS)), *(f"patch {i}" for i in range(codes))]
     made = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unknown>"))
     made.normalizer = normalizers.Lowercase()
@@ -102,6 +106,7 @@ def tokenizer(codes: int) -> PreTrainedTokenizerFast:
 
 
 def write_codec(folder: Path, codes: np.ndarray, words) -> None:
+    """Write codec.json, which tells how tokens become patches of a picture, into a folder."""
     side = drawings.SIDE // codes.shape[1]
     write_json(folder / codec.FILE, {
         "kind": "patches", "rows": side, "columns": side, "patch": codes.shape[1], "first": words.convert_tokens_to_ids("patch 0"),
@@ -109,7 +114,8 @@ def write_codec(folder: Path, codes: np.ndarray, words) -> None:
 
 
 def unconditional_tokens(words) -> dict[str, int]:
-    """Return what codec.json says of prompts without words, on which a share of the pictures is trained."""
+    """Return the entry of codec.json that gives the tokens of a prompt without words. A share of the training pictures has such
+    prompts, for classifier-free guidance."""
     return {"unknown": words.unk_token_id, "words_from": len(SPECIAL)}
 
 
@@ -121,8 +127,8 @@ def cut_patches(pictures: np.ndarray, size: int) -> np.ndarray:
 
 
 def codebook(hparams: dict, seed: int) -> np.ndarray:
-    """Return the codebook: k-means centres of the patches of random pictures, uint8 [codes, patch, patch, 3]. Equal
-    patches count once; otherwise most centres would be plain background."""
+    """Return the codebook: k-means centres of the patches of random pictures, uint8 [codes, patch, patch, 3]. Equal patches count
+    once, otherwise most centres would be plain background."""
     rng = random.Random(f"{seed} codebook")
     pictures = np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
     flat = np.unique(cut_patches(pictures, hparams["patch"]).reshape(-1, hparams["patch"] ** 2 * 3), axis=0)
@@ -135,7 +141,8 @@ def codebook(hparams: dict, seed: int) -> np.ndarray:
 
 
 def kmeans(points: torch.Tensor, centres: torch.Tensor, steps: int) -> torch.Tensor:
-    """Return centres [codes, values] after ``steps`` of k-means over points [n, values]; a centre without points stays."""
+    """Return the centres [codes, values] after ``steps`` iterations of k-means over points [n, values]. A centre without points
+    stays where it is."""
     for _ in range(steps):
         nearest = nearest_code(points, centres)
         total = torch.zeros_like(centres).index_add_(0, nearest, points)
@@ -145,20 +152,21 @@ def kmeans(points: torch.Tensor, centres: torch.Tensor, steps: int) -> torch.Ten
 
 
 def nearest_code(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
-    """Return the index of the nearest centre of each point, [n]."""
+    """Return the index [n] of the nearest centre of each point."""
     half = (centres ** 2).sum(1) / 2
     return torch.cat([(half - part @ centres.T).argmin(1) for part in points.split(8192)])
 
 
 def prompt_of(words, wish: drawings.Wish, rng: random.Random, drop: float, noise: float) -> list[int]:
-    """Return a prompt's token ids. drop: probability that all its words become unknown ones; noise: that one of them does."""
+    """Return the token ids of a prompt for this content. drop: probability that all of its words are replaced by the unknown word;
+    noise: probability that one of them is."""
     ids = words.encode(drawings.words_of(wish, rng))
     dropped, unknown = bool(drop) and rng.random() < drop, words.unk_token_id
     return [i if i < len(SPECIAL) else unknown if dropped or (noise and rng.random() < noise) else i for i in ids]
 
 
 class Batches:
-    """Batch number ``step``, a function of seed and step."""
+    """Training batches of drawn pictures. Batch number ``step`` is a function of seed and step."""
 
     def __init__(self, codes: np.ndarray, words, hparams: dict, seed: int, device):
         self.words, self.hparams, self.seed, self.device = words, hparams, seed, device
@@ -166,7 +174,8 @@ class Batches:
         self.first = words.convert_tokens_to_ids("patch 0")
 
     def make(self, step: int, count: int, drop: bool = True):
-        """Return (ids [count, length], where, labels): flat predicting positions and the tokens after them."""
+        """Return (ids [count, length], where [n], labels [n]): token ids, flat positions that predict a patch or the end, and the
+        tokens after them."""
         rng = random.Random(f"{self.seed} {step}")
         wishes = [drawings.draw_wish(rng) for _ in range(count)]
         cut = cut_patches(np.stack([drawings.paint(wish, rng) for wish in wishes]), self.hparams["patch"])
@@ -182,10 +191,11 @@ class Batches:
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def prompt(self, wish: drawings.Wish, rng: random.Random, drop: bool) -> list[int]:
+        """Return a prompt for this content. drop: with the random omissions of training."""
         return prompt_of(self.words, wish, rng, *((self.hparams["drop"], self.hparams["noise"]) if drop else (0.0, 0.0)))
 
     def error(self) -> float:
-        """Return the mean absolute error of a colour value of 100 pictures through the codebook."""
+        """Return the error of the codebook: the mean absolute difference of a colour value (0 to 255) over 100 pictures."""
         rng = random.Random(f"{self.seed} error")
         cut = cut_patches(np.stack([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)]), self.hparams["patch"])
         points = torch.from_numpy(cut.reshape(-1, cut.shape[-1])).float()

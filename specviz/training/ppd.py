@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train PPD's prompt tokens; return the folder of the weights."""
     return in_target.run(job, "ppd")

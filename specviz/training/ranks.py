@@ -1,10 +1,8 @@
-"""Train and calibrate heads that fill a fixed tree (Medusa, Hydra): loss, replayed acceptance, and the best tree for
-this machine.
+"""Train and calibrate heads that fill a fixed tree (Medusa, Hydra): loss, replayed acceptance, and the best tree for this machine.
 
-The data are ranks: the rank of the target's token in each head's prediction. A tree is accepted up to the first token
-whose rank it does not contain. Up to there the heads' context is the target's own text, so replaying answers gives the
-same acceptance as a run, greedily and at temperature 1.
-"""
+Acceptance is computed from ranks: the rank of the target's token among each head's most probable tokens. A tree is accepted up
+to the first token whose rank it does not contain. Up to there the heads' context is the target's own text, so replaying answers
+gives the same acceptance as a run, greedily and at temperature 1."""
 from __future__ import annotations
 
 import time
@@ -35,7 +33,8 @@ HeadStates = Callable[[Batch, int], tuple[Tensor, Tensor]]
 
 
 class Heads(Protocol):
-    """Heads that each predict one token further ahead. accuracy [heads][ranks] and nodes: those of the calibrated tree."""
+    """Heads that each predict one token further ahead. accuracy [heads][ranks]: the share of answers' tokens that have this rank
+    in this head's prediction; nodes: number of nodes of the calibrated tree."""
 
     accuracy: list[list[float]]
     nodes: int
@@ -43,13 +42,12 @@ class Heads(Protocol):
     def __len__(self) -> int: ...
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix of a head; ``targets``: the target's."""
+        """Return the output matrix [vocab, hidden] of head ``index``; ``targets``: the target's lm_head."""
         ...
 
 
 def loss(model: Heads, head_states: HeadStates, features: Features, batch: Batch, hparams: dict) -> Tensor:
-    """Return the mean divergence of all heads from the target's distribution; the loss of head i is multiplied by
-    ``loss_decay`` ** i."""
+    """Return the mean distillation loss of all heads; the loss of head i is multiplied by ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for index in range(len(model)):
@@ -65,8 +63,8 @@ def loss(model: Heads, head_states: HeadStates, features: Features, batch: Batch
 
 @torch.inference_mode()
 def token_ranks(model: Heads, head_states: HeadStates, features: Features, answers: list[Answer]) -> list[Tensor]:
-    """Return for every answer a tensor [heads, tokens]: the rank of each token in each head's prediction, 0 for the
-    most probable."""
+    """Return for every answer a tensor [heads, tokens]: the rank of each of its tokens in each head's prediction, 0 for the most
+    probable."""
     found = []
     for answer in answers:
         batch = features.states(collate([answer], len(answer.ids), features.device))
@@ -81,14 +79,16 @@ def token_ranks(model: Heads, head_states: HeadStates, features: Features, answe
 
 
 def rank_accuracy(found: list[Tensor], count: int) -> list[list[float]]:
-    """Return [heads][ranks]: how often the target's token has this rank in this head's prediction, as a share."""
+    """Return [heads][ranks]: the share of tokens that have this rank in this head's prediction, for the first ``count`` ranks.
+    found: as ``token_ranks`` returns it."""
     together = torch.cat(found, 1)
     asked = (together < NEVER).sum(1).clamp(min=1)
     return [[round(float((row == rank).sum() / all), 5) for rank in range(count)] for row, all in zip(together, asked)]
 
 
 def replay_tree_rounds(found: list[Tensor], shape: Shape) -> dict:
-    """Replay rounds with one tree over the answers. Return block efficiency and acceptance by position."""
+    """Replay rounds with one tree over the answers. Return {"block_efficiency", "by_position"}. found: as ``token_ranks`` returns
+    it; shape: the tree."""
     below = {(parent, rank): i for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks))}
     depth = max(shape.depths, default=0)
     rounds = committed = 0
@@ -123,7 +123,8 @@ def measure(model: Heads, head_states: HeadStates, features: Features, shape: Sh
 
 
 def calibrate(model: Heads, head_states: HeadStates, features: Features, hparams: dict) -> Shape:
-    """Measure ``rank_accuracy`` and choose ``nodes`` on training answers, store both in the model, and return the tree."""
+    """Measure ``accuracy`` on training answers and choose ``nodes``, the number of nodes of the fastest tree; store both in the
+    model and return the tree."""
     answers = features.own.answers
     some = answers[:: max(1, len(answers) // hparams["calibrate"])]
     model.accuracy = rank_accuracy(token_ranks(model, head_states, features, some), hparams["ranks"])
@@ -132,17 +133,17 @@ def calibrate(model: Heads, head_states: HeadStates, features: Features, hparams
 
 
 def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
-    """Return the number of nodes of the tree with the most expected tokens per second, given the measured seconds of a
-    pass per number of nodes.
+    """Return the number of nodes of the tree with the most expected tokens per second. table: accuracy [heads][ranks]; seconds:
+    {nodes: measured seconds of a target pass}.
 
-    Of nearly equal trees the largest is chosen, because drafting and verification have a fixed cost per round that is
-    not counted here."""
+    Of nearly equal trees the largest is chosen, because drafting and verification have a fixed cost per round that is not
+    counted here."""
     speed = {nodes: expected_length(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
     return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 
 def pass_seconds(path: Path, repeats: int = 7) -> dict[int, float]:
-    """Return {nodes: seconds of a target pass with a tree of that size} on this machine, each the best of several runs."""
+    """Return {nodes: seconds of a target pass with a tree of that size} on this machine, each the shortest of several runs."""
     target = choose(register().backends, path).load(path, torch.device("cpu")).open()
     target.sync([i % target.vocab for i in range(64)])
     best: dict[int, float] = dict.fromkeys(SIZES, float("inf"))

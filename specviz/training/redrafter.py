@@ -18,12 +18,14 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train ReDrafter's head; return the folder of its weights."""
     return parallel_heads.run(job, "redrafter", redrafter.build, head_states_function, lambda model, hparams: CARD.format(**hparams),
                      chain=lambda model: full_tree((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
 
 
 def head_states_function(model: redrafter.ReDrafter, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, step) -> (kept, states) that computes a step's hidden states at the positions of a batch."""
+    """Return the function (batch, step) -> (kept, states) of ranks.HeadStates: the hidden states of one step of the recurrence at
+    the positions of a batch."""
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         last, ids = batch.states[places].float(), batch.ids.flatten()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
-from ..models.reduced_vocabulary import spread
+from ..models.reduced_vocabulary import expand_to_vocab
 from ..zoo.found_weights import mark
 from .files import write_json, write_shards, write_tokenizer
 from .generate import Answer
@@ -24,7 +24,8 @@ ABSENT = -30.0  # log-probability of a place in the leaders that no token of the
 
 
 class ProjectedEmbedding(nn.Module):
-    """The target's embedding table [vocab, wide], frozen, followed by a trained projection [hidden, wide]."""
+    """An nn.Module: ids [...] -> embeddings [..., hidden]. The target's embedding table [vocab, wide], frozen, is followed by a
+    trained projection [hidden, wide]."""
 
     table: Tensor
 
@@ -35,11 +36,12 @@ class ProjectedEmbedding(nn.Module):
         self.projection.weight = nn.Parameter(projection)
 
     def forward(self, ids: Tensor) -> Tensor:
+        """Return the embeddings of token ids."""
         return self.projection(F.embedding(ids, self.table).to(self.projection.weight.dtype))
 
 
 class ReducedHead(nn.Linear):
-    """An output matrix over ``tokens`` [count] of a vocabulary. Logits cover the whole vocabulary; all other tokens get
+    """An nn.Linear: states [..., hidden] -> logits [..., vocab]. It has weights only for ``tokens`` [count]; all other tokens get
     minus infinity."""
 
     tokens: Tensor
@@ -54,16 +56,16 @@ class ReducedHead(nn.Linear):
         self.register_buffer("places", places, persistent=False)  # of each token its row, -1: none
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return logits over the whole vocabulary."""
         part = F.linear(x, self.weight)
-        return spread(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
+        return expand_to_vocab(part.flatten(0, -2), self.tokens, self.vocab).view(*part.shape[:-1], self.vocab)
 
     def to_reduced_vocabulary(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Convert a batch of ``draft.collate``: replace token ids by rows of this matrix, and drop positions whose
-        label has no row.
+        """Convert a batch of ``draft.collate``: replace token ids by indices into ``tokens``, and drop positions whose label is
+        not in ``tokens``.
 
-        Top tokens without a row are dropped and the target's distribution is renormalised. To keep the shape, each is
-        replaced by a rare row outside the top tokens, with probability exp(ABSENT).
-        """
+        Top tokens outside ``tokens`` are dropped and the target's distribution is renormalised. To keep the shape, each is
+        replaced by a rare token outside the top tokens, with probability exp(ABSENT)."""
         ids, where, top_ids, top_logp, labels = batch
         kept = (self.places[labels] >= 0).nonzero()[:, 0]
         if top_ids.shape[1] == 1 and not top_logp.any():  # nothing is known of the target (draft.whole)
@@ -80,8 +82,8 @@ class ReducedHead(nn.Linear):
 
 
 def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[int]) -> Tensor:
-    """Return the ``count`` most frequent tokens of the answers in descending order, of equal ones the smaller id first.
-    The end tokens are always included."""
+    """Return the ``count`` most frequent token ids of the answers in descending order, of equally frequent ones the smaller id
+    first. The end tokens are always included."""
     counts = torch.zeros(vocab, dtype=torch.long)
     for answer in answers:
         counts += torch.bincount(answer.ids[answer.start:].long(), minlength=vocab)
@@ -90,8 +92,8 @@ def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[in
 
 
 def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
-    """Replace a draft's embedding and output matrix by reduced ones. ``table``: the target's embedding; the projection
-    is initialised with principal components of the tokens' embeddings."""
+    """Replace a draft's embedding by a ProjectedEmbedding over ``table``, the target's embedding, and its output matrix by a
+    ReducedHead over ``tokens``. The projection is initialised with principal components of the tokens' embeddings."""
     hidden, table = model.config.hidden_size, table.detach().float()
     if hidden > min(table.shape[1], len(tokens)):
         raise TrainingError(f"A projection of {table.shape[1]} numbers cannot have {hidden}: make the draft narrower.",
@@ -106,7 +108,8 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
 
 
 def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
-    """Write the draft in the layout that models/reduced_vocabulary.py reads, to the folders of ``files.export``."""
+    """Write the draft in the layout that models/reduced_vocabulary.py reads, to the folders of ``files.export``; return the
+    folder."""
     head = cast(ReducedHead, model.lm_head)
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",

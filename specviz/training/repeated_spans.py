@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 
 def random_span(rng: random.Random, size: int, vocabulary: int) -> list[int]:
-    """Return uniformly random tokens other than the first eight of the vocabulary, which are special."""
+    """Return ``size`` uniformly random token ids, without the first eight of the vocabulary, which are special tokens."""
     return [rng.randrange(8, vocabulary) for _ in range(size)]
 
 
 def random_or_text_span(rng: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
-    """Return `size` tokens: random ones, a shuffled piece of text, or a piece of text, chosen at random. `text()`
-    returns more tokens than that."""
+    """Return ``size`` token ids: random ones, a shuffled piece of text, or a piece of text, chosen at random. text() returns more
+    tokens than ``size``."""
     kind = rng.random()
     if kind < 0.4:
         return random_span(rng, size, vocabulary)
@@ -24,7 +24,7 @@ def random_or_text_span(rng: random.Random, size: int, vocabulary: int, text: Ca
 
 
 def repeat_span(rng: random.Random, length: int, span: Callable[[int], list[int]]) -> tuple[list[int], list[bool]]:
-    """Return (ids, loss mask) of at least `length` tokens: `span(size)` repeated, often after random tokens. The first
+    """Return (ids, loss mask) of at least ``length`` tokens: ``span(size)`` repeated, often after random tokens. The first
     occurrence and the first token of each repetition have no loss, because they cannot be predicted."""
     words = span(rng.randint(4, length // 3))
     row, counts, repeats = [], [], False

@@ -23,6 +23,7 @@ LAST_RUN = re.compile(r"^Last training run: .*\n(\n!\[loss\]\(loss\.svg\)\n)?", 
 
 
 def run(job: Job) -> Path:
+    """Measure the trained models, write the figures into their cards, and return the path of report.json."""
     hparams = job.hparams("report")
     job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
     found: dict = {} if job.report_kinds else {"target": target_figures(job, hparams)}
@@ -47,7 +48,7 @@ def run(job: Job) -> Path:
 
 
 def card_texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
-    """Return {model name: text for its card}."""
+    """Return {model name: text for its card}. found: the figures, as ``run`` collects them."""
     engine = found["drafters"]
     out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
     if "draft" in found:
@@ -58,15 +59,18 @@ def card_texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
 
 
 def curve_of(job: Job, name: str):
-    """Return the path of the loss curve of a drafter."""
+    """Return the path of the loss curve of a model."""
     return job.work / recipe_of(job, name) / fingerprint(job.model(job.target)) / "loss.svg"
 
 
 def recipe_of(job: Job, name: str) -> str:
+    """Return the name of the recipe that trains a model."""
     return name.removeprefix(job.named(""))
 
 
 def target_figures(job: Job, hparams: dict) -> dict:
+    """Return the target's figures: parameters, held-out loss by task, loss on repeated spans, share of looping answers, and sample
+    answers."""
     words, model = load_model(job, job.target)
     heldout = data.load(job.data, "heldout", hparams["own_rows"])
     asked = answers.questions(job, hparams)
@@ -82,7 +86,7 @@ def target_figures(job: Job, hparams: dict) -> dict:
 
 
 def parent_looping_share(job: Job, heldout: list[data.Row], hparams: dict) -> dict[str, float]:
-    """Return the share of looping answers of the target that this one was grown from, for comparison."""
+    """Return {name: share of looping answers} of the target from which this one was grown, for comparison; empty without one."""
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
@@ -91,18 +95,21 @@ def parent_looping_share(job: Job, heldout: list[data.Row], hparams: dict) -> di
 
 
 def load_model(job: Job, name: str) -> tuple:
+    """Return (tokenizer, network in evaluation mode) of a model."""
     path = job.model(name)
     words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     return words, open_network(path, torch.float32).eval()
 
 
 def draft_figures(job: Job, hparams: dict) -> dict:
+    """Return the acceptance figures of the draft model, replayed on held-out answers (acceptance.tables)."""
     model = open_network(job.model(job.named("draft")), torch.float32).eval()
     replayed = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), replayed, hparams["gamma"])
 
 
 def target_text(found: dict, summary: str) -> str:
+    """Return the target's figures as Markdown. summary: the table of its drafters."""
     rows = "\n".join(f"| {task} | {loss:.2f} |" for task, loss in found["held_out_loss"].items())
     shown = "\n".join(
         f"**{a['task']}**: {_quoted(a['prompt'])}\n\n```text\n{a['answer'].replace('```', '` ` `')}\n```\n" for a in found["answers"]
@@ -118,11 +125,13 @@ def target_text(found: dict, summary: str) -> str:
 
 
 def looping_sentence(found: dict) -> str:
+    """Return a sentence on the share of greedy answers that loop."""
     sentence = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {answers.GRAM} tokens {answers.TIMES} times"
     return sentence + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
 
 
 def draft_text(found: dict, gamma: int) -> str:
+    """Return the draft model's figures as Markdown tables."""
     lines = []
     for mode, title in (("greedy", "Greedy"), ("sampled", "Temperature 1")):
         if mode not in found:
@@ -137,7 +146,7 @@ def draft_text(found: dict, gamma: int) -> str:
 
 
 def training_text(job: Job, name: str) -> str:
-    """Return the card's text on a drafter's last run, from the log, with its curve."""
+    """Return the card's text on a drafter's last training run, from the log, with its loss curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
         return _card_text(job.place(name) / "README.md")
@@ -156,7 +165,7 @@ def _quoted(text: str) -> str:
 
 
 def write_into_card(path: Path, name: str, text: str) -> None:
-    """Replace the text between a card's two marks; a card without marks gets them at its end."""
+    """Replace the text between a card's two markers; a card without markers gets them at its end."""
     card = path.read_text(encoding="utf-8") if path.is_file() else f"# {name}\n"
     if BEGIN not in card or END not in card:
         card = f"{card.rstrip()}\n\n{BEGIN}\n{END}\n"

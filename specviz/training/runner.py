@@ -29,6 +29,8 @@ LONGEST_STEP = 60.0  # seconds; what is over was a suspended process or a sleepi
 
 @dataclass
 class Progress:
+    """How far a training run is: steps, seconds, tokens with a loss, loss history and measurements. Stored in the checkpoint."""
+
     step: int = 0
     seconds: float = 0.0  # time spent training, over all resumptions
     tokens: int = 0  # tokens that carried loss
@@ -37,7 +39,8 @@ class Progress:
 
 
 class Runner:
-    """Train `model` until the budget is spent, with checkpoints in the folder `place`. `loss_at(step)` returns (loss, tokens)."""
+    """Train ``model`` until the time or step budget is spent, with checkpoints in the folder ``place``. An interrupted run resumes
+    from its checkpoint."""
 
     def __init__(self, job: Job, name: str, model: nn.Module, hparams: dict, place: Path):
         self.job, self.name, self.hparams, self.place = job, name, hparams, place
@@ -58,17 +61,18 @@ class Runner:
         return self.share(self.progress.step, self.progress.seconds)
 
     def share(self, step: int, seconds: float) -> float:
+        """Return the share of the budget that this many steps and seconds are."""
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
     def measurement_due(self) -> bool:
-        """Return whether a measurement is due: whether the share of the budget spent has passed one of the recipe's
-        ``measure_at`` values since the last measurement."""
+        """Return whether the share of the budget spent has passed one of the recipe's ``measure_at`` values since the last
+        measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
         return any(last < mark <= self.done() < 1 for mark in self.hparams.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
-        """Train, or resume, until the budget is spent; return immediately if the run is finished. measure: called at
-        intervals and at the end."""
+        """Train, or resume, until the budget is spent; return the final figures. A finished run returns immediately.
+        loss_at(step): (loss, number of tokens in it); measure: called at intervals and at the end."""
         if self.done() >= 1:
             return self.figures()
         bar = tqdm(desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2)
@@ -86,6 +90,7 @@ class Runner:
         return self.finish()
 
     def loop(self, loss_at: Callable, measure: Callable[[], dict] | None, bar: tqdm) -> None:
+        """Run training steps until the budget is spent, with measurements and checkpoints in between."""
         progress, each = self.progress, self.hparams.get("history_steps", 10)
         saved = measured = time.monotonic()
         recent: list[float] = []
@@ -111,6 +116,7 @@ class Runner:
                 saved = time.monotonic()
 
     def update(self, loss_at: Callable) -> tuple[float, int]:
+        """Run one training step; return (loss, number of tokens in it). Raises TrainingError for a loss that is not finite."""
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             loss, tokens = loss_at(self.progress.step)
         value = float(loss.detach())
@@ -124,7 +130,7 @@ class Runner:
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:
-        """Measure the current weights. An error here is printed and does not stop the training."""
+        """Record a measurement of the current weights. An error in it is printed and does not stop the training."""
         progress, figures, measured = self.progress, {}, {}
         self.model.eval()
         try:
@@ -147,6 +153,7 @@ class Runner:
         write_text(self.place / "loss.svg", draw(self.name, self.progress.history))
 
     def resume(self) -> None:
+        """Load the checkpoint: weights, optimiser state and progress. Raises TrainingError if it does not fit this run."""
         try:
             with safe_open(self.checkpoint, "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (a safetensors file, not a dict)
@@ -162,11 +169,13 @@ class Runner:
                                 "training.checkpoint") from error
 
     def finish(self) -> dict:
+        """Write the run's figures to the training log and return them."""
         figures = self.figures()
         self.job.log(self.name, **figures)
         return figures
 
     def figures(self) -> dict:
+        """Return steps, tokens, minutes, last loss and last measurement."""
         progress = self.progress
         return {
             "steps": progress.step,
@@ -178,17 +187,17 @@ class Runner:
 
 
 def bfloat16_is_faster(device: torch.device) -> bool:
-    """Return whether bfloat16 matrix products are faster than float32 on this device: on an accelerator, and on a CPU
-    with bfloat16 instructions.
+    """Return whether bfloat16 matrix products are faster than float32 on this device: on an accelerator, and on a CPU with
+    bfloat16 instructions.
 
-    Measured: 4.6 times faster with AVX512-BF16, 1.8 times slower without (docs/log/2026-11/models.md). Decided by the
-    hardware, not by timing, so that a resumed run continues identically."""
+    Measured: 4.6 times faster with AVX512-BF16, 1.8 times slower without (docs/log/2026-11/models.md). Decided by the hardware,
+    not by timing, so that a resumed run continues identically."""
     asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)
 
 
 def untied_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the state dict without tied duplicates, which safetensors refuses; loading ties them again."""
+    """Return the state dict with every shared tensor once. Safetensors refuses duplicates; loading ties them again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:

@@ -9,4 +9,5 @@ were trained together (sorted fine-tuning), so one file is three draft models.""
 
 
 def run(job: Job) -> Path:
+    """Train a draft model with early exits by S2D; return the folder of its weights."""
     return draft.run(job, "s2d", ABOUT)
