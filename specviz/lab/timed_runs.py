@@ -2,13 +2,11 @@
 processes used the CPU is called disturbed; its times are left out if there are undisturbed runs."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..run.machine import Machine
 from ..run.result import collect
-from ..trace.events import Event
 from ..trace.metrics import Totals
 
 if TYPE_CHECKING:
@@ -32,20 +30,13 @@ class TimedRuns:
     """Runs sessions one after another on one monitored machine."""
 
     def __init__(self, loaded: Loaded):
-        self._machine, self._lanes = Machine(loaded), count()
+        self._machine = Machine(loaded)
         self._slow = bool(self._machine.start_events())
 
     def run(self, session: Session, prompt: str, length: int) -> TimedRun:
         """Run to the end. Raises RunFailed."""
-        checks: list[Any] = []
-        totals = collect(self._watched(session.run(prompt, length), checks)).totals
-        return TimedRun(totals, self._slow or any(check.kind == "busy" for check in checks))
-
-    def _watched(self, events: Iterable[Event], checks: list[Any]) -> Iterator[Event]:
-        lane = next(self._lanes)
-        for event in events:
-            checks += self._machine.observe(lane, event)
-            yield event
+        result = collect(self._machine.watch(session.run(prompt, length)))
+        return TimedRun(result.totals, self._slow or result.busy)
 
 
 def undisturbed(runs: Iterable[TimedRun]) -> list[TimedRun]:

@@ -3,12 +3,14 @@ during a run. Times measured on a busy machine are not comparable."""
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core import DraftTree
-from ..trace.events import Checked, Drafted, Event, Finished, Verified
+from ..trace.events import Checked, Drafted, Event, Finished, Started, Verified
 from ..zoo.device import fit_threads, use_cores
 
 if TYPE_CHECKING:
@@ -63,6 +65,16 @@ class Machine:
     def start_events(self) -> list[Checked]:
         """Return the events to emit at the beginning of a lane."""
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
+
+    def watch(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events of a run as a new lane, each followed by the checks that it causes. The header's ``env`` gets ``header_fields``."""
+        lane = -1 - len(self._lanes)  # unlike the lanes of callers of observe
+        for event in events:
+            started = isinstance(event, Started)
+            yield replace(event, header=event.header | {"env": event.header["env"] | self.header_fields()}) if started else event
+            if started:
+                yield from self.start_events()
+            yield from self.observe(lane, event)
 
     def observe(self, lane: int, event: Event) -> list[Checked]:
         """Return the events to emit after an event of a lane. Called between rounds, while the engine's clock is paused."""

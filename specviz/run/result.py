@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..trace.events import Committed, Event, Failed, Finished, Started, TextEmitted
+from ..trace.events import Checked, Committed, Event, Failed, Finished, Started, TextEmitted
 from ..trace.metrics import Totals
 from ..trace.output import describe
 
@@ -31,6 +31,7 @@ class Result:
     logprobs: list[float] | None = None
     top_logprobs: list[list[list[float]]] | None = None
     output: dict[str, Any] | None = None  # what ``data`` is, as the header says
+    busy: bool = False  # other processes took the CPU: the times do not count (run/machine.py)
     reused: int | None = None  # tokens of the prompt whose keys and values the turn before left; None without its cache
     _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
@@ -51,6 +52,8 @@ class Result:
             self.forward_seconds = event.totals["forward_seconds"]
             self.head_unused = event.totals.get("head_unused", {})
             self.reused = event.totals.get("reused")
+        elif isinstance(event, Checked):
+            self.busy = self.busy or event.kind == "busy"
         elif isinstance(event, Failed):
             self.finish_reason, self.why = "error", event.why
 
@@ -79,7 +82,7 @@ class Result:
         logprobs = {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
         reused = {} if self.reused is None else {"reused": self.reused}
         return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
-                "finish_reason": self.finish_reason, "metrics": self.metrics(), **logprobs,
+                "finish_reason": self.finish_reason, "busy": self.busy, "metrics": self.metrics(), **logprobs,
                 **({"head_unused": self.head_unused} if self.head_unused else {}), **reused}
 
 

@@ -11,6 +11,8 @@ from specviz.cli import commands as cli
 from specviz.cli.messages import TEXTS
 from specviz.evidence import doctor
 from specviz.methods import catalogue
+from specviz.run.machine import Machine
+from specviz.trace.events import Checked, Finished
 
 
 @pytest.fixture
@@ -62,6 +64,15 @@ def test_chat_remembers_switches_methods_and_forgets(command):
 def test_chat_shows_the_method_and_its_figures_after_an_answer(command):
     status, out, err = command("chat", "--max-new-tokens", 20, "--method", "autoregressive", typed="the cat\n")
     assert status == 0 and out.endswith("\n") and catalogue()["autoregressive"].title in err and f"1{TEXTS['run.figures'].rpartition('}')[2]}" in err
+
+
+def test_chat_says_of_each_answer_whether_the_machine_was_busy(command, monkeypatch):
+    seen = iter((True, False, True))
+    monkeypatch.setattr(Machine, "start_events", lambda self: [])
+    monkeypatch.setattr(Machine, "observe", lambda self, lane, event: [Checked("busy", {})] * (isinstance(event, Finished) and next(seen)))
+    out = command("chat", "--json", "--max-new-tokens", 2, "--method", "autoregressive", typed="the cat\nand\n")[1]
+    assert [json.loads(line)["busy"] for line in out.splitlines()] == [True, False]
+    assert TEXTS["run.busy"] in " ".join(command("chat", "--max-new-tokens", 2, "--method", "autoregressive", typed="the cat\n")[2].split())
 
 
 def test_chat_takes_a_request_and_reuses_the_cache_of_the_turn_before(command):

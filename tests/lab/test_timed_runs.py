@@ -59,6 +59,8 @@ def test_where_all_were_disturbed_no_time_counts(monkeypatch, name):
 def test_a_busy_machine_disturbs_the_run_that_it_is_seen_in(monkeypatch):
     from specviz.run.session import Session
 
+    monkeypatch.setattr(Machine, "start_events", lambda self: [])
+    monkeypatch.setattr(Machine, "observe", lambda self, lane, event: [])
     loaded = FakeLoaded()
     timed, session = TimedRuns(loaded), Session(loaded, "autoregressive")
     assert not timed.run(session, "the cat", 4).disturbed

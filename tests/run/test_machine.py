@@ -8,7 +8,7 @@ import torch
 
 from specviz.run import machine
 from specviz.run.machine import Machine
-from specviz.trace.events import Drafted, Finished, Verified
+from specviz.trace.events import Checked, Drafted, Finished, Started, Verified
 from specviz.ui.engine import play
 from specviz.ui.limits import BASELINE, RunRequest
 from specviz.zoo import device
@@ -40,6 +40,16 @@ def passes(seconds, rows=1):
 
 def kinds(watched, events, lane=0):
     return [check.kind for event in events for check in watched.observe(lane, event)]
+
+
+def test_a_watched_run_is_a_lane_of_its_own_with_the_machine_in_its_header(steady):
+    def watched(seconds):
+        return list(steady.watch([Started({"env": {"cpu": "x"}}), *passes(seconds)]))
+
+    first, second = watched([0.5]), watched([0.5])
+    assert [event.kind for event in first if isinstance(event, Checked)] == ["busy"] == [e.kind for e in second if isinstance(e, Checked)]
+    assert first[0].header["env"] == {"cpu": "x", "threads": 1, "pass_seconds": 0.01, "usual_pass_seconds": 0.01}
+    assert [type(event) for event in watched([0.01])] == [Started, Drafted, Verified]
 
 
 def test_passes_at_their_usual_cost_are_not_told(steady):
