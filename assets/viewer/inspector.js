@@ -104,8 +104,8 @@
       }
     }
 
-    /* v: {lane, round, phase, k, sel, narrow, width, race, theme, seen}; seen: what is on the screen of a run
-       in flight, else null */
+    /* v: {lane, round, phase, rested, k, sel, narrow, width, race, theme, seen}; rested: the rounds after this one drafted
+       nothing; seen: what is on the screen of a run in flight, else null */
     paint(v) {
       /* A run in flight changes rounds faster than anybody reads: five a second are drawn, under a race half as many. */
       const rest = v.race ? 380 : 190;
@@ -137,7 +137,9 @@
       }
       setText(
         this.say,
-        r ? sentence(v.lane, r, v.phase) : "When the run begins, each round's guesses and verdicts appear here.",
+        r
+          ? sentence(v.lane, r, v.phase) + (v.rested ? SV.messages.say("round.last_draft") : "")
+          : "When the run begins, each round's guesses and verdicts appear here.",
       );
       this.paintReason(v);
       const key = [

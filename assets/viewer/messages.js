@@ -97,6 +97,9 @@
     "grammar.first": "Without the grammar the first choice would be {token} ({p}).",
     "grammar.bar": "{share} of the model\u2019s probability is forbidden",
 
+    "round.last_draft": " Nothing was drafted after it.",
+    "notice.target": "target (large model) {model}",
+    "notice.draft": " \u00b7 draft (guesses) {model}",
     "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
     circles: "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
     "rail.lost": "{rejected} rejected, {skipped} never examined",

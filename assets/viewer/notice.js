@@ -83,7 +83,7 @@
       this.word = el("span");
       this.badge = el("span", { class: "mode" }, el("i"), this.word);
       this.say = el("span", { class: "say", role: "status" });
-      this.meta = el("span", { class: "meta mono end" });
+      this.meta = el("span", { class: "meta end" });
       this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
     }
     /* A live run that was saved and opened again is a recording of it. */
@@ -112,8 +112,8 @@
           gap,
       );
       const t = header && header.target ? nature(header.target) : "",
-        d = header && header.draft ? " \u00b7 draft " + short(header.draft.name, 32) : "";
-      setText(this.meta, header ? (t ? "target " + t + d : "") : "");
+        d = header && header.draft ? SV.messages.say("notice.draft", { model: short(header.draft.name, 32) }) : "";
+      setText(this.meta, t ? SV.messages.say("notice.target", { model: t }) + d : "");
     }
   }
   SV.notice = { Notice, WAITS, sentence, nature, machine, when, remembered };

@@ -192,6 +192,7 @@
   function choose(b, ctx) {
     const { focus, at, race } = ctx;
     let round = null,
+      rested = false,
       phase = 4;
     if (focus && focus.rounds.length) {
       const sel = b.ui.sel && b.ui.sel.lane === focus.id ? b.ui.sel : null;
@@ -202,22 +203,24 @@
         round = focus.rounds[b.cur.round];
         phase = b.cur.phase;
       } else {
-        round =
-          focus.rounds[ctx.playing || b.state === "live" ? Math.max(0, at.k - 1) : lastRoundWithDraft(focus, at.k)];
+        rested = !ctx.playing && b.state !== "live";
+        round = focus.rounds[rested ? lastRoundWithDraft(focus, at.k) : Math.max(0, at.k - 1)];
         phase = at.k ? 4 : at.phase;
       }
       if (round && !round.draft && !round.commit) round = null;
     }
     ctx.round = round;
     ctx.phase = phase;
+    ctx.rested = Boolean(rested && round && round.i < at.k - 1);
   }
 
-  function inspector(b, { focus, at, race, round, phase, follow, fresh }, seen) {
+  function inspector(b, { focus, at, race, round, phase, rested, follow, fresh }, seen) {
     const sel = b.ui.sel && round && b.ui.sel.lane === focus.id && b.ui.sel.round === round.i ? b.ui.sel.node : null;
     b.inspector.paint({
       lane: focus,
       round,
       phase,
+      rested,
       k: at ? at.k : 0,
       sel,
       narrow: b.narrow,

@@ -1,10 +1,15 @@
 """Errors of a session."""
 from __future__ import annotations
 
+import re
+
 import torch
 
 from ..core import BrokenModel, InvalidDistribution, Method
 from ..core.errors import CodedError
+
+
+FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+@-]+)+/(?=[\w.])")  # of an absolute path
 
 
 class SessionError(CodedError, ValueError):
@@ -18,11 +23,11 @@ def sentence(error: BaseException | str) -> str:
 
 
 def explain(method: Method, error: BaseException) -> str:
-    """Return why a run failed, in one sentence."""
+    """Return why a run failed, in one sentence, without folders of this machine."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
     if isinstance(error, (BrokenModel, InvalidDistribution)):
         return sentence(error)
     if isinstance(error, SystemExit):
         return sentence(f"{method.title} stopped: one of its parts tried to end the program")
-    return sentence(f"{method.title} stopped: {sentence(error)}")
+    return sentence(f"{method.title} stopped: {sentence(FOLDERS.sub('', str(error)) or type(error).__name__)}")

@@ -202,7 +202,8 @@ def _outcome(records: list[Record], stopped: bool) -> dict[str, str]:
     if unfinished := [title for lane, title in titles.items() if lane not in ends]:
         return _coded("error", "run.unfinished", title=unfinished[0])
     if errors:
-        return _coded("done", "run.lane_failed", title=titles.get(errors[0]["lane"], "A lane"), why=errors[0]["why"])
+        title = titles.get(errors[0]["lane"], "A lane")
+        return _coded("done", "run.lane_failed", title=title, why=errors[0]["why"].removeprefix(f"{title} stopped: "))
     unused = [(r["lane"], r["totals"]["head_unused"]) for r in records if r["type"] == "done" and r.get("totals", {}).get("head_unused")]
     if unused:
         lane, found = unused[0]

@@ -199,6 +199,7 @@ def broken(error, after):
     (RuntimeError("mat1 and mat2 do not fit\nlong traceback"), "Broken method stopped: Mat1 and mat2 do not fit."),
     (MemoryError(), "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."),
     (KeyError(), "Broken method stopped: KeyError."),
+    (ImportError("cannot import name 'x' from 'a.b' (/srv/app/a/b.py)"), "Broken method stopped: Cannot import name 'x' from 'a.b' (b.py)."),
 ])
 def test_a_method_that_breaks_says_so_in_one_sentence(error, says):
     loaded = FakeLoaded()
