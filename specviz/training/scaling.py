@@ -9,7 +9,7 @@ from .job import Job, TrainingError
 
 
 def answer(job: Job, plain: bool) -> str:
-    """Return the report as text, or as JSON if not ``plain``. Raises TrainingError."""
+    """Return the report on how acceptance grew with training, as text, or as JSON if ``plain`` is False. Raises TrainingError."""
     try:
         found = report(job.target, drafts_in(job.work / "models", job.shipped))
     except ScalingError as error:
@@ -24,6 +24,7 @@ TEXTS = {
 
 
 def text(found: dict) -> str:
+    """Return a report of evidence.scaling as text: a table of points, then a sentence per fit."""
     lines = [f"{'draft':32} {'parameters':>10} {'tokens':>8}  " + "  ".join(f"{name:>13}" for name in FIGURES.values())]
     lines += [f"{one['name']:32} {short(one['parameters']):>10} {short(p['tokens']):>8}  "
               + "  ".join(f"{p[name]:13.3f}" if name in p else f"{'':13}" for name in FIGURES)

@@ -1,8 +1,7 @@
-"""Pictures of one to three things on a grid of nine cells, questions about them, and the answers of a small grammar.
+"""Pictures of one to three things on a grid of nine cells, questions about them, and answers in a small grammar.
 
-Everything is drawn and written by this program (drawings.py), so the probability of every word of a description given the words before
-it, for a reader who does not see the picture, is computable (``blind_probs``).
-"""
+Pictures and texts are made by this program (drawings.py). So the probability of every word of a description, given the words
+before it but not the picture, can be computed exactly (``blind_probs``)."""
 from __future__ import annotations
 
 import itertools
@@ -35,7 +34,7 @@ DESCRIBE = ("What does the picture show?", "Describe the picture.", "What do you
 
 @dataclass(frozen=True)
 class Item:
-    """A thing in a cell; cells count in reading order."""
+    """A thing in a cell of the picture. cell: 0 to 8, in reading order."""
 
     cell: int
     thing: str
@@ -44,6 +43,7 @@ class Item:
 
     @property
     def phrase(self) -> str:
+        """The thing in words, such as "a small red star"."""
         return f"a {'small ' if self.small else ''}{self.colour} {self.thing}"
 
 
@@ -60,14 +60,14 @@ SAMPLES: tuple[Scene, ...] = (
 
 
 def draw_scene(rng: random.Random) -> Scene:
-    """Return a random scene; its things differ."""
+    """Return a random scene of one to three different things."""
     count = rng.choices((1, 2, 3), COUNTS)[0]
     cells, things = sorted(rng.sample(range(CELLS ** 2), count)), rng.sample(THINGS, count)
     return tuple(Item(cell, thing, rng.choice(COLOURS), rng.random() < SMALL) for cell, thing in zip(cells, things))
 
 
 class Painter:
-    """Draws scenes from a stock of outlines, which is fast."""
+    """Paints scenes from prepared outlines of all things, which is faster than drawing each thing anew."""
 
     def __init__(self, seed: int, variants: int):
         rng = random.Random(f"{seed} outlines")
@@ -75,7 +75,7 @@ class Painter:
                        for thing in THINGS for small, size in SIZES.items()}
 
     def paint(self, scene: Scene, rng: random.Random) -> np.ndarray:
-        """Return the picture, uint8 [SIDE, SIDE, 3]."""
+        """Return the picture of a scene, uint8 [SIDE, SIDE, 3]."""
         picture = np.tile(np.array(drawings.DAY, np.uint8), (SIDE, SIDE, 1))
         for item in scene:
             row, column = divmod(item.cell, CELLS)
@@ -91,12 +91,13 @@ def caption(scene: Scene) -> str:
 
 
 def description(scene: Scene, opening: str) -> str:
+    """Return a sentence that describes the scene: ``opening``, then each thing and its position."""
     *most, last = [f"{item.phrase} {PLACES[item.cell]}" for item in scene]
     return f"{opening} {', '.join(most)}{' and ' if most else ''}{last}."
 
 
 def conversation(scene: Scene, turns: int, rng: random.Random) -> list[tuple[str, str]]:
-    """Return (question, answer) pairs about a scene; most questions ask for a description."""
+    """Return ``turns`` (question, answer) pairs about a scene. Most questions ask for a description."""
     return [rng.choices(list(QUESTIONS.values()), SHARES)[0](scene, rng) for _ in range(turns)]
 
 
@@ -137,21 +138,21 @@ SHARES = (4, 2, 2, 2, 1)  # of them in training
 
 
 def words() -> list[str]:
-    """Return all words and signs of questions and answers, capitals kept."""
+    """Return all words and punctuation marks of questions and answers, with their capitals."""
     texts = [*DESCRIBE, *OPENINGS, *PLACES, *NUMBERS, *COLOURS, *THINGS, "small and nothing thing things", "What colour color is the no",
              "Where is the", "How many things are there?", "There is are", "A Small And Nothing", ".", ",", "?"]
     return sorted({word for text in texts for word in split_words(text)})
 
 
 def split_words(text: str) -> list[str]:
-    """Cut a text into words and signs, without spaces."""
+    """Split a text into words and punctuation marks, without spaces."""
     for sign in ".,?":
         text = text.replace(sign, f" {sign}")
     return text.split()
 
 
 def join_words(written: Sequence[str]) -> str:
-    """Return words and signs as a text; the inverse of ``split_words``."""
+    """Join words and punctuation marks to a text; the inverse of ``split_words``."""
     return " ".join(written).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
 
 
@@ -175,8 +176,8 @@ def _patterns() -> tuple[tuple[float, tuple[str, ...]], ...]:
 
 
 def blind_probs(written: Sequence[str]) -> dict[str, float]:
-    """Return {next word: probability} of a description, given the words so far but not the picture; empty at the end of
-    the description."""
+    """Return {next word: probability} of a description given the words so far, but not the picture; empty at the end of the
+    description."""
     total: dict[str, float] = defaultdict(float)
     for weight, pattern in _patterns():
         _follow(weight, pattern, list(written), total)
@@ -216,14 +217,15 @@ def _choices(symbol: str, used: list[str]) -> list[tuple[str, float]]:
 
 
 def acceptance(written: Sequence[str], word: str) -> float:
-    """Return the probability that the next word is accepted: sum(min(p, q)), where the draft reads the text only, and
-    the target sees the picture and generates ``word``. At the beginning of an answer both have the same distribution."""
+    """Return the probability that the next word of a draft is accepted, sum(min(p, q)). The draft model reads the text only; the
+    target sees the picture and generates ``word``. At the beginning of an answer both have the same distribution."""
     blind = blind_probs(written)
     return 1.0 if not written else blind.get(word, 0.0)
 
 
 def kind_of(words: Sequence[str], at: int) -> str:
-    """Return the kind of a word of a description: what the picture decides (thing, colour or size, place, number of things) or grammar."""
+    """Return the kind of the word at index ``at`` of a description: "thing", "colour or size", "place", "number of things" or
+    "grammar"."""
     word, before = words[at], words[at - 1] if at else ""
     if word in THINGS:
         return "thing"

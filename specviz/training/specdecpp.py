@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train SpecDec++'s acceptance head; return the folder of its weights."""
     return draft_length.run(job, "specdecpp")

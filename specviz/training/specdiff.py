@@ -1,10 +1,10 @@
-"""Train SpecDiff's masked diffusion drafter (2408.05636) on the target's answers, for its use: a clean text and masks in the block only.
+"""Train SpecDiff's masked diffusion drafter (2408.05636) on the target's answers, for its use: a text without masks, followed by a
+block with masks.
 
-Each step samples answer positions as anchors. The block after an anchor holds the anchor's token and places that are masked in one
-of three ways: all of them (a draft's first step), each with a probability t drawn uniformly (MDLM, 2406.07524), or all but the first
-few (later steps from left to right). Masked places learn the target's distribution. MDLM's weight 1/t is left out, and nearer places
-weigh more, because tokens after a rejected one are lost.
-"""
+Each step samples answer positions as anchors. The block after an anchor holds the anchor's token and positions that are masked
+in one of three ways: all of them (the first step of a draft), each with a probability t drawn uniformly (MDLM, 2406.07524), or
+all but the first few (later steps, from left to right). Masked positions learn the target's distribution. MDLM's weight 1/t is
+left out, and positions near the anchor weigh more, because tokens after a rejected one are lost."""
 from __future__ import annotations
 
 import math
@@ -31,22 +31,23 @@ from .runner import Runner
 
 
 class TextFeatures(Features):
-    """Batches of text and the target's distributions, without hidden states."""
+    """Batches of text and the target's distributions along it, without the target's hidden states."""
 
     keeps = None
 
     def states(self, material) -> Batch:
+        """Return the output of ``draft.collate`` as a Batch without hidden states; the target does not run."""
         ids, where, top_ids, top_logp, labels = material
         return Batch(ids, ids.new_zeros(0).float(), None, where, labels, top_ids, top_logp)
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks after anchors, as rows behind the text's own.
+    """The input of the drafter: rows of text, each followed by the blocks of its anchors.
 
-    ids, masked, places [rows, width + blocks * size]; mask [rows, 1, n, n], True where a row may attend; index [rows, blocks, size - 1]:
-    indices into ``batch.where`` of the tokens that the block's places stand for, -1 after the end of the answer.
-    """
+    ids, masked, places [rows, n] with n = width + blocks * size: token ids, whether a mask stands there, positions in the text;
+    mask, bool [rows, 1, n, n]: True where a row may attend; index [rows, blocks, size - 1]: indices into ``batch.where`` of the
+    tokens that the masks stand for, -1 after the end of the answer."""
 
     ids: Tensor
     masked: Tensor
@@ -56,6 +57,7 @@ class Blocks:
 
 
 def run(job: Job) -> Path:
+    """Train SpecDiff's drafter; return the folder of its weights."""
     hparams = job.hparams("specdiff")
     features = TextFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -76,8 +78,8 @@ def run(job: Job) -> Path:
 
 
 def initialised_network(job: Job, features: TextFeatures, hparams: dict) -> network.DiffusionDrafter:
-    """Return the network; with ``from``, its weights are those of a draft model with a reduced vocabulary, of which the most
-    frequent tokens are kept."""
+    """Return the untrained network. If the recipe names a draft model with a reduced vocabulary in ``from``, its weights are
+    copied and its most frequent tokens are kept."""
     model = network.build(features.body, hparams)
     table = features.embedding.float()
     if "from" in hparams:
@@ -105,7 +107,8 @@ def most_frequent(answers: list[Answer], tokens: Tensor, count: int) -> Tensor:
 
 
 def sample_masked_positions(rows: int, blocks: int, size: int, rng: random.Random) -> Tensor:
-    """Return which places are masked, [rows, blocks, size]: half of the blocks whole, the others as in later steps."""
+    """Sample which positions of each block are masked, bool [rows, blocks, size]: all of them in half of the blocks, some of them
+    in the others, as in later steps of a draft."""
     gen = torch.Generator().manual_seed(rng.getrandbits(31))
     shape = (rows, blocks, 1)
     kind, t, first = (torch.rand(shape, generator=gen) for _ in range(3))
@@ -115,8 +118,8 @@ def sample_masked_positions(rows: int, blocks: int, size: int, rng: random.Rando
 
 
 def blocks(batch: Batch, anchors: Tensor, hidden: Tensor) -> Blocks:
-    """Return the blocks after anchors [rows, blocks] (indices into ``batch.where``), with masks where ``hidden`` [rows, blocks,
-    size - 1] is true."""
+    """Return the drafter's input for blocks after anchors [rows, blocks] (indices into ``batch.where``), with masks where
+    ``hidden`` [rows, blocks, size - 1] is True."""
     (rows, width), count, size, device = batch.ids.shape, anchors.shape[1], hidden.shape[2] + 1, anchors.device
     start, ahead = batch.where[anchors] % width, torch.arange(size, device=device)
     index = anchors[..., None] + ahead[:-1]
@@ -133,20 +136,21 @@ def blocks(batch: Batch, anchors: Tensor, hidden: Tensor) -> Blocks:
 
 
 class Trainer:
-    """Loss and replayed acceptance of a drafter."""
+    """Loss and replayed acceptance of SpecDiff's drafter."""
 
     def __init__(self, model: network.DiffusionDrafter, features: TextFeatures, hparams: dict):
         self.model, self.features, self.hparams = model, features, hparams
         self.vocabulary = ReducedHead(torch.zeros(len(model.tokens), 1), model.tokens.cpu(), model.vocab).to(features.device)
 
     def states(self, made: Blocks) -> Tensor:
-        """Return the states of the rows that predict the blocks' places, [rows, blocks, size - 1, hidden]."""
+        """Return the hidden states that predict the blocks' tokens, [rows, blocks, size - 1, hidden]."""
         embeds = F.embedding(made.ids, self.features.embedding).float()
         out = self.model(self.model.rows(embeds, made.masked), made.places, made.mask)
         rows, count, ahead = made.index.shape
         return out[:, -count * (ahead + 1):].unflatten(1, (count, ahead + 1))[:, :, :-1]
 
     def loss(self, batch: Batch, anchors: Tensor, hidden: Tensor) -> Tensor:
+        """Return the mean distillation loss over masked positions, weighted by the distance from the anchor."""
         made = blocks(batch, anchors, hidden)
         states, hidden = self.states(made), hidden.to(anchors.device) & (made.index >= 0)
         total: Any = 0.0  # a tensor from the first term on
@@ -166,7 +170,8 @@ class Trainer:
         return total / weights if weights else states.sum() * 0
 
     def measure(self) -> dict[str, float]:
-        """Return block efficiency at temperature 0 with one step, on a few held-out answers of each task, whole blocks drafted."""
+        """Return block efficiency at temperature 0 with one diffusion step, on a few held-out answers of each task. Every draft is
+        a full block."""
         some = [a for a in self.features.heldout if a.greedy]
         some = some[:: max(1, len(some) // self.hparams["measure_rows"])]
         by_task = {}
@@ -179,7 +184,8 @@ class Trainer:
 
     @torch.inference_mode()
     def accepted_by_step(self, answer: Answer) -> list[list[bool]]:
-        """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
+        """Return [step][token] for a greedy answer: whether each token would be drafted correctly as the ``step``-th token of a
+        draft (from 0)."""
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(self.model.block)]
         every = torch.arange(len(batch.where), device=batch.ids.device)[None]

@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Speculative Streaming's streams; return the folder of the weights."""
     return in_target.run(job, "speculative_streaming")

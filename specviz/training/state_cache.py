@@ -12,11 +12,10 @@ from .generate import Answer
 
 
 class StateCache:
-    """Cached states [tokens of all answers, hidden] in 16 bits, in a sparse file that is filled on demand. A stored row
-    is never recomputed, so that the data do not depend on interruptions.
+    """A disk cache of hidden states [tokens of all answers, hidden] in 16 bits, in a sparse file that is filled on demand. A
+    stored state is never recomputed, so that training data do not depend on interruptions.
 
-    folder: used for these answers only; other answers, or a target of another width, replace its content.
-    """
+    folder: holds the states of these answers only; other answers, or a target of another width, replace its content."""
 
     def __init__(self, folder: Path, answers: list[Answer], hidden: int):
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,8 +29,8 @@ class StateCache:
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
-        """Return states [rows, width, hidden] of these answers, right-padded with zeros. ``compute`` is called for
-        missing ones. Answers longer than ``width`` are truncated and not cached."""
+        """Return the hidden states [rows, width, hidden] of some answers, right-padded with zeros. compute(): called for states
+        that are not stored yet. Answers longer than ``width`` are truncated and not cached."""
         at = [self.index[id(answer)] for answer in answers]
         missing = [row for row, i in enumerate(at) if not self.done[i]]
         fresh = compute() if missing else None
@@ -50,7 +49,7 @@ class StateCache:
 
 
 def open_array(path: Path, size: int, dtype: torch.dtype) -> Tensor:
-    """Open a file as a tensor; a new one is sparse and all zeros."""
+    """Open a file as a memory-mapped tensor of ``size`` numbers. A new file is sparse and all zeros."""
     if not path.is_file():
         with path.open("wb") as file:
             file.truncate(size * dtype.itemsize)

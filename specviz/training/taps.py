@@ -1,8 +1,8 @@
 """Train TAPS' scorer over the target's frozen DFlash (2606.00487): see block_corrections.py.
 
-Two losses, as in the paper: the divergence from the target's preference among siblings, and the binary cross-entropy of a node's reach,
-the product along its path, with whether the target wrote the node.
-"""
+The loss has two parts, as in the paper: the divergence from the target's distribution among the candidates of a node
+(siblings), and the binary cross-entropy between the predicted probability that a node is reached, a product along its path, and
+whether the target generated this path."""
 from pathlib import Path
 
 import torch
@@ -17,19 +17,21 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train TAPS' scorer; return the folder of its weights."""
     return block_corrections.run(job, "taps", network.build, scores, CARD, loss)
 
 
 def scores(model: network.Scorer, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return the scores of the siblings below the true token before each position, [n, positions, m]."""
+    """Return the scorer's scores of the block drafter's candidates, [n, positions, m], below the true token before each position.
+    """
     depth = torch.arange(blocks.before.shape[1], device=blocks.before.device).expand_as(blocks.before)
     children = F.embedding(blocks.ids, features.embedding).float()
     return blocks.log_probs + model(blocks.embeds, children, blocks.log_probs, blocks.entropy, depth)
 
 
 def loss(found: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tensor:
-    """Return the distillation loss among siblings, plus ``reach_weight`` times the cross-entropy of the predicted
-    probability that each sibling of the true path is reached."""
+    """Return the distillation loss among siblings, plus ``reach_weight`` times the cross-entropy of the predicted probability that
+    each sibling of the true path is reached. found [n, positions, m]: the scores."""
     log_probs = found.float().log_softmax(-1)
     written = blocks.ids == batch.labels[blocks.index][..., None]
     along = (log_probs * written).sum(-1)  # of the true token, where it is a sibling

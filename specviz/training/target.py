@@ -27,6 +27,7 @@ from .runner import Runner
 
 
 def run(job: Job) -> Path:
+    """Train the target; return its folder."""
     hparams = job.hparams("target")
     torch.manual_seed(job.seed)
     words, model = load_or_create(job, hparams)
@@ -66,8 +67,8 @@ def run(job: Job) -> Path:
 
 
 def require_improvement(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
-    """Raise TrainingError unless the new weights are better than the shipped ones at ``path`` in every task. Compared
-    per byte, because vocabularies may differ."""
+    """Raise TrainingError unless the new weights have a lower loss than the shipped ones at ``path`` in every task. Losses are
+    compared per byte, because vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
     before = loss_by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
@@ -79,7 +80,8 @@ def require_improvement(path: Path, model, words, heldout: list[data.Row], hpara
 
 
 def load_or_create(job: Job, hparams: dict):
-    """Return (tokenizer, model) to start from. If there is a checkpoint, its weights are loaded later."""
+    """Return (tokenizer, model) to start from: the shipped target, one grown from another, or random weights. A checkpoint's
+    weights are loaded later."""
     if hparams["start"] in ("shipped", "grown"):
         path = job.shipped / (hparams["name"] if hparams["start"] == "shipped" else hparams["from"])
         words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
@@ -120,14 +122,15 @@ def rows_by_task(job: Job, hparams: dict) -> tuple[dict, dict]:
 
 
 class Batches:
-    """Packed training batches, a function of seed and step."""
+    """Training batches of packed texts, a function of seed and step."""
 
     def __init__(self, pools, words, hparams: dict, seed: int, device):
         self.given, self.own = pools
         self.words, self.hparams, self.seed, self.device = words, hparams, seed, device
 
     def make(self, step: int, prompts: bool = False):
-        """Return (ids [rows, length], where, labels): flat predicting positions and the tokens after them."""
+        """Return (ids [rows, length], where [n], labels [n]): token ids, flat positions with a loss, and the tokens after them.
+        prompts: prompts have a loss, too."""
         rng, hparams = random.Random(f"{self.seed} {step}"), self.hparams
         first = step < hparams["copy_steps"]
         length = hparams["copy_length"] if first else hparams["length"]
@@ -142,7 +145,8 @@ class Batches:
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def packed(self, rng: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
-        """Return (ids, loss mask) of a row of concatenated exchanges; the last one is truncated."""
+        """Return (ids, loss mask) of one row of concatenated exchanges; the last one is truncated. prompts: prompts have a loss,
+        too."""
         row, counts = [], []
         while len(row) < self.hparams["length"]:
             ids, start = data.chat_row(self.words, self.draw(rng))
@@ -151,6 +155,7 @@ class Batches:
         return row, counts
 
     def draw(self, rng: random.Random) -> data.Row:
+        """Return a random training example, with tasks in the recipe's proportions."""
         pool = self.own if rng.random() < self.hparams["own_share"] else self.given
         shares = {task: share for task, share in self.hparams["tasks"].items() if task in pool}
         if not shares:
@@ -158,11 +163,13 @@ class Batches:
         return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
 
     def repeated_span_row(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
+        """Return (ids, loss mask) of a row with repeated spans (repeated_spans.py)."""
         return repeat_span(rng, length, lambda size: random_or_text_span(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
 
 
 def loss_by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
-    """Return the mean loss per answer token (or byte), by task, on the first held-out rows of each."""
+    """Return {task: mean loss in nats per answer token, or per byte with ``by_bytes``}, on the first held-out rows of each task.
+    """
     found = {}
     for task in data.TASKS:
         total = count = 0.0
@@ -178,7 +185,8 @@ def loss_by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bo
 
 
 def copying_loss(model, words, hparams: dict, spans: int = 8) -> float:
-    """Return the loss on the second occurrence of random spans of a quarter of the length: near zero once the model copies."""
+    """Return the mean loss on the second occurrence of random spans, each a quarter of the training length: near zero once the
+    model copies."""
     rng, size = random.Random(7), hparams.get("heldout_length", hparams["length"]) // 4
     each = [random_span(rng, size, len(words)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
@@ -186,6 +194,7 @@ def copying_loss(model, words, hparams: dict, spans: int = 8) -> float:
 
 @torch.inference_mode()
 def span_loss(model, ids: list[int], start: int) -> float:
+    """Return the mean loss of the tokens from index ``start`` on."""
     device = next(model.parameters()).device
     row = torch.tensor([ids], device=device)
     hidden = hidden_states_at(model, row, torch.arange(start - 1, len(ids) - 1, device=device))

@@ -21,7 +21,7 @@ TEMPLATE = (
 
 
 def run(job: Job) -> Path:
-    """Train the tokenizer and return its folder, once per work folder and size."""
+    """Train the tokenizer, once per work folder and size; return its folder."""
     place = job.folder("tokenizer", job.size)
     if (place / "tokenizer.json").is_file():
         return place
@@ -34,7 +34,8 @@ def run(job: Job) -> Path:
 
 
 def train_bpe(rows, size: int, digits: bool = True, quiet: bool = True) -> PreTrainedTokenizerFast:
-    """Train a tokenizer of ``size`` tokens on rows of prompt and response; digits: every digit is a token of its own."""
+    """Train a byte-level BPE tokenizer of ``size`` tokens on the rows' prompts and responses. digits: every digit is a token of
+    its own."""
     bpe = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level]) if digits else byte_level

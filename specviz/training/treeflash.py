@@ -11,11 +11,13 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train TreeFlash's network; return the folder of its weights."""
     return block_corrections.run(job, "treeflash", network.build, scores, CARD)
 
 
 def scores(model: network.TreeFlash, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return corrected logits of the candidates after the true token before each position, [n, positions, m]."""
+    """Return the network's corrected logits of the block drafter's candidates, [n, positions, m], given the true token before each
+    position."""
     states = features.drafter.norm(blocks.raw + model.ar_approximation(blocks.embeds, blocks.states)).float()
     rows = features.head[blocks.ids].to(states.dtype)  # [n, places, m, hidden]
     return torch.einsum("nph,npmh->npm", states, rows)

@@ -11,4 +11,5 @@ answers, and each that the target finds likelier than the draft does was rewarde
 
 
 def run(job: Job) -> Path:
+    """Train a draft model by TVD++; return the folder of its weights."""
     return draft.run(job, "tvdpp", ABOUT)

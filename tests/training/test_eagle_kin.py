@@ -105,7 +105,7 @@ def test_each_state_learns_its_own_part(alone, trained, pair):
         hparams = job(pair, trained).hparams(kind) | {"rollout": 1, "hard_label_weight": 0.0}
         head = made(kind, trained, features)
         with torch.no_grad():
-            out = eagle_kin.eagle.guesses(head, features, batch, 1)[0]
+            out = eagle_kin.eagle.rollout_states(head, features, batch, 1)[0]
             found = eagle_kin.LOSSES[kind](head, features, batch, batch.states.float(), hparams, None)
         first, second = (batch.back(steps)[0] for steps in (1, 2))
         rows = out[batch.where[first] - 1]

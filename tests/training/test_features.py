@@ -147,7 +147,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
-    guesses = recipe.ahead(head, features)
+    guesses = recipe.chain_states_function(head, features)
     expected_length = chains.replay_rounds([chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma)
     rounds = committed = accepted = 0
     for answer in chosen:
@@ -201,10 +201,10 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         batch = features.states(collate(list(features.own.answers[:1]), 64, features.device))
         order = torch.arange(batch.ids.shape[1])
         order[:-6] = torch.randperm(len(order) - 6, generator=torch.Generator().manual_seed(0))
-        part = attention.rows_of(head, partial(recipe.ahead(head, features), batch, 1))[0]
+        part = attention.rows_of(head, partial(recipe.chain_states_function(head, features), batch, 1))[0]
         whole, other = (part[0](part[1][:, rows].float(), part[2], None, None)[0][0, -1] for rows in (torch.arange(len(order)), order))
         moved[limit] = float((whole - other).norm() / whole.norm())
-        awake[limit] = attention.entropy(head, partial(recipe.ahead(head, features), batch, 1))
-        told = chains.measure(recipe.ahead(head, features), features, one.hparams(kind), head)
+        awake[limit] = attention.entropy(head, partial(recipe.chain_states_function(head, features), batch, 1))
+        told = chains.measure(recipe.chain_states_function(head, features), features, one.hparams(kind), head)
         assert (told["attention_entropy"] > 0.2) == (limit == 12)
     assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02

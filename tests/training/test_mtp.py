@@ -54,6 +54,6 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     features = Features(work, work.hparams("mtp"))
     whole_numbers(features, trained)
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.replay_rounds([chains.accepted_by_step(mtp.ahead(module, features), features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.replay_rounds([chains.accepted_by_step(mtp.chain_states_function(module, features), features, a, gamma, 0) for a in chosen], gamma)
     found, accepted = tokens_a_round(model, lambda: Parts(FeatureDrafter(module, DraftChain), Fixed(gamma), TokenRejection()), chosen)
     assert accepted > 0 and expected_length["block_efficiency"] == found
