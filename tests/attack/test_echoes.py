@@ -69,8 +69,13 @@ def test_no_value_of_another_file_is_echoed_whole(tmp_path, name):
                 check(str(error), text)
 
 
-@pytest.mark.parametrize("kind", ["eagle", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("eagle3", "dflash", "mtp", "pard"))])
-def test_no_value_of_a_heads_config_is_echoed_whole(tmp_path, monkeypatch, kind):
+HEAD_KEYS = ("hidden_size", "eagle_config", "vocab_size", "draft_vocab_size", "speculators_model_type", "architectures", "pard_token", "block_size",
+             "mask_token_id", "target_layer_ids", "dflash_config", "model_type")
+
+
+@pytest.mark.parametrize(("kind", "every"), [("eagle", False), *(pytest.param(kind, True, marks=pytest.mark.thorough)
+                                                                for kind in ("eagle", "eagle3", "dflash", "mtp", "pard"))])
+def test_no_value_of_a_heads_config_is_echoed_whole(tmp_path, monkeypatch, kind, every):
     write(tmp_path / "target")
     head = write(tmp_path / "head", tokenizer=False)
     settings = json.loads((head / "config.json").read_text())
@@ -79,8 +84,7 @@ def test_no_value_of_a_heads_config_is_echoed_whole(tmp_path, monkeypatch, kind)
                     f"  h: {{path: head, role: head, for: t, kind: {kind}}}\n")
     monkeypatch.setenv("SPECVIZ_MODELS", str(path))
     for text in (LONG, STEERING):
-        for key in ("hidden_size", "vocab_size", "draft_vocab_size", "speculators_model_type", "eagle_config", "architectures", "pard_token",
-                    "block_size", "mask_token_id", "target_layer_ids", "dflash_config", "model_type"):
+        for key in HEAD_KEYS if every else HEAD_KEYS[:2]:
             for value in shapes(text):
                 (head / "config.json").write_text(json.dumps(settings | {key: value}))
                 forget()
