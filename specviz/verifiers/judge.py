@@ -16,20 +16,21 @@ from .token_rejection import TokenRejection
 
 
 class JudgeDecoding(TokenRejection):
-    """Keep rejected tokens that a judge accepts (Judge decoding).
+    """Lossy verifier that keeps a rejected token if a trained network, the judge, accepts it (Judge decoding, Bachmann et al.
+    2501.19309).
 
-    judge: hidden states [n, hidden] at the drafted tokens -> probabilities [n] of being good. A rejected token is kept
-    if its probability is above ``least``, so that 1 is ordinary rejection sampling. All siblings are first tested by
-    rejection sampling, then by the judge.
+    judge: the target's final hidden states [n, hidden] at the drafted tokens -> probabilities [n] that the tokens are acceptable.
+    Each child is tested by rejection sampling, and, if it is rejected, by the judge: it is kept if its probability is above
+    ``min_prob``, so that 1 is ordinary rejection sampling.
 
-    Drift: the log-probability of the best token minus that of each token kept by the judge, in nats.
+    The note "drift": for each token kept by the judge, the log-probability of the argmax minus that of the token, in nats.
     """
 
     hidden_states = frozenset({"final"})
     title = "a judge (lossy)"
 
-    def __init__(self, judge: Callable[[Tensor], Tensor], least: float = 0.5):
-        self.judge, self.least = judge, least
+    def __init__(self, judge: Callable[[Tensor], Tensor], min_prob: float = 0.5):
+        self.judge, self.min_prob = judge, min_prob
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         with torch.inference_mode():
@@ -40,9 +41,9 @@ class JudgeDecoding(TokenRejection):
             probs = p = state.sampling.probs(row)
             hit = None
             for child in children:
-                decision = self.fair(tree, child, p, row, state)
-                allowed = float(row[tree.tokens[child]]) > -math.inf  # a mask of the request is no matter of taste
-                if decision.verdict != "accepted" and token_probs[child] > self.least and allowed:
+                decision = self.test_child(tree, child, p, row, state)
+                overruled = decision.verdict != "accepted" and token_probs[child] > self.min_prob
+                if overruled and float(row[tree.tokens[child]]) > -math.inf:  # a mask of the request is no matter of taste
                     belief = row.float().log_softmax(-1)
                     drift.append(float(belief.max() - belief[tree.tokens[child]]))
                     forgiven.append(len(decisions))
@@ -59,8 +60,9 @@ class JudgeDecoding(TokenRejection):
             path.append(hit)
             node = hit
 
-    def fair(self, tree: DraftTree, child: int, p: Tensor, row: Tensor, state: State) -> Decision:
-        """Test one child by rejection sampling against p, the residual of earlier siblings."""
+    def test_child(self, tree: DraftTree, child: int, p: Tensor, row: Tensor, state: State) -> Decision:
+        """Test one child by rejection sampling against p [vocab], the residual distribution after its earlier siblings; at
+        temperature 0 against the argmax of ``row``, the target's logits [vocab]."""
         if not state.sampling.greedy:
             return self.test(tree, child, p, state)
         right = float(tree.tokens[child] == int(row.argmax()))
@@ -70,6 +72,7 @@ class JudgeDecoding(TokenRejection):
     def _note(self, state: State, decisions: list[Decision], token_probs: list[float], forgiven: list[int], drift: list[float]) -> None:
         if decisions:
             nodes = [decision.node for decision in decisions]
-            state.note("judge", chances=[round(token_probs[node], 4) for node in nodes], least=self.least, forgiven=forgiven, nodes=nodes)
+            chances = [round(token_probs[node], 4) for node in nodes]
+            state.note("judge", chances=chances, least=self.min_prob, forgiven=forgiven, nodes=nodes)
         if drift:
             state.note("drift", nats=drift)

@@ -116,4 +116,5 @@ class CapeChain(ModelDrafter):
     @staticmethod
     def _best(row: Tensor, count: int) -> list[int]:
         values, tokens = top_k(row, count)
-        return [token for token, value in zip(tokens[0].tolist(), values[0].tolist()) if value > -math.inf]
+        pairs = torch.stack([tokens[0].double(), values[0].double()]).tolist()  # one synchronisation for both
+        return [int(token) for token, value in zip(*pairs) if value > -math.inf]
