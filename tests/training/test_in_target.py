@@ -56,7 +56,7 @@ def test_the_replay_says_what_the_engine_does(trained, features, name):
 class After(in_target.AllPositionStates):
     """As drafts go: nothing is guessed before the first token of an answer was written in a round of its own."""
 
-    def guess(self, batch, index):
+    def head_states(self, batch, index):
         kept, states = super().head_states(batch, index)
         late = kept > index
         return kept[late], states[late]
