@@ -2,7 +2,9 @@
 
 Two sequences over the same weights, each with a KV cache of its own: one reads the prompt, in the other each word is replaced by an unknown
 one. Both are rows of one forward pass, and the logits u + scale (c - u) take the place of the model's before any softmax, so every method
-drafts for, and is verified against, the guided distribution.
+drafts for, and is verified against, the guided distribution. Only tokens of an output can be drawn, as in image models whose vocabulary
+(LlamaGen 2406.06525) or logits processor (Lumina-mGPT 2408.02657) has image tokens alone: guidance multiplies the noise of logits that
+both rows keep very low, and the end token came too early.
 """
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor
 
 from ..core import CapableTarget, DraftTree, Scores, Verdict
@@ -18,7 +21,7 @@ from .base import CachedTarget
 KEPT = frozenset({"tree", "rewind", "tap:final", "tap:layer"})  # capabilities that go through this class
 
 
-class GuidesItself(Protocol):
+class GuidableTarget(Protocol):
     """A target with the capability "guide": it runs the row without the prompt itself."""
 
     def guide(self, strength: float, unguided: Sequence[int], /) -> None: ...
@@ -28,11 +31,12 @@ class GuidedTarget:
     """A target whose logits are guided. Hidden states are those of the row with the prompt.
 
     unguided: the token that the row without the prompt reads in place of each token, [vocab]; scale: 1 is the target as it is, 0 the one
-    without a prompt.
+    without a prompt; drawable: the ids that may be drawn, all where None.
     """
 
-    def __init__(self, with_prompt: CachedTarget, without: CachedTarget, unguided: Sequence[int], scale: float):
-        self._model, self._other, self._unguided, self.scale = with_prompt, without, unguided, scale
+    def __init__(self, with_prompt: CachedTarget, without: CachedTarget, unguided: Sequence[int], scale: float,
+                 drawable: range | None = None):
+        self._model, self._other, self._unguided, self.scale, self._drawable = with_prompt, without, unguided, scale, drawable
         self.capabilities = with_prompt.capabilities & KEPT
         self._together = "batch" in with_prompt.capabilities
 
@@ -67,7 +71,10 @@ class GuidedTarget:
         return replace(found[0], logits=self._guided(found[0].logits, found[1].logits))
 
     def _guided(self, with_prompt: Tensor, without: Tensor) -> Tensor:
-        return without + self.scale * (with_prompt - without)
+        logits = without + self.scale * (with_prompt - without)
+        if self._drawable is not None:
+            logits[..., :self._drawable.start] = logits[..., self._drawable.stop:] = -torch.inf
+        return logits
 
     def commit(self, verdict: Verdict) -> None:
         self._model.commit(verdict)
@@ -81,11 +88,6 @@ class GuidedTarget:
         self._model.flush()
         self._other.flush()
 
-    def forget(self) -> None:
-        self._model.forget()
-        self._other.forget()
-
-
-def guided(open_target: Any, unguided: Sequence[int], scale: float) -> GuidedTarget:
-    """Return two fresh targets of ``open_target()`` as one."""
-    return GuidedTarget(open_target(), open_target(), unguided, scale)
+    def drop_draft_rows(self) -> None:
+        self._model.drop_draft_rows()
+        self._other.drop_draft_rows()

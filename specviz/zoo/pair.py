@@ -19,10 +19,10 @@ from ..core import Method
 from ..core.needs import missing_reason
 from ..indexes.store import vocabulary_mark
 from ..targets.base import CachedTarget
-from ..targets.guided import GuidedTarget, GuidesItself
+from ..targets.guided import GuidableTarget, GuidedTarget
 from . import other_vocabulary as others
 from . import trained_drafts
-from .backends import Forward, LoadedModel, choose, chosen_for
+from .backends import Forward, LoadedModel, first_supporting_forward, chosen_for
 from .codec import Codec, TokenTable, codec_capabilities, open_codec
 from .device import environment, read_device, use_cores
 from .free_memory import require_memory
@@ -30,7 +30,7 @@ from .kit import Kit
 from .model_notes import model_notes
 from .picture_input import pixels
 from .registry import Entry, Register, ZooError, register
-from .requirements import halves, knob_limits, roles, stored, unsupported_reason
+from .requirements import halves, knob_limits, role_capabilities, datastore_capabilities, unsupported_reason
 from .requirements import sizes as sizes_of_draft
 from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
 from .trained_heads import Heads, heads_of, sizes
@@ -78,7 +78,7 @@ class Loaded:
         """Return the weights of the draft with another vocabulary. Raises ZooError."""
         if self.other is None:
             raise ZooError(f"This method {missing_reason(others.ROLE, self.name)}.", "method.needs_draft")
-        return self.weights(self.other, choose(register().backends, self.other))
+        return self.weights(self.other, first_supporting_forward(register().backends, self.other))
 
     def model_for(self, role: str) -> LoadedModel | None:
         """Return the weights of the model with a role, in the target's vocabulary; None if there is none. Raises ZooError."""
@@ -104,7 +104,7 @@ class Loaded:
         return self._open(name, book.entries[name].folder())
 
     def _open(self, name: str, folder: Path) -> LoadedModel:
-        model = self.weights(folder, choose(register().backends, folder))
+        model = self.weights(folder, first_supporting_forward(register().backends, folder))
         _same_words(self, name, folder, model)
         return model
 
@@ -166,7 +166,7 @@ class Loaded:
         target = self.opened(self.model)
         target.expect(self.rows)
         if self.picture is not None:
-            target.see(self.picture)
+            target.set_picture(self.picture)
         return target
 
     def seeing(self, image: str | None) -> Loaded:
@@ -184,9 +184,9 @@ class Loaded:
         if self.guidance == 1 or self.codec.unguided is None:
             return target
         if "guide" in target.capabilities:
-            cast(GuidesItself, target).guide(self.guidance, self.codec.unguided)
+            cast(GuidableTarget, target).guide(self.guidance, self.codec.unguided)
             return target
-        return GuidedTarget(target, model.open(), self.codec.unguided, self.guidance)
+        return GuidedTarget(target, model.open(), self.codec.unguided, self.guidance, self.codec.tokens)
 
     def guided(self, scale: float) -> Loaded:
         """Return these models with classifier-free guidance. Raises ZooError if the target was not trained without prompts."""
@@ -219,8 +219,8 @@ class Loaded:
     @cached_property
     def capabilities(self) -> frozenset[str]:
         more = sizes_of_draft(register(), self.draft_name, lambda folder: _same(self.folder, folder)) if self.draft_name else frozenset()
-        return (self.open_target().capabilities | stored(self.stores, self._mark) | self.heads.capabilities
-                | roles(self.other, self.more) | more | codec_capabilities(self.folder)
+        return (self.open_target().capabilities | datastore_capabilities(self.stores, self._mark) | self.heads.capabilities
+                | role_capabilities(self.other, self.more) | more | codec_capabilities(self.folder)
                 | halves(self.folder, self.more.get("middle", self.draft_folder)))
 
     def knob_limits(self, method: Method) -> dict[str, float]:
@@ -342,7 +342,7 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     config = read(folder, "config.json")
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
-    capabilities = backend.capabilities(config) | stored(_stores(book, entry, folder), lambda: quick_mark(folder)) | heads.capabilities
+    capabilities = backend.capabilities(config) | datastore_capabilities(_stores(book, entry, folder), lambda: quick_mark(folder)) | heads.capabilities
     problem, more, middle = "", trained_drafts.roles_of(book, entry.name, place), None
     try:
         if chosen:
@@ -352,7 +352,7 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
         problem = str(error)
     if chosen and not problem:
         capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: _same(folder, other))
-    capabilities |= roles(others.folder_of(book, entry.name, place), more) | codec_capabilities(folder)
+    capabilities |= role_capabilities(others.folder_of(book, entry.name, place), more) | codec_capabilities(folder)
     capabilities |= halves(folder, more.get("middle", middle))
     return Survey(entry.name, model_notes(folder),
                   lambda method: unsupported_reason(method, entry.name, capabilities, bool(chosen) and not problem, problem,

@@ -82,6 +82,14 @@ def test_scale_one_is_the_target_and_zero_the_one_without_words():
             assert torch.allclose(rows[row], wanted, atol=1e-9)
 
 
+def test_only_tokens_of_the_output_are_drawn():
+    kit = toy(VOCAB)
+    target = GuidedTarget(TinyTarget(kit.net, 96), TinyTarget(kit.net, 96), UNGUIDED, 9.0, range(1, 2))
+    assert target.sync(PROMPT).logits.isneginf().all(0).tolist() in ([], [True, False, True])
+    rows = target.score(DraftTree((1, 2), (-1, 0), (-1,) * 2)).logits
+    assert rows.softmax(-1).tolist() == [[0.0, 1.0, 0.0]] * 3
+
+
 def test_greedy_text_is_that_of_the_guided_logits():
     for key in METHODS:
         kit, method = guided_kit(), catalogue()[key]
