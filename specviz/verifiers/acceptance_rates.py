@@ -13,18 +13,18 @@ from torch import Tensor
 from ..core import IID, DraftTree, Scores, State
 
 
-def single(p: Tensor, q: Tensor) -> float:
-    """Return the acceptance rate of one draft under token rejection, which is optimal for one draft (Leviathan et al.
-    2211.17192)."""
+def single_draft_rate(p: Tensor, q: Tensor) -> float:
+    """Return the acceptance rate of one draft token under token rejection, sum min(p, q); no rule accepts more (Leviathan et al.
+    2211.17192). p, q: target and draft distribution [vocab]."""
     return float(torch.minimum(p, q).sum())
 
 
-def recursive(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the acceptance rate of k independent drafts tested one after the other; after each rejection the target
-    distribution is replaced by norm((p - q)+) (SpecInfer 2305.09781)."""
+def recursive_rejection_rate(p: Tensor, q: Tensor, k: int) -> float:
+    """Return the probability that one of k drafts sampled independently from q [vocab] is accepted if they are tested one after the
+    other, and p [vocab] is replaced by norm((p - q)+) after each rejection (SpecInfer 2305.09781)."""
     refused, p = 1.0, p.double()
     for _ in range(k):
-        prob = single(p, q)
+        prob = single_draft_rate(p, q)
         refused *= 1 - prob
         p = (p - q).clamp(min=0)
         mass = float(p.sum())
@@ -34,26 +34,26 @@ def recursive(p: Tensor, q: Tensor, k: int) -> float:
     return 1 - refused
 
 
-def together(p: Tensor, q: Tensor, k: int, rho: float) -> float:
-    """Return the acceptance rate of k independent drafts under K-SEQ with parameter rho: each is accepted with
-    probability sum min(q, p / rho) (SpecTr)."""
+def k_seq_rate(p: Tensor, q: Tensor, k: int, rho: float) -> float:
+    """Return the probability that K-SEQ with parameter rho accepts one of k drafts sampled independently from q [vocab]; each is
+    accepted with probability sum min(q, p / rho) (SpecTr, 2310.15141)."""
     return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
 
 
-def top_and_one_sampled(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the acceptance rate of greedy multi-draft: the k - 1 most probable tokens, and one sampled from the rest
-    of q (Hu et al. 2502.18779). A SpecHub pair is the case k = 2."""
+def greedy_multidraft_rate(p: Tensor, q: Tensor, k: int) -> float:
+    """Return the acceptance rate of greedy multi-draft (Hu et al. 2502.18779): the k - 1 most probable tokens of q [vocab], and one
+    sampled from the other tokens. A SpecHub pair is the case k = 2."""
     top = q.topk(min(k - 1, len(q))).indices
     rest = q.double().index_fill(0, top, 0.0)
     mass = float(rest.sum())
     inside = float(p[top].sum())
     if mass <= 0:
         return inside
-    return inside + single(p.double().index_fill(0, top, 0.0), rest / mass)
+    return inside + single_draft_rate(p.double().index_fill(0, top, 0.0), rest / mass)
 
 
-def optimum(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the highest acceptance rate that any rule can have with k independent drafts."""
+def optimal_rate(p: Tensor, q: Tensor, k: int) -> float:
+    """Return the highest acceptance rate that any rule can have with k drafts sampled independently from q [vocab], against p [vocab]."""
     p, q = p.double(), q.double()
     order = (q / p).nan_to_num_(nan=0.0, posinf=torch.inf).argsort(descending=True)  # 0 / 0: it changes nothing where it stands
     inside = p[order].cumsum(0) + 1 - q[order].cumsum(0).clamp_(max=1) ** k
@@ -61,10 +61,10 @@ def optimum(p: Tensor, q: Tensor, k: int) -> float:
 
 
 def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
-    """Note the gap between rule(p, q, k) and the optimum at the root. Only if distributions are saved and the drafts
-    are independent.
+    """Attach the note "optimum" to the round: the acceptance rate rule(p, q, k) at the root, the optimal rate, and the gap.
 
-    The engine's clock is paused meanwhile.
+    Nothing is noted unless the trace saves distributions and the root has several children sampled independently from one
+    distribution. The engine's clock is paused meanwhile.
     """
     children = tree.children(-1)
     if not state.top_k_saved or len(children) < 2 or {tree.label(c) for c in children} != {IID}:
@@ -74,6 +74,6 @@ def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
     state.clock.pause()
     p, q, k = state.sampling.probs(scores.logits[0]), tree.draft_probs(children[0]), len(children)
     assert q is not None  # independent drafts are drawn
-    accept, best = rule(p, q, k), optimum(p, q, k)
+    accept, best = rule(p, q, k), optimal_rate(p, q, k)
     state.note("optimum", drafts=k, accept=round(accept, 6), best=round(best, 6), gap=round(max(0.0, best - accept), 6))
     state.clock.resume()

@@ -17,13 +17,16 @@ from .token_rejection import TokenRejection
 
 
 class AllowedTokens(TokenRejection):
-    """Base class of rules with allowed tokens. Drift: nats of KL(target, distribution followed) at each position where
-    a token was tested; at temperature 0 the log-probability of the best token minus that of the kept one."""
+    """Base class of lossy verifiers that accept a drafted token if it is in a set of allowed tokens; a subclass implements
+    ``allowed_mask``.
+
+    The note "drift": nats of KL(target distribution, output distribution) at each position where a token was tested; at
+    temperature 0 the log-probability of the argmax minus that of the accepted token."""
 
     rule = ""
 
     def allowed_mask(self, logits: Tensor) -> Tensor:
-        """Return a mask [vocab] of the allowed tokens, given the target's logits [vocab]."""
+        """Return a boolean mask [vocab], True for allowed tokens, given the target's logits [vocab]."""
         raise TypeError(f"{type(self).__name__} does not define which tokens pass")
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
@@ -57,8 +60,10 @@ class AllowedTokens(TokenRejection):
 
 
 def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, allowed: Tensor, greedy: bool) -> Iterator[float]:
-    """Yield the drift of one decision. Above temperature 0 the distribution followed is q on allowed tokens, and p for
-    the remaining probability."""
+    """Yield the drift of one decision in nats; nothing for a rejection at temperature 0.
+
+    belief: the target distribution [vocab]; allowed: mask [vocab]. Above temperature 0 the output distribution is q on allowed
+    tokens, plus the target's distribution times the remaining probability."""
     x, q = tree.tokens[decision.node], tree.draft_probs(decision.node)
     if not greedy:
         kept = torch.zeros_like(belief).index_fill_(0, torch.tensor([x], device=belief.device), 1.0) if q is None else q
@@ -69,9 +74,10 @@ def decision_drift(decision: Decision, tree: DraftTree, belief: Tensor, allowed:
 
 
 class TopBeta(AllowedTokens):
-    """SpecDec's rule: accept a token if it is among the target's top beta and close to the best one.
+    """SpecDec's lossy rule (Xia et al. 2203.16487): accept a token if it is among the target's top beta tokens and its logit is at
+    most tau nats below the largest one.
 
-    beta: number of top tokens; tau: maximum difference from the best in nats. beta 1 is exact at temperature 0.
+    beta 1 is exact at temperature 0.
     """
 
     rule = "top-beta"
@@ -85,10 +91,10 @@ class TopBeta(AllowedTokens):
 
 
 class Rollback(AllowedTokens):
-    """BiLD's rule: reject from the first drafted token on that is too improbable under the target.
+    """BiLD's lossy rule (Kim et al. 2302.07863): accept drafted tokens up to the first one that is too improbable under the target.
 
-    bound: maximum -log p of a token in nats; the target's argmax is always accepted, so that 0 is exact at temperature
-    0. Notes -log p of every pending token up to the one that was rolled back.
+    bound: maximum -log p of an accepted token, in nats; the target's argmax is always accepted, so that 0 is exact at
+    temperature 0. The note "rollback" holds -log p of each tested token.
     """
 
     rule = "rollback"

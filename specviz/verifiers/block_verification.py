@@ -12,6 +12,9 @@ from .traversal import Traversal
 
 
 class BlockVerification(Traversal):
+    """Verify a chain by the joint probability ratio of its prefixes (Sun et al. 2403.10444). ``check`` raises IncompatibleVerifier
+    for a tree."""
+
     labels = frozenset({CHOSEN, IID})
     title = "block verification (chains)"
 

@@ -10,22 +10,23 @@ import torch
 from torch import Tensor
 
 from ..core import IID, Decision, DraftTree, State
-from .drift import divergence
+from .drift import kl_divergence
 from .lenience import Lenient
 from .token_rejection import TokenRejection
 
 
 def cascade(p: Tensor, q: Tensor, alpha: float) -> Tensor:
-    """Return the token-wise cascade [vocab]: keep the draft's token where p(v) >= (1 - alpha) max p, otherwise defer to the target:
-    pi(v) = q(v) [v kept] + p(v) sum of q over the tokens not kept."""
+    """Return the token-wise cascade of target p and draft q, a distribution [vocab]. A drafted token v is kept if p(v) >= (1 - alpha)
+    max p, otherwise the token is sampled from p: pi(v) = q(v) [v kept] + p(v) * (sum of q over the tokens not kept)."""
     kept = p >= (1 - alpha) * p.max()
     return torch.where(kept, q, torch.zeros_like(q)) + p * q.masked_fill(kept, 0.0).sum()
 
 
 class CascadeRejection(Lenient):
-    """Speculative sampling from the cascade pi: a draft token x ~ q is accepted with probability min(1, pi(x) / q(x));
-    after a rejection the correction is sampled from norm((pi - q)+). The output follows pi exactly. At temperature 0 a
-    token is accepted iff p(x) >= (1 - alpha) max p."""
+    """Lossy verifier: token rejection against the cascade pi (``cascade``) instead of the target (Narasimhan et al. 2405.19261).
+
+    A draft token x ~ q is accepted with probability min(1, pi(x) / q(x)); after a rejection the correction is sampled from
+    norm((pi - q)+). The output distribution is pi. At temperature 0 a token is accepted iff p(x) >= (1 - alpha) max p."""
 
     title = "cascade (lossy)"
 
@@ -37,7 +38,7 @@ class CascadeRejection(Lenient):
         x, q = tree.tokens[child], tree.draft_probs(child)
         q = torch.zeros_like(p).index_fill_(0, torch.tensor([x], device=p.device), 1.0) if q is None else q.to(p)
         mixed = cascade(p, q, self.alpha)
-        self._drift.append(divergence(p, mixed))
+        self._drift.append(kl_divergence(p, mixed))
         decision = TokenRejection.test(self, tree if tree.draft_probs(child) is not None else _one_hot(tree, child, q), child, mixed, state)
         return replace(decision, rule="lenient", target_prob=float(p[x]), probs=p)
 

@@ -18,17 +18,17 @@ BEST = 3  # top tokens over which the target's entropy is summed
 
 
 class DeferredAcceptance(TokenRejection):
-    """Keep a rejected token of a chain if three conditions hold: the target's top three tokens contribute at least
-    ``unsure`` nats to its entropy, the token has a positive probability, and each of the next ``window`` tokens is
-    drafted and accepted. Window 0 is ordinary rejection sampling.
+    """FLy's lossy verifier (Li et al. 2511.22972): keep a rejected token of a chain if three conditions hold. The target's top
+    three tokens contribute at least ``min_entropy`` nats to its entropy, the token has a positive probability, and the chain has
+    ``window`` more tokens after it, all accepted. Window 0 is ordinary rejection sampling.
 
-    Drift: the log-probability of the best token minus that of the kept one, in nats, at each such token.
+    The note "drift": for each token kept in this way, the log-probability of the argmax minus that of the token, in nats.
     """
 
     title = "deferred acceptance (lossy)"
 
-    def __init__(self, unsure: float = 0.7, window: int = 3):
-        self.unsure, self.window = unsure, window
+    def __init__(self, min_entropy: float = 0.7, window: int = 3):
+        self.min_entropy, self.window = min_entropy, window
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         chain = tree.parents == tuple(range(-1, len(tree) - 1)) and not tree.probes
@@ -54,22 +54,23 @@ class DeferredAcceptance(TokenRejection):
         return Verdict(tuple(path), state.rng.pick("verify", probs), kind, tuple(shown), probs)
 
     def test_token(self, tree: DraftTree, node: int, probs: Tensor, row: Tensor, state: State) -> Decision:
-        """Test one token by rejection sampling, even if a token before it was rejected."""
+        """Test one token by rejection sampling, even if a token before it was rejected. probs, row: the target's distribution and
+        logits [vocab] at its position."""
         if not state.sampling.greedy:
             return self.test(tree, node, probs, state)
         right = float(tree.tokens[node] == int(row.argmax()))
         ok, u = state.rng.flip("verify", right)
         return Decision(node, "match", right, None, right, u, "accepted" if ok else "rejected", probs, None if ok else probs)
 
-    def passes_window(self, at: int, decisions: list[Decision], row: Tensor, token: int) -> bool:
-        after = decisions[at + 1:at + 1 + self.window]
+    def passes_window(self, position: int, decisions: list[Decision], row: Tensor, token: int) -> bool:
+        """Return whether the rejected ``token`` at this position of the chain is kept. row: the target's logits [vocab] there."""
+        after = decisions[position + 1:position + 1 + self.window]
         return (len(after) == self.window and all(t.verdict == "accepted" for t in after)
-                and float(row[token]) > -math.inf and top_entropy(row) >= self.unsure)
+                and float(row[token]) > -math.inf and top_entropy(row) >= self.min_entropy)
 
 
 def top_entropy(row: Tensor) -> float:
-    """Return the contribution of the top three tokens to the entropy of a row of logits [vocab], in nats: at most log
-    3. It is high if the target hesitates between a few tokens, and small if one token dominates or many share the
-    probability."""
+    """Return the contribution of the top three tokens to the entropy of the distribution with logits ``row`` [vocab], in nats; at
+    most log 3. It is high if two or three tokens share the probability, and small if one token dominates or many share it."""
     p = row.float().softmax(-1).topk(min(BEST, len(row))).values
     return -float(torch.special.xlogy(p, p).sum())

@@ -15,35 +15,37 @@ from ..core.sampling import sample_rows
 
 
 class PrecomputedWalk:
-    """The outcome of token rejection for all nodes, computed in advance on the device.
+    """Token rejection of a draft tree, computed for all nodes in advance on the device.
 
-    asked [3 * nodes + 1], on the device: for each node its target probability after rejection of its earlier siblings
-    and its draft probability (0 for a chosen node), and for each row the token that ends the walk there. values: the
-    same on the host. distributions, left: for each node the distribution it is tested against, and the residual after
-    its rejection; last: for each row the distribution of the token that ends the walk."""
+    asked [3 * nodes + 1], on the device: for each node its target probability after rejection of its earlier siblings; for each
+    node its draft probability (0 for a chosen node); for the root and each node the next token if the accepted path ends there.
+    values: the same on the host, filled in before verification.
+
+    distributions, residuals: for each node, the distribution [vocab] that it is tested against, and the residual distribution
+    after its rejection; end_probs: for the root and each node, the distribution of the next token if the path ends there."""
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
         nodes = len(tree)
         self.tree, self.values = tree, []
         self.distributions: dict[int, Tensor] = {}
-        self.left: dict[int, Tensor] = {}
-        self.last: list[Tensor] = list(state.sampling.probs(scores.logits))
+        self.residuals: dict[int, Tensor] = {}
+        self.end_probs: list[Tensor] = list(state.sampling.probs(scores.logits))
         token_probs = [self._siblings(level, scores.logits) for level in _by_rank(tree)]
         order = [node for level in _by_rank(tree) for node in level]
         place = {node: at for at, node in enumerate(order)}
         uniforms = state.rng.ahead("verify", max(self._rolled(row) for row in range(-1, nodes)) + 1)
-        ends = sample_rows(torch.stack(self.last), [uniforms[self._rolled(row)] for row in range(-1, nodes)])
+        ends = sample_rows(torch.stack(self.end_probs), [uniforms[self._rolled(row)] for row in range(-1, nodes)])
         empty = ends.new_empty(0, dtype=torch.float64)
         both = torch.cat([empty.view(2, 0), *token_probs], 1)
         both = both.index_select(1, token_tensor(both.device, [place[node] for node in range(nodes)])) if nodes else both
         self.asked = torch.cat([both.flatten(), ends.double()])
 
     def token_probs(self, node: int) -> tuple[float, float | None]:
-        """Return a node's target probability and draft probability (None where it was chosen)."""
+        """Return a node's target probability and its draft probability, None for a chosen node."""
         return self.values[node], None if self.tree.draw[node] < 0 else self.values[len(self.tree) + node]
 
-    def end(self, row: int) -> int:
-        """Return the token that ends the walk at a row."""
+    def end_token(self, row: int) -> int:
+        """Return the next token if the accepted path ends at ``row`` (0: the root, i + 1: node i)."""
         return int(self.values[2 * len(self.tree) + row])
 
     def _siblings(self, level: list[int], logits: Tensor) -> Tensor:
@@ -51,15 +53,15 @@ class PrecomputedWalk:
         tree, device = self.tree, logits.device
         rows = [tree.parents[node] + 1 for node in level]
         tokens = token_tensor(device, [tree.tokens[node] for node in level])[:, None]
-        distributions = torch.stack([self.last[row] for row in rows])
+        distributions = torch.stack([self.end_probs[row] for row in rows])
         drawn_from = [(probs, self._probs(node)) for probs, node in zip(distributions, level)]
         drafts = torch.stack([torch.zeros_like(probs) if q is None else q.to(probs) for probs, q in drawn_from])
         chosen = token_tensor(device, [tree.draw[node] < 0 for node in level]).bool()[:, None]
         rest = torch.where(chosen, distributions.scatter(1, tokens, 0.0), (distributions - drafts).clamp_(min=0))
         mass = rest.sum(-1, keepdim=True)
-        left = torch.where(mass > 0, rest / mass, distributions)
+        residuals = torch.where(mass > 0, rest / mass, distributions)
         for at, (node, row) in enumerate(zip(level, rows)):
-            self.distributions[node], self.left[node], self.last[row] = distributions[at], left[at], left[at]
+            self.distributions[node], self.residuals[node], self.end_probs[row] = distributions[at], residuals[at], residuals[at]
         return torch.cat([distributions.gather(1, tokens), drafts.gather(1, tokens)], 1).T.double()
 
     def _probs(self, node: int) -> Tensor | None:
@@ -97,5 +99,5 @@ def _by_rank(tree: DraftTree) -> list[list[int]]:
 
 
 def can_precompute(sampling: Sampling, tree: DraftTree) -> bool:
-    """Return whether the walk can be precomputed: at temperatures above 0, if every node is a candidate."""
+    """Return whether token rejection of the tree can be precomputed: at temperatures above 0, if every node is a candidate."""
     return not sampling.greedy and not tree.probes

@@ -11,42 +11,44 @@ import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, Decision, DraftTree, State
-from .acceptance_rates import together
+from .acceptance_rates import k_seq_rate
 from .multi_step import MultiStep
 
 
 class KSeq(MultiStep):
-    """Verify independent draws from one distribution together. Siblings from several distributions, and chosen
-    siblings, are verified one group after the other."""
+    """K-SEQ verification (SpecTr, Sun et al. 2310.15141): siblings sampled independently from one distribution are verified
+    together. Siblings from different distributions, and chosen siblings, are verified one group after the other."""
 
     labels = frozenset({IID, CHOSEN})
     title = "K-SEQ"
 
-    def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
-        return together(p, q, k, best_rho(p, q, k))
+    def acceptance_rate(self, p: Tensor, q: Tensor, k: int) -> float:
+        return k_seq_rate(p, q, k, best_rho(p, q, k))
 
     def test_children(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
         found: list[Decision] = []
-        for group in groups(tree, children):
+        for group in group_siblings(tree, children):
             probs = found[-1].remaining if found else p
             drawn = tree.draw[group[0]] >= 0
-            found += test_drawn(tree, group, probs, state) if drawn else [self.test(tree, group[0], probs, state)]
+            found += test_group(tree, group, probs, state) if drawn else [self.test(tree, group[0], probs, state)]
             if found[-1].verdict == "accepted":
                 break
         return found
 
 
-def groups(tree: DraftTree, children: list[int]) -> list[list[int]]:
-    """Group the children that are verified together: those of one draw, also if they are children of several
-    duplicates; each chosen child alone."""
+def group_siblings(tree: DraftTree, children: list[int]) -> list[list[int]]:
+    """Return the groups of children that are verified together: children sampled in one draw form a group, also under several
+    duplicate parents; each chosen child is a group of its own."""
     out: dict[tuple[int, int], list[int]] = {}
     for child in children:
         out.setdefault((tree.draw[child], child if tree.draw[child] < 0 else -1), []).append(child)
     return list(out.values())
 
 
-def test_drawn(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
-    """Test the drafts of one group one after the other, up to the accepted one."""
+def test_group(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> list[Decision]:
+    """Test siblings sampled in one draw by K-SEQ, one after the other, up to the accepted one; return the decisions.
+
+    p: the target distribution [vocab] after rejections of earlier groups."""
     k, q = len(drawn), tree.draft_probs(drawn[0])
     assert q is not None  # they are drawn
     rho = best_rho(p, q, k)
@@ -68,7 +70,7 @@ def test_drawn(tree: DraftTree, drawn: list[int], p: Tensor, state: State) -> li
 
 
 def best_rho(p: Tensor, q: Tensor, k: int) -> float:
-    """Return rho for k drafts from q [vocab] against p [vocab], found by bisection; 1 for one draft.
+    """Return K-SEQ's parameter rho for k drafts from q [vocab] against p [vocab], found by bisection; 1 for one draft.
 
     Any rho above the root is exact, too, and accepts a little less, so a short search from above suffices.
     """

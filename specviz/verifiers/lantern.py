@@ -1,8 +1,8 @@
 """LANTERN's relaxed acceptance for tokens of a codebook: in the test of a drafted token, the probabilities of its
 nearest neighbours are added to its own, up to a bound (Jang et al. 2410.03355; LANTERN++: Park et al. 2502.06352).
 
-The rule is lossy. The total variation distance between the distribution followed and the target's is measured and
-noted, while the engine's clock is paused.
+The rule is lossy. The total variation distance between the output distribution and the target's is measured and noted, while
+the engine's clock is paused.
 """
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from .token_rejection import TokenRejection, verify_lossy_greedy
 
 @dataclass(frozen=True)
 class AddedNeighbours:
-    """A token's added neighbours: their tokens, and their probability ``mass``."""
+    """The codebook neighbours whose probability is added to that of a drafted token. added [n]: their token ids; mass: the sum of
+    their probabilities."""
 
     added: Tensor
     mass: float
 
 
 class Lantern(TokenRejection):
-    """Token rejection with relaxed probabilities p'(x) = p(x) + s.
+    """Lossy verifier: token rejection with the probability p(x) + s in place of p(x) for a drafted token x (LANTERN, Jang et al.
+    2410.03355).
 
-    neighbours [entries, k]: tokens nearest to token ``first + i``, nearest first. s is the probability of the first j of them, with the
-    largest j for which s <= delta, or, where ``relative``, s <= delta p(x) (LANTERN++). After a rejection p is zero on x and on the
-    neighbours that were added, and no others, so delta 0 is exact: the authors' code zeroes all k neighbours and is not
-    (docs/fidelity.md).
+    neighbours [entries, k]: row i holds the tokens nearest to token ``first + i``, nearest first. s is the summed probability of
+    x's first j neighbours, with the largest j for which s <= delta (LANTERN), or s <= delta * p(x) if ``relative`` (LANTERN++).
+    After a rejection p is set to 0 on x and on the neighbours that were added, so delta 0 is exact. The authors' code sets it to 0
+    on all k neighbours, and is not exact then (docs/fidelity.md).
     """
 
     title = "relaxed acceptance (lossy)"
@@ -40,8 +42,8 @@ class Lantern(TokenRejection):
         self._found: list[dict[str, Any]] = []
 
     def added_neighbours(self, x: int, p: Tensor) -> AddedNeighbours:
-        """Return the neighbours whose probability is added to that of token x under p. There are none if their
-        probability or that of x is 0, so tokens that a request forbids stay forbidden."""
+        """Return the neighbours whose probability is added to that of token x under p [vocab]. There are none if their probability
+        or that of x is 0, so that tokens with logit -inf are never accepted."""
         row = x - self.first
         if not 0 <= row < len(self.neighbours) or float(p[x]) == 0:
             return AddedNeighbours(self.neighbours.new_empty(0), 0.0)
@@ -52,6 +54,7 @@ class Lantern(TokenRejection):
         return AddedNeighbours(near[:count], mass) if mass > 0 else AddedNeighbours(near[:0], 0.0)
 
     def bound(self, prob: Tensor) -> float:
+        """Return the largest probability that neighbours may add to a token of probability ``prob``."""
         return self.delta * float(prob) if self.relative else self.delta
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
@@ -75,7 +78,8 @@ class Lantern(TokenRejection):
         return Decision(child, "relaxed", prob, draft_prob, accept, u, "accepted" if ok else "rejected", p, rest)
 
     def left(self, p: Tensor, q: Tensor | None, x: int, near: AddedNeighbours) -> Tensor:
-        """Return the distribution after x was rejected; p itself if no probability would remain."""
+        """Return the residual distribution [vocab] after x was rejected: norm((p - q)+), 0 on x and its added neighbours ``near``; p
+        itself if no probability would remain. q None: x was chosen."""
         rest = p.clone() if q is None else (p - q).clamp_(min=0)
         rest[x] = 0
         rest[near.added] = 0
@@ -83,7 +87,8 @@ class Lantern(TokenRejection):
         return rest / mass if mass > 0 else p
 
     def output_distribution(self, p: Tensor, q: Tensor | None, x: int) -> Tensor:
-        """Return the distribution [vocab] that this rule follows at one place: over the draws from q, or for the chosen token x."""
+        """Return the output distribution [vocab] of this rule at one position with target p and one draft: a token sampled from q
+        [vocab], or, if q is None, the chosen token x."""
         drawn = torch.tensor([x], device=p.device) if q is None else q.nonzero()[:, 0]
         p, share = p.double(), p.new_ones(1).double() if q is None else q[drawn].double()
         borrowed, added = self._added_neighbours_many(drawn, p)

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict, token_tensor
-from .drift import divergence
+from .drift import kl_divergence
 from .token_rejection import TokenRejection, verify_lossy_greedy
 
 
 class Lenient(TokenRejection):
-    """Token rejection that accepts with probability min(1, p / (lenience q)).
+    """Lossy verifier: token rejection with acceptance probability min(1, p / (l q)), l = ``lenience`` in (0, 1]; 1 is exact
+    (Leviathan et al. 2211.17192, appendix). At temperature 0 a token is accepted if its probability is at least l times the
+    largest one.
 
-    lenience: l in (0, 1]; 1 is exact. Drift: nats of KL(target, distribution followed) at each position where a token
-    was tested. At temperature 0 a token is accepted if its probability is at least l times the best one's, and the
-    drift is the difference in log-probability.
+    The note "drift": nats of KL(target distribution, output distribution) at each position where a token was tested; at
+    temperature 0 the log-probability of the argmax minus that of the accepted token.
     """
 
     title = "lenience (lossy)"
@@ -44,7 +45,7 @@ class Lenient(TokenRejection):
         mass = float(rest.sum())
         rest = rest / mass if mass > 0 else p
         passed = q * accept
-        self._drift.append(divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
+        self._drift.append(kl_divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
         ok, u = state.rng.flip("verify", float(accept[x]))
         verdict = "accepted" if ok else "rejected"
         return Decision(child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest)

@@ -11,22 +11,22 @@ from dataclasses import replace
 from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict
-from .acceptance_rates import note_gap, recursive
+from .acceptance_rates import note_gap, recursive_rejection_rate
 from .token_rejection import TokenRejection, verify_greedy
 
 
 class MultiStep(TokenRejection):
-    """Base class of rules that process duplicate siblings together. A rule for several drafts overrides
-    ``test_children`` and its closed form ``accepts``."""
+    """Multi-step speculative sampling (SpecInfer, Miao et al. 2305.09781), and the base class of verifiers that process duplicate
+    siblings together. A subclass overrides ``test_children`` and its closed form ``acceptance_rate``."""
 
     title = "multi-step speculative sampling"
 
-    def accepts(self, p: Tensor, q: Tensor, k: int) -> float:
-        """Return the probability that one of k independent drafts from q is accepted against p."""
-        return recursive(p, q, k)
+    def acceptance_rate(self, p: Tensor, q: Tensor, k: int) -> float:
+        """Return the probability that one of k drafts sampled independently from q [vocab] is accepted against p [vocab]."""
+        return recursive_rejection_rate(p, q, k)
 
     def test_children(self, tree: DraftTree, children: list[int], p: Tensor, state: State) -> list[Decision]:
-        """Test the children one after the other, sampled before chosen ones, up to the accepted one."""
+        """Test the children one after the other against p [vocab], sampled before chosen ones, up to the accepted one."""
         found: list[Decision] = []
         for child in sorted(children, key=lambda child: tree.draw[child] < 0):
             found.append(self.test(tree, child, found[-1].remaining if found else p, state))
@@ -37,7 +37,7 @@ class MultiStep(TokenRejection):
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return verify_greedy(tree, scores, state)
-        note_gap(tree, scores, state, self.accepts)
+        note_gap(tree, scores, state, self.acceptance_rate)
         twins, path, decisions = [-1], [], []
         while True:
             p = state.sampling.probs(scores.logits[twins[0] + 1])
@@ -55,8 +55,8 @@ class MultiStep(TokenRejection):
 
 
 def name_after_path(decisions: list[Decision], path: list[int]) -> tuple[Decision, ...]:
-    """Rename duplicates in the decisions so that the accepted nodes are those of the path. The walk accepts one of
-    several duplicates, and only the next level decides under which of them it continues."""
+    """Return the decisions with duplicate siblings renumbered, so that the accepted nodes are those of ``path``. Of several duplicates
+    one is accepted, and only the test of the next level decides through which of them the path goes."""
     hits = [decision.node for decision in decisions if decision.verdict == "accepted"]
     names = {a: b for hit, node in zip(hits, path) for a, b in ((hit, node), (node, hit))}
     return tuple(replace(decision, node=names.get(decision.node, decision.node)) for decision in decisions)

@@ -12,9 +12,10 @@ from .token_rejection import TokenRejection
 
 
 class PearlVerification(TokenRejection):
-    """Verify a chain that was drafted while the one before it was verified (PEARL).
+    """Rejection sampling for a chain whose last token the target may not have processed yet (PEARL, Liu et al. 2408.11850).
 
-    scores: as many rows as the chain has nodes, or one more; with one more, a bonus token follows a fully accepted chain.
+    scores.logits [rows, vocab]: as many rows as the chain has tokens, or one more; only with one more a bonus token follows a fully
+    accepted chain.
     """
 
     def check(self, tree: DraftTree) -> None:

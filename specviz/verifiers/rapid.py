@@ -15,17 +15,19 @@ import torch
 from torch import Tensor
 
 from ..core import Decision, DraftTree, Scores, State, Verdict
-from .drift import divergence
+from .drift import kl_divergence
 from .token_rejection import TokenRejection
 
 
 class RapidVerification(TokenRejection):
-    """Token rejection against a target mixed with the draft (RAPID).
+    """Lossy verifier of chains: token rejection against p', the target distribution shifted towards the draft's (RAPID, Chen et al.
+    2502.20330; formula above). At temperature 0 a token is accepted if it is the argmax of z or of z - weight * g.
 
-    weight: eta; floor: alpha; beliefs: the draft's softmax [vocab] at each node, needed at temperature 0.
+    weight: the paper's eta; floor: the paper's alpha; beliefs(): the draft model's distributions at temperature 1, one [vocab] for
+    each node of the chain, used only at temperature 0.
 
-    Drift, for weight > 0: nats of KL(target, distribution followed) at each position tried; at temperature 0, where a token
-    passes if it is the argmax of z or of z - weight * g, the difference in log-probability.
+    The note "drift": nats of KL(target distribution, output distribution) at each tested position; at temperature 0 the
+    log-probability of the argmax minus that of the accepted token.
     """
 
     def __init__(self, weight: float, floor: float, beliefs: Callable[[], Sequence[Tensor]]):
@@ -52,28 +54,29 @@ class RapidVerification(TokenRejection):
             verdict = Verdict(tuple(path), state.rng.pick("verify", probs), "bonus" if path else "plain", tuple(decisions), probs)
         return verdict
 
-    def moved(self, z: Tensor, p: Tensor, q: Tensor, temperature: float) -> Tensor:
-        """Return logits [vocab] of p', before the temperature is applied."""
+    def shifted_logits(self, z: Tensor, p: Tensor, q: Tensor, temperature: float) -> Tensor:
+        """Return the logits [vocab] of p', before division by the temperature. z: the target's logits [vocab]; p, q: the target's and
+        the draft's distribution [vocab]."""
         gap = torch.where(q >= self.floor * q.max(), p - q, torch.zeros_like(p))
         return (z.to(p.dtype) - temperature * self.weight * gap) if self.weight else z
 
     def _drawn(self, tree: DraftTree, node: int, z: Tensor, state: State):
         x, q, p = tree.tokens[node], tree.draft_probs(node), state.sampling.probs(z)
         assert q is not None  # the draft draws its chain above temperature 0
-        rich = state.sampling.probs(self.moved(z, p, q, state.sampling.temperature))
+        rich = state.sampling.probs(self.shifted_logits(z, p, q, state.sampling.temperature))
         accept = min(1.0, float(rich[x]) / float(q[x])) if q[x] > 0 else 0.0
         rest = torch.maximum((p - q).clamp_(min=0), p - rich)
         rest = rest / rest.sum() if float(rest.sum()) > 0 else p
         passed = torch.minimum(q, rich)
-        off = divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest) if self.weight else 0.0
+        off = kl_divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest) if self.weight else 0.0
         return self._decide(node, x, p, q, rich, accept, rest, off, state)
 
     def _greedy(self, tree: DraftTree, node: int, z: Tensor, state: State):
         x, q, p = tree.tokens[node], self.beliefs()[node], z.float().softmax(-1).to(self.beliefs()[node].dtype)
-        rich = self.moved(z, p, q, 1.0).softmax(-1)
+        rich = self.shifted_logits(z, p, q, 1.0).softmax(-1)
         probs = torch.zeros_like(p)
         probs[int(z.argmax())] = 1
-        accept = float(x in (int(z.argmax()), int(self.moved(z, p, q, 1.0).argmax())))
+        accept = float(x in (int(z.argmax()), int(self.shifted_logits(z, p, q, 1.0).argmax())))
         off = float((p.max() / p[x].clamp(min=torch.finfo(p.dtype).tiny)).log()) if accept else 0.0
         return self._decide(node, x, p, q, rich, accept, probs, off, state)
 

@@ -14,7 +14,8 @@ from .token_rejection import TokenRejection, verify_greedy
 
 
 class SpecHub(TokenRejection):
-    """Verify SpecHub's pairs of siblings; single siblings are verified by token rejection."""
+    """SpecHub verification (Sun et al. 2411.05289): pairs of siblings sampled by ``hub_children`` are verified as a pair, other
+    siblings by token rejection."""
 
     labels = frozenset({HUB, CHOSEN, IID})
     title = "SpecHub"
@@ -35,7 +36,7 @@ class SpecHub(TokenRejection):
             p = state.sampling.probs(scores.logits[node + 1])
             children = tree.children(node)
             pair = [child for child in children if tree.label(child) == HUB]
-            found = judge_pair(tree, pair, p, state) if len(pair) == 2 else []
+            found = verify_pair(tree, pair, p, state) if len(pair) == 2 else []
             hit = next((decision.node for decision in found if decision.verdict == "accepted"), None)
             p = found[-1].remaining if found and hit is None else p
             for child in children if hit is None else ():
@@ -54,8 +55,9 @@ class SpecHub(TokenRejection):
             node = hit
 
 
-def judge_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
-    """Test a pair: first the token that is not the top-1, then the top-1 token (the hub)."""
+def verify_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
+    """Test a SpecHub pair against p [vocab] and return the decisions: first for the token that is not the draft's top-1 token, then,
+    if it is rejected, for the top-1 token (the hub)."""
     assert tree.probs is not None  # hub pairs are drawn
     q = tree.probs[tree.draw[pair[0]]].double()
     q = q / q.sum()

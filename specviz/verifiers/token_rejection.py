@@ -16,18 +16,21 @@ import torch
 from torch import Tensor
 
 from ..core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, DraftTree, Scores, State, Verdict, Verifier
-from .acceptance_rates import note_gap, recursive
+from .acceptance_rates import note_gap, recursive_rejection_rate
 from .device_walk import PrecomputedWalk, can_precompute
 
 
 class TokenRejection(Verifier):
+    """Exact verification of chains and trees by rejection sampling, token by token (rule above). At temperature 0 a token is accepted
+    iff it is the target's argmax."""
+
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
     title = "token rejection"
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return verify_greedy(tree, scores, state)
-        note_gap(tree, scores, state, recursive)
+        note_gap(tree, scores, state, recursive_rejection_rate)
         if scores.precomputed is not None:
             return _walk(tree, scores.precomputed, state)
         node, path, decisions = -1, [], []
@@ -49,13 +52,13 @@ class TokenRejection(Verifier):
             node = hit
 
     def precompute(self, tree: DraftTree, scores: Scores, state: State) -> PrecomputedWalk | None:
-        """Precompute the walk on the device. None for a subclass that overrides ``verify`` or ``test``: it reads values
-        as it needs them."""
+        """Compute the rejection test of all nodes on the device. Return None for a subclass that overrides ``verify`` or ``test``, and
+        at temperature 0; then ``verify`` reads values from the device as it needs them."""
         same = type(self).verify is TokenRejection.verify and type(self).test is TokenRejection.test
         return PrecomputedWalk(tree, scores, state) if same and can_precompute(state.sampling, tree) else None
 
     def test(self, tree: DraftTree, child: int, p: Tensor, state: State) -> Decision:
-        """Test one child against p, the residual of earlier siblings."""
+        """Test one child by rejection sampling against p [vocab], the residual distribution after its earlier siblings."""
         x, q = tree.tokens[child], tree.draft_probs(child)
         return _decide(child, float(p[x]), None if q is None else float(q[x]), p, lambda: _residual(p, q, x), state)
 
@@ -76,7 +79,7 @@ def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
     while True:
         children, hit = tree.children(node), None
         for child in children:
-            left = partial(seen.left.__getitem__, child)
+            left = partial(seen.residuals.__getitem__, child)
             decisions.append(_decide(child, *seen.token_probs(child), seen.distributions[child], left, state))
             if decisions[-1].verdict == "accepted":
                 hit = child
@@ -84,14 +87,14 @@ def _walk(tree: DraftTree, seen: PrecomputedWalk, state: State) -> Verdict:
         if hit is None:
             kind = "correction" if children else "bonus" if len(tree) else "plain"
             state.rng.flip("verify", 0.0)  # the uniform by which the device has drawn
-            return Verdict(tuple(path), seen.end(node + 1), kind, tuple(decisions), seen.last[node + 1])
+            return Verdict(tuple(path), seen.end_token(node + 1), kind, tuple(decisions), seen.end_probs[node + 1])
         path.append(hit)
         node = hit
 
 
 def verify_greedy(tree: DraftTree, scores: Scores, state: State) -> Verdict:
-    """Verify at temperature 0, where the target's distribution is one-hot: a child is accepted iff it is the argmax,
-    and a rejection changes nothing. One argmax per node replaces distributions over the vocabulary."""
+    """Verify a tree at temperature 0: a child is accepted iff its token is the target's argmax. This is token rejection with a one-hot
+    target distribution, but needs one argmax per node instead of distributions over the vocabulary."""
     node, path, decisions = -1, [], []
     while True:
         best = scores.top(node + 1)
@@ -115,8 +118,8 @@ def verify_greedy(tree: DraftTree, scores: Scores, state: State) -> Verdict:
 
 
 def verify_lossy_greedy(tree: DraftTree, scores: Scores, decide: Callable[[int, Tensor, int], Decision]) -> Verdict:
-    """Verify at temperature 0 by a lossy rule. decide: (child, the target's distribution [vocab] at temperature 1, its
-    argmax) -> decision. If no child is accepted, the argmax is the next token."""
+    """Verify a tree at temperature 0 by a lossy rule. decide(child, the target's distribution [vocab] at temperature 1, its argmax)
+    returns the Decision for a child. If no child is accepted, the argmax is the next token."""
     node, path, decisions = -1, [], []
     while True:
         belief, best = scores.logits[node + 1].float().softmax(-1), scores.top(node + 1)

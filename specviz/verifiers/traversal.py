@@ -15,8 +15,8 @@ from .token_rejection import verify_greedy
 
 
 class Traversal(Verifier):
-    """Traversal verification for chosen, i.i.d. and without-replacement draws; a chosen node counts as sampled from a
-    one-hot distribution."""
+    """Exact verification of a draft tree from the leaves up (Weng et al. 2505.12398; rule above), for i.i.d. siblings, siblings sampled
+    without replacement, and chosen siblings. A chosen node counts as sampled from a one-hot distribution."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
     title = "traversal verification"
@@ -39,6 +39,7 @@ class _Walk:
         self.decisions: list[Decision] = []
 
     def run(self) -> Verdict:
+        """Test the whole tree and return the verdict."""
         kept = self.visit(-1)
         assert kept is not None  # the root is never rejected
         path, probs = self.tree.path(kept), self.row(kept)
@@ -48,7 +49,8 @@ class _Walk:
         return Verdict(tuple(path), self.state.rng.pick("verify", probs), kind, tuple(self.decisions), probs)
 
     def visit(self, node: int) -> int | None:
-        """Return the node kept at or below ``node``; None when all were rejected."""
+        """Test the subtree of ``node`` and return the accepted node in it, whose path is the longest accepted one; None if all of its
+        nodes were rejected."""
         for child in self.tree.children(node):
             self.reach(node, child)
             kept = self.visit(child)
@@ -58,12 +60,13 @@ class _Walk:
         return node if node < 0 else self.test(node)
 
     def row(self, node: int) -> Tensor:
-        """Return the current target distribution after ``node``; a leaf's is made only when the leaf is kept."""
+        """Return the current target distribution [vocab] after ``node``; a leaf's is computed only if the leaf is accepted."""
         if node not in self.probs:
             self.probs[node] = self.state.sampling.probs(self.scores.logits[node + 1])
         return self.probs[node]
 
     def reach(self, node: int, child: int) -> None:
+        """Compute the weight of ``child`` from that of its parent ``node``."""
         x, q = self.tree.tokens[child], self.tree.draft_probs(child)
         self.drawn[child] = q
         p, draft_prob = float(self.row(node)[x]), None if q is None else float(q[x])
@@ -72,6 +75,7 @@ class _Walk:
         self.weight[child] = min(1.0, self.weight[node] * ratio)
 
     def test(self, node: int) -> int | None:
+        """Accept ``node`` with its weight as probability; return it, or None if it is rejected."""
         ok, u = self.state.rng.flip("verify", self.weight[node])
         self.tested = node, "traversal", *self.seen[node], self.weight[node], u
         if not ok:
@@ -80,7 +84,8 @@ class _Walk:
         return node
 
     def refuse(self, node: int, child: int) -> None:
-        """Reject ``child`` and all below it: update its parent's distribution and weight to the residual."""
+        """Record that ``child`` and everything below it was rejected: replace the target distribution after its parent ``node`` by the
+        residual, and update the parent's weight."""
         q, r, probs = self.drawn[child], self.weight[node], self.probs[node]
         rest = probs * r
         if q is None:

@@ -11,7 +11,13 @@ from safetensors.torch import save_file
 from specviz.core import Sampling, State, open_run, play
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
-from specviz.verifiers.acceptance_rates import optimum, recursive, single, together, top_and_one_sampled
+from specviz.verifiers.acceptance_rates import (
+    greedy_multidraft_rate,
+    k_seq_rate,
+    optimal_rate,
+    recursive_rejection_rate,
+    single_draft_rate,
+)
 from specviz.verifiers.kseq import best_rho
 
 from ..zoo.checkpoints import weights, write
@@ -21,7 +27,7 @@ P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.
 
 
 def k_seq(p, q, k):
-    return together(p, q, k, best_rho(p, q, k))
+    return k_seq_rate(p, q, k, best_rho(p, q, k))
 
 
 def without_replacement(p, q, k) -> float:
@@ -39,9 +45,9 @@ def without_replacement(p, q, k) -> float:
 
 
 @pytest.mark.parametrize("rule, k, want", [
-    (recursive, 1, 0.7), (recursive, 2, 0.76), (recursive, 3, 0.808), (k_seq, 2, 0.791355), (k_seq, 3, 0.858519),
-    (without_replacement, 2, 0.82), (without_replacement, 3, 1.0), (top_and_one_sampled, 2, 0.9), (top_and_one_sampled, 3, 1.0),
-    (optimum, 1, 0.7), (optimum, 2, 0.86), (optimum, 3, 0.988)])
+    (recursive_rejection_rate, 1, 0.7), (recursive_rejection_rate, 2, 0.76), (recursive_rejection_rate, 3, 0.808), (k_seq, 2, 0.791355), (k_seq, 3, 0.858519),
+    (without_replacement, 2, 0.82), (without_replacement, 3, 1.0), (greedy_multidraft_rate, 2, 0.9), (greedy_multidraft_rate, 3, 1.0),
+    (optimal_rate, 1, 0.7), (optimal_rate, 2, 0.86), (optimal_rate, 3, 0.988)])
 def test_golden_numbers(rule, k, want):
     assert rule(P, Q, k) == pytest.approx(want, abs=1e-6)
 
@@ -51,32 +57,32 @@ def test_the_optimum_is_the_least_over_all_sets():
         world, k = World(6, seed, zeros=seed % 3), 1 + seed % 4
         p, q = world.target(()), world.draft(())
         sets = [list(h) for n in range(7) for h in itertools.combinations(range(6), n)]
-        assert optimum(p, q, k) == pytest.approx(min(float(p[h].sum()) + 1 - float(q[h].sum()) ** k for h in sets), abs=1e-12)
+        assert optimal_rate(p, q, k) == pytest.approx(min(float(p[h].sum()) + 1 - float(q[h].sum()) ** k for h in sets), abs=1e-12)
 
 
 def test_no_rule_beats_the_optimum_and_k_seq_is_near_it():
     for seed in range(20):
         world, k = World(8, seed, zeros=seed % 2), 1 + seed % 4
         p, q = world.target(()), world.draft(())
-        best = optimum(p, q, k)
-        assert recursive(p, q, k) <= best + 1e-12 and (1 - 1 / math.e) * best - 1e-12 <= k_seq(p, q, k) <= best + 1e-12
-        assert single(p, q) == pytest.approx(optimum(p, q, 1), abs=1e-12)
-    assert optimum(p, p, 3) == pytest.approx(1) == recursive(p, p, 3)
+        best = optimal_rate(p, q, k)
+        assert recursive_rejection_rate(p, q, k) <= best + 1e-12 and (1 - 1 / math.e) * best - 1e-12 <= k_seq(p, q, k) <= best + 1e-12
+        assert single_draft_rate(p, q) == pytest.approx(optimal_rate(p, q, 1), abs=1e-12)
+    assert optimal_rate(p, p, 3) == pytest.approx(1) == recursive_rejection_rate(p, p, 3)
 
 
 CASES = {  # method, knobs that make its first place one node of k drafts, closed form of that place
-    "speculative": ({"gamma": 1}, single), "block_verification": ({"gamma": 1}, single),
-    "specinfer": ({"width": 3, "split": 1, "depth": 1}, lambda p, q: recursive(p, q, 3)),
+    "speculative": ({"gamma": 1}, single_draft_rate), "block_verification": ({"gamma": 1}, single_draft_rate),
+    "specinfer": ({"width": 3, "split": 1, "depth": 1}, lambda p, q: recursive_rejection_rate(p, q, 3)),
     "spectr": ({"drafts": 3, "gamma": 1}, lambda p, q: k_seq(p, q, 3)),
-    "spechub": ({"depth": 1, "nodes": 2}, lambda p, q: top_and_one_sampled(p, q, 2)),
-    "greedy_multidraft": ({"width": 3, "depth": 1, "nodes": 3}, lambda p, q: top_and_one_sampled(p, q, 3)),
+    "spechub": ({"depth": 1, "nodes": 2}, lambda p, q: greedy_multidraft_rate(p, q, 2)),
+    "greedy_multidraft": ({"width": 3, "depth": 1, "nodes": 3}, lambda p, q: greedy_multidraft_rate(p, q, 3)),
     "rsd_c": ({"branches": 2, "depth": 1}, lambda p, q: without_replacement(p, q, 2)),
     "rsd_s": ({"width": 2, "depth": 1}, lambda p, q: without_replacement(p, q, 2)),
     "mcsd": ({"first": 2, "depth": 1}, lambda p, q: without_replacement(p, q, 2)),
     "traversal": ({"width": 2, "depth": 1, "nodes": 2}, lambda p, q: without_replacement(p, q, 2)),
     "dyspec": ({"width": 2, "depth": 1, "nodes": 2}, lambda p, q: without_replacement(p, q, 2)),
     "draft_tree": ({"children": "top-k", "width": 3, "depth": 1, "nodes": 3}, lambda p, q: float(p[q.topk(3).indices].sum())),
-    "staged": ({"gamma": 1, "drafts": "chain"}, single),
+    "staged": ({"gamma": 1, "drafts": "chain"}, single_draft_rate),
 }
 
 
@@ -118,7 +124,7 @@ def test_the_engine_accepts_as_often_as_the_closed_form_says(pair, key):
 
 
 def test_the_gap_to_the_optimum_is_noted_where_somebody_looks(pair):
-    for key, rule in (("specinfer", recursive), ("spectr", k_seq)):
+    for key, rule in (("specinfer", recursive_rejection_rate), ("spectr", k_seq)):
         method, kit = catalogue()[key], Kit(*pair)
         parts = method.build(kit, **method.read_knobs(CASES[key][0]))
         for looked in (0, 5):
@@ -128,5 +134,5 @@ def test_the_gap_to_the_optimum_is_noted_where_somebody_looks(pair):
             found = [data for kind, data in state.notes if kind == "optimum"]
             assert len(found) == bool(looked)
         p, q = state.sampling.probs(outcome.scores.logits[0]), outcome.tree.draft_probs(0)
-        assert found[0]["accept"] == pytest.approx(rule(p, q, 3), abs=1e-5) and found[0]["best"] == pytest.approx(optimum(p, q, 3), abs=1e-5)
+        assert found[0]["accept"] == pytest.approx(rule(p, q, 3), abs=1e-5) and found[0]["best"] == pytest.approx(optimal_rate(p, q, 3), abs=1e-5)
         assert found[0]["gap"] >= 0 and found[0]["drafts"] == 3

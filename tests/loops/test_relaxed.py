@@ -8,7 +8,7 @@ import torch
 from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.methods import catalogue
 from specviz.verifiers.allowed_tokens import AllowedTokens, Rollback, TopBeta
-from specviz.verifiers.drift import divergence
+from specviz.verifiers.drift import kl_divergence
 
 from ..exactness.toys import PROMPT, greedy, toy
 from ..methods.toys import distance, probs_of, round_probs
@@ -48,7 +48,7 @@ def test_the_distribution_followed_and_the_drift_have_a_closed_form(rule):
     assert first == pytest.approx(float(kept.sum())) and distance(dict(enumerate(want.tolist())), dict(enumerate(P.tolist()))) > 0.01
     state = State([0], ONE, RandomStreams(1))
     rule.verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
-    assert ("drift", {"nats": [pytest.approx(divergence(P, want))]}) in state.notes
+    assert ("drift", {"nats": [pytest.approx(kl_divergence(P, want))]}) in state.notes
 
 
 def test_a_chosen_token_strays_as_far_as_the_distribution_that_has_only_it():

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.verifiers.cascade import CascadeRejection, cascade
-from specviz.verifiers.drift import divergence
+from specviz.verifiers.drift import kl_divergence
 
 from ..methods.toys import distance, round_probs
 
@@ -32,7 +32,7 @@ def test_the_output_follows_the_mixture(alpha):
     assert accepted == pytest.approx(sum(min(a, b) for a, b in zip(want, Q.tolist())))
     state = State([0], Sampling(1.0), RandomStreams(1))
     CascadeRejection(alpha).verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
-    assert ("drift", {"nats": [pytest.approx(divergence(P, torch.tensor(want, dtype=P.dtype)))]}) in state.notes
+    assert ("drift", {"nats": [pytest.approx(kl_divergence(P, torch.tensor(want, dtype=P.dtype)))]}) in state.notes
     assert (alpha >= 0.6) == (want == pytest.approx(Q.tolist()))
 
 

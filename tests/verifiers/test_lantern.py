@@ -23,9 +23,9 @@ class AllNeighbours(Lantern):
     """The authors' residual: all k neighbours lose their probability as soon as one of them was within the bound, even if its own
     probability is zero."""
 
-    def relaxed(self, x, p):
+    def added_neighbours(self, x, p):
         near = self.neighbours[x]
-        return super().relaxed(x, p) if float(p[near[0]]) > self.bound(p[x]) else type(super().relaxed(x, p))(near, 0.0)
+        return super().added_neighbours(x, p) if float(p[near[0]]) > self.bound(p[x]) else type(super().added_neighbours(x, p))(near, 0.0)
 
 
 def off(verifier, shape, seed, zeros=2) -> float:
@@ -59,12 +59,12 @@ def test_the_reported_total_variation_is_the_enumerated_one(delta, relative):
         p, q = world.target(()), world.draft(())
         want = torch.zeros(VOCAB, dtype=torch.float64)
         for x in range(VOCAB):
-            near = verifier.relaxed(x, p)
+            near = verifier.added_neighbours(x, p)
             accept = min(1.0, (float(p[x]) + near.mass) / float(q[x]))
             want[x] += q[x] * accept
             if accept < 1:
                 want += q[x] * (1 - accept) * verifier.left(p, q, x, near)
-        assert torch.allclose(verifier.followed(p, q, 0), want, atol=1e-12)
+        assert torch.allclose(verifier.output_distribution(p, q, 0), want, atol=1e-12)
         assert float(want.sum()) == pytest.approx(1, abs=1e-12)
 
 
@@ -74,8 +74,8 @@ def test_delta_bounds_what_one_draft_borrows_and_not_the_output():
     for seed, delta in itertools.product(range(60), (0.05, 0.2, 0.4)):
         world, verifier = World(VOCAB, seed), Lantern(NEAR, 0, delta)
         p, q = world.target(()), world.draft(())
-        assert all(verifier.relaxed(x, p).mass <= delta for x in range(VOCAB))
-        off = float((verifier.followed(p, q, 0) - p).abs().sum()) / 2
+        assert all(verifier.added_neighbours(x, p).mass <= delta for x in range(VOCAB))
+        off = float((verifier.output_distribution(p, q, 0) - p).abs().sum()) / 2
         over, within = max(over, off / delta), max(within, off - delta - float((q - p).abs().sum()) / 2)
     assert over > 1.2 and within < 0
 
@@ -106,8 +106,8 @@ def test_what_a_request_forbids_is_not_accepted_for_its_neighbours(relative):
     """A token without probability of its own borrows none, so the outputs have the target's zeros."""
     verifier = Lantern(NEAR, 0, 1.0, relative)
     p = torch.tensor([0.0, 0.5, 0.3, 0.2], dtype=torch.float64)
-    assert verifier.relaxed(0, p).mass == 0 and verifier.relaxed(1, p).mass > 0
-    assert verifier.followed(p, torch.full((VOCAB,), 0.25, dtype=torch.float64), 0)[0] == 0
+    assert verifier.added_neighbours(0, p).mass == 0 and verifier.added_neighbours(1, p).mass > 0
+    assert verifier.output_distribution(p, torch.full((VOCAB,), 0.25, dtype=torch.float64), 0)[0] == 0
     for seed in range(4):
         world = World(VOCAB, seed, 2)
         got, want = probs_of_round(world, CHAIN, verifier)[0], target_probs(world, len(CHAIN) + 1)
