@@ -285,7 +285,7 @@ def verify_methods(args: argparse.Namespace) -> int:
 
     image = request_options.given_image(args) if args.image else None
     loaded, rows = _loaded(args), []
-    loaded = loaded.seeing(image) if image else loaded
+    loaded = loaded.with_picture(image) if image else loaded
     through = certify.fix_bucket(loaded)
     for key in tqdm(chosen, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),

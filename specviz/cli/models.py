@@ -24,11 +24,12 @@ def models(args: argparse.Namespace) -> int:
         return _check(book, args)
     if args.fetch:
         return _fetch(book.find(args.fetch, named_only=True), device, args)
-    from ..zoo.free_memory import why_too_large
+    from ..zoo.free_memory import too_large_reason
     from .terminal import table
 
     rows = [{"name": e.name, "role": e.role, "draft": e.draft, "size": e.size, "memory": e.memory and f"{e.memory} GB",
-             "licence": e.licence + (" (gated)" if e.gated else ""), "fits": (why_too_large(e, device) or "yes").replace(f"{e.name} ", "")}
+             "licence": e.licence + (" (gated)" if e.gated else ""),
+             "fits": (too_large_reason(e, device) or "yes").replace(f"{e.name} ", "")}
             for e in book.entries.values() if e.role in ("target", "draft")]
     _show(rows, args, lambda: print(table(rows, list(rows[0]))))
     return 0

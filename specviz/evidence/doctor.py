@@ -113,13 +113,13 @@ def _requirements() -> list[Requirement]:
 def to_fetch() -> list[str]:
     """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz models --fetch
     NAME`` fetches one)."""
-    from ..zoo.registry import ZooError, here, register
+    from ..zoo.registry import ZooError, local_files, register
 
     try:
         entries = register().entries.values()
     except ZooError:
         return []
-    return [e.name for e in entries if e.role == "target" and not (e.installed() if e.path else here(e))]
+    return [e.name for e in entries if e.role == "target" and not (e.installed() if e.path else local_files(e))]
 
 
 def _target(target: str | None, draft: str | None, device: str, seconds: float) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Session:
 def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
     """Return the models that read the request's picture before every prompt. Raises SessionError."""
     try:
-        return loaded if request.image is None else loaded.seeing(request.image).seeing(request.seen_image)
+        return loaded if request.image is None else loaded.with_picture(request.image).with_picture(request.seen_image)
     except ZooError as error:
         raise SessionError(str(error), code_of(error, "session.refused")) from None
 
@@ -175,7 +175,7 @@ def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
 def guided(loaded: Loaded, request: GenerationRequest) -> Loaded:
     """Return the models whose logits are guided as the request asks. Raises SessionError."""
     try:
-        return loaded if request.guidance_scale == 1 else loaded.guided(request.guidance_scale)
+        return loaded if request.guidance_scale == 1 else loaded.with_guidance(request.guidance_scale)
     except ZooError as error:
         raise SessionError(str(error), code_of(error, "session.refused")) from None
 

@@ -77,7 +77,7 @@ def weights_need(method: Method) -> str | None:
 
 def model_of(loaded: zoo.Loaded, method: Method) -> str:
     """Return the name of the model folder whose weights a method drafts with."""
-    places = loaded.more | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
+    places = loaded.role_folders | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
     need = weights_need(method)
     return (places[need] if need else loaded.draft_folder).name
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..core import DraftTree
 from ..drafters.heads.shapes import calibrated, expected_length
 from ..trees import Shape
-from ..zoo.backends import choose
+from ..zoo.backends import first_supporting_forward
 from ..zoo.registry import register
 from . import losses
 from .data import TASKS
@@ -144,7 +144,7 @@ def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
 
 def pass_seconds(path: Path, repeats: int = 7) -> dict[int, float]:
     """Return {nodes: seconds of a target pass with a tree of that size} on this machine, each the shortest of several runs."""
-    target = choose(register().backends, path).load(path, torch.device("cpu")).open()
+    target = first_supporting_forward(register().backends, path).load(path, torch.device("cpu")).open()
     target.sync([i % target.vocab for i in range(64)])
     best: dict[int, float] = dict.fromkeys(SIZES, float("inf"))
     for _ in range(repeats):

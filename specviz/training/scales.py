@@ -49,7 +49,8 @@ ROLES = {"large": "A toy that paints pictures from a few words, from coarse to f
 
 
 class LargeAndRefiner(nn.Module):
-    """The two networks, which share scales and codebooks."""
+    """The two networks that are trained together, as one nn.Module: ``large`` generates all scales, ``refiner`` is CoDe's small
+    network. They have the same scales and codebooks."""
 
     def __init__(self, hparams: dict, codes: Tensor, vocab: int):
         super().__init__()
@@ -62,6 +63,7 @@ class LargeAndRefiner(nn.Module):
 
 
 def run(job: Job) -> Path:
+    """Train both networks; return the folder of the large one."""
     hparams = job.hparams("scales")
     torch.manual_seed(job.seed)
     codes = codebooks(hparams, job.seed)
@@ -86,6 +88,7 @@ def run(job: Job) -> Path:
 
 
 def config(hparams: dict, vocab: int) -> dict:
+    """Return the config.json of a network."""
     return {"model_type": KIND, "vocab_size": vocab, "hidden_size": hparams["hidden"], "num_hidden_layers": hparams["layers"],
             "num_attention_heads": hparams["heads"], "intermediate_size": hparams["intermediate"],
             "max_position_embeddings": hparams["prompt"], "quantization_config": {"quant_method": "mxint8"},
@@ -93,6 +96,7 @@ def config(hparams: dict, vocab: int) -> dict:
 
 
 def scales_of(hparams: dict) -> Scales:
+    """Return the sizes of the scales, as models/scales.py uses them."""
     return Scales(tuple(hparams["grids"]), hparams["patch"], tuple(hparams["entries"]))
 
 
@@ -102,14 +106,14 @@ def centred_pixels(painted: list[np.ndarray]) -> Tensor:
 
 
 def codebooks(hparams: dict, seed: int) -> Tensor:
-    """Return the entries of all scales, whole numbers of -128 to 127, [entries, patch * patch * 3]. After the first scale one entry is
-    zero, so that nothing is added where nothing lacks."""
+    """Return the codebooks of all scales, one after the other: patches as whole numbers from -128 to 127, [entries, patch * patch
+    * 3]. From the second scale on, one entry is zero, for patches that need no correction."""
     rng, scales = random.Random(f"{seed} codebook"), scales_of(hparams)
     wanted = centred_pixels([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(hparams["codebook_pictures"])])
-    picture, found = scales.blank(len(wanted)), []
+    picture, found = scales.blank_pictures(len(wanted)), []
     draw = torch.Generator().manual_seed(seed)
     for scale, entries in enumerate(scales.entries):
-        cut = scales.reduced(wanted - picture, scale)
+        cut = scales.downsample(wanted - picture, scale)
         flat = cut.flatten(0, 1)
         points = torch.unique(flat[torch.randperm(len(flat), generator=draw)[:hparams["kmeans_points"]]].round(), dim=0)
         first = points[torch.randperm(len(points), generator=draw)[:entries]]
@@ -118,19 +122,21 @@ def codebooks(hparams: dict, seed: int) -> Tensor:
             centres[(centres ** 2).sum(1).argmin()] = 0
         found.append(centres.round().clamp(-HALF, HALF - 1))
         nearest = pictures.nearest_code(flat, found[-1]).reshape(cut.shape[:2])
-        picture = picture + scales.enlarged(found[-1][nearest])
+        picture = picture + scales.upsample(found[-1][nearest])
     return torch.cat(found)
 
 
 class Batches:
-    """Batch number ``step``, a function of seed and step."""
+    """Training batches of drawn pictures. Batch number ``step`` is a function of seed and step."""
 
     def __init__(self, net: ScaleNet, words, hparams: dict, seed: int, device):
         self.net, self.words, self.hparams, self.seed, self.device = net, words, hparams, seed, device
         self.scales, self.codes = net.scales, net.codes.detach().clone().cpu()
 
     def make(self, step: int, count: int, upto: int | None = None, held: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (word counts [count, words], inputs [count, rows, patch values], entries [count, rows]) of the first ``upto`` scales."""
+        """Return the first ``upto`` scales (None: all) of ``count`` pictures: (word counts of the prompts [count, words], network
+        inputs [count, rows, patch * patch * 3], codebook entries to predict [count, rows]). A row is a patch of a scale; held:
+        without the random changes of training."""
         rng = random.Random(f"{self.seed} {step} scales")
         wishes = [drawings.draw_wish(rng) for _ in range(count)]
         wanted = centred_pixels([drawings.paint(wish, rng) for wish in wishes])
@@ -143,50 +149,54 @@ class Batches:
         return tuple(t.to(self.device) for t in (counts, inputs, entries))  # type: ignore[return-value]
 
     def encoded(self, wanted: Tensor, upto: int | None, astray: float, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return inputs and nearest entries of all rows. astray: share of patches of which another of the eight nearest is painted."""
-        scales, picture, inputs, labels = self.scales, self.scales.blank(len(wanted)), [], []
+        """Encode pictures [n, 3, side, side]. Return (network inputs, nearest codebook entry) of all rows. astray: share of the
+        patches for which one of the eight nearest entries, drawn at random, is painted instead of the nearest."""
+        scales, picture, inputs, labels = self.scales, self.scales.blank_pictures(len(wanted)), [], []
         for scale in range(upto or len(scales.grids)):
             lo, hi = scales.starts[scale:scale + 2]
-            inputs.append(scales.reduced(picture, scale))
-            cut, codes = scales.reduced(wanted - picture, scale), self.codes[lo:hi]
+            inputs.append(scales.downsample(picture, scale))
+            cut, codes = scales.downsample(wanted - picture, scale), self.codes[lo:hi]
             far = (codes ** 2).sum(1) / 2 - cut @ codes.T
             near = far.topk(min(8, hi - lo), -1, largest=False).indices
             labels.append(near[..., 0])
             pick = torch.randint(near.shape[-1], near.shape[:-1], generator=draw) * (torch.rand(near.shape[:-1], generator=draw) < astray)
-            picture = picture + scales.enlarged(codes[near.gather(-1, pick[..., None])[..., 0]])
+            picture = picture + scales.upsample(codes[near.gather(-1, pick[..., None])[..., 0]])
         return torch.cat(inputs, 1), torch.cat(labels, 1)
 
     def error(self) -> float:
-        """Return the mean absolute error of a colour value of 100 pictures through the codebooks."""
+        """Return the error of the codebooks: the mean absolute difference of a colour value (0 to 255) over 100 pictures."""
         rng = random.Random(f"{self.seed} error")
         wanted = centred_pixels([drawings.paint(drawings.draw_wish(rng), rng) for _ in range(100)])
-        entries, picture = self.encoded(wanted, None, 0.0, torch.Generator())[1], self.scales.blank(100)
+        entries, picture = self.encoded(wanted, None, 0.0, torch.Generator())[1], self.scales.blank_pictures(100)
         for scale, (lo, hi) in enumerate(zip(self.scales.ends, self.scales.ends[1:])):
-            picture = picture + self.scales.enlarged(self.codes[self.scales.starts[scale] + entries[:, lo:hi]])
+            picture = picture + self.scales.upsample(self.codes[self.scales.starts[scale] + entries[:, lo:hi]])
         return float((wanted - picture).abs().mean())
 
 
 def states_of(net: ScaleNet, batch) -> Tensor:
+    """Return the network's hidden states [n, rows, hidden] for a batch, as ``Batches.make`` returns it."""
     counts, inputs, _ = batch
     rows = inputs.shape[1]
     return net(net.condition(counts), inputs, net.scales.mask()[:rows, :rows].to(inputs.device))
 
 
 def logits_by_scale(net: ScaleNet, batch, states: Tensor):
-    """Yield (logits [n, rows of the scale, entries], labels) of each scale of a batch."""
+    """Yield, for each scale of a batch, (logits [n, rows of the scale, entries], the codebook entries to predict [n, rows of the
+    scale]). states: as ``states_of`` returns them."""
     for scale, (lo, hi) in enumerate(zip(net.scales.ends, net.scales.ends[1:])):
         if lo < states.shape[1]:
             yield net.logits(states[:, lo:hi], scale).float(), batch[2][:, lo:hi]
 
 
 def scale_losses(net: ScaleNet, batch) -> list[Tensor]:
-    """Return the mean cross-entropy of each scale."""
+    """Return the mean cross-entropy of each scale, coarsest first."""
     return [F.cross_entropy(logits.flatten(0, 1), labels.flatten())
             for logits, labels in logits_by_scale(net, batch, states_of(net, batch))]
 
 
 def combined_loss(both: LargeAndRefiner, batch, distil: float) -> Tensor:
-    """Return the loss of both networks. The loss of a scale is weighted by the square root of its number of patches."""
+    """Return the loss of both networks: cross-entropy of both, and distillation of the large network into the refiner (``distil``:
+    its share of the refiner's loss). A scale is weighted by the square root of its number of patches."""
     total, weights = torch.zeros((), device=batch[1].device), 0.0
     large, small = (logits_by_scale(net, batch, states_of(net, batch)) for net in (both.large, both.refiner))
     for (teacher, labels), (logits, _) in zip(large, small):
@@ -200,11 +210,12 @@ def combined_loss(both: LargeAndRefiner, batch, distil: float) -> Tensor:
 
 
 def write_network(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dict) -> None:
-    """Write weights (MXINT8, the codebooks in bfloat16), config, tokenizer, codec and card of one network."""
+    """Write one network's weights (MXINT8, codebooks in bfloat16), config, tokenizer, codec and card."""
     full, sizes = hparams["name"] + ("" if name == "large" else f"-{name}"), hparams | (hparams["refiner"] if name == "refiner" else {})
     tensors = {key: tensor.detach().cpu().float() for key, tensor in net.state_dict().items()}
     codes = tensors.pop("codes")
-    weights = {key: t.bfloat16() if t.is_floating_point() else t for key, t in mx.stored(tensors).items()} | {"codes": codes.bfloat16()}
+    weights = {key: t.bfloat16() if t.is_floating_point() else t for key, t in mx.to_file_tensors(tensors).items()}
+    weights["codes"] = codes.bfloat16()
     card = CARD.format(name=full, role=ROLES[name], count=len(hparams["grids"]), grids=", ".join(map(str, hparams["grids"])),
                        entries=", ".join(map(str, hparams["entries"])), parameters=sum(t.numel() for t in tensors.values()),
                        losses=", ".join(f"{one:.2f}" for one in figures.get(name, ())),

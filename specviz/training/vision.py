@@ -1,10 +1,10 @@
-"""Train the target that sees a picture, and the draft model that reads its text alone ("On Speculative Decoding for Multimodal Large
-Language Models", 2404.08856).
+"""Train the target that reads a picture, and its draft model, which reads the text alone ("On Speculative Decoding for Multimodal
+Large Language Models", 2404.08856).
 
-Pictures, questions and answers come from one program (scenes.py), fresh in every step. The target reads a picture's patches as rows
-before the text (models/patch_encoder.py); a share of the conversations has none. The draft is trained on the same texts, half of them
-behind a caption: the words for what each patch shows, which the output layer reads from the patch's row.
-"""
+Pictures, questions and answers come from one program (scenes.py), new ones in every step. The target reads the embedded patches
+of a picture before the text (models/patch_encoder.py); a share of the conversations has no picture. The draft model is trained
+on the same texts, half of them after a caption: words for what each patch shows, which the target's output matrix predicts from
+the embedded patch."""
 import base64
 import json
 import random
@@ -81,7 +81,7 @@ Trained by `python -m specviz.training vision`; licences are in [LICENSES.md](..
 
 
 class VisionLlama(LlamaForCausalLM):
-    """A Llama with a patch encoder."""
+    """A Llama with a patch encoder, for training: ``vision`` turns pictures into embeddings that precede those of the text."""
 
     def __init__(self, config: LlamaConfig):
         super().__init__(config)
@@ -90,11 +90,12 @@ class VisionLlama(LlamaForCausalLM):
         nn.init.normal_(self.vision.absent_embed, std=0.02)
 
     def captions(self, rows: Tensor) -> list[Tensor]:
-        """Return the logits of each group of caption words for rows of patches [..., hidden]."""
+        """Return the logits of each group of caption words (thing, colour, size) for embedded patches [..., hidden]."""
         return label_scores(self.lm_head(self.model.norm(rows)), self.config.vision_config["labels"])
 
 
 def run(job: Job) -> Path:
+    """Train the target and its draft model; return the target's folder."""
     hparams = job.hparams("vision")
     torch.manual_seed(job.seed)
     tokenizer = make_tokenizer()
@@ -162,6 +163,7 @@ def _draft(job: Job, hparams: dict, tokenizer, target: VisionLlama) -> None:
 
 
 def config(hparams: dict, tokenizer, vision: dict[str, Any] | None = None) -> LlamaConfig:
+    """Return the configuration of a Llama network. vision: the encoder's sizes, None without an encoder."""
     made = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=hparams["hidden"], intermediate_size=hparams["intermediate"],
         num_hidden_layers=hparams["layers"], num_attention_heads=hparams["heads"], num_key_value_heads=hparams["kv_heads"],
@@ -173,8 +175,8 @@ def config(hparams: dict, tokenizer, vision: dict[str, Any] | None = None) -> Ll
 
 
 def vision_config(hparams: dict, tokenizer) -> dict[str, Any]:
-    """Return the encoder's sizes, and ``labels``: for each group of caption words their token ids, -1 for no word; the first group's last
-    word means that the patch shows nothing."""
+    """Return the encoder's sizes and ``labels``: for each group of caption words their token ids, -1 for no word. The last word of
+    the first group means that the patch shows nothing."""
     def ids(words) -> list[int]:
         return [tokenizer.convert_tokens_to_ids("\u0120" + word) for word in words]
 
@@ -184,7 +186,7 @@ def vision_config(hparams: dict, tokenizer) -> dict[str, Any]:
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer of the grammar's words, each with a space before it; a word that may begin a text also without one."""
+    """Return a tokenizer of the grammar's words, each with a space before it; words that may begin a text also without one."""
     found = scenes.words()
     capital = [word for word in found if word[0].isupper()]
     spaced = sorted({form for word in found if word[0].isalpha() for form in (word, word.lower())})
@@ -198,15 +200,19 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def hidden_after(model: LlamaForCausalLM, ids: Tensor, rows: Tensor | None = None) -> Tensor:
-    """Return last hidden states [flat positions, hidden] of rows that are not tokens, then tokens."""
+    """Return the last hidden states [rows * positions, hidden] of a sequence of embeddings ``rows`` (patches, may be None)
+    followed by token ids."""
     x = model.model.embed_tokens(ids)
     x = x if rows is None else torch.cat([rows.to(x.dtype), x], 1)
     return model.model(inputs_embeds=x, use_cache=False).last_hidden_state.flatten(0, 1)
 
 
 class Batch:
-    """ids [n, length]; where, row, next: flat predicting positions, their rows in the batch counted from 1, the tokens after them;
-    pictures uint8 [n, side, side, 3]; absent [n]: without a picture; labels [n, cells, 3]: caption words of each patch."""
+    """A training batch of conversations.
+
+    ids [n, length]: token ids; where, row, next: flat positions with a loss, the number of their conversation from 1, and the
+    tokens after them; pictures uint8 [n, side, side, 3]; absent, bool [n]: the picture is not shown; labels [n, cells, 3]:
+    caption words of each patch."""
 
     def __init__(self, ids: list[list[int]], answer: int, end: int, pad: int, device):
         longest = max(map(len, ids))
@@ -225,7 +231,8 @@ class Batch:
 
 
 class Batches:
-    """Training batches, a function of seed and step. see: with pictures; otherwise with captions."""
+    """Training batches, a function of seed and step. see: conversations have pictures (for the target); else some have captions
+    (for the draft)."""
 
     def __init__(self, tokenizer, hparams: dict, seed: int, device, see: bool = True):
         self.tokenizer, self.hparams, self.seed, self.device, self.see = tokenizer, hparams, seed, device, see
@@ -233,6 +240,8 @@ class Batches:
         self.answer, self.end = (tokenizer.convert_tokens_to_ids(name) for name in ("<answer>", "<end>"))
 
     def make(self, step: int, count: int, captioned: float = 0.0) -> Batch:
+        """Return a batch of ``count`` conversations. captioned: share of conversations with a caption, if there are no pictures.
+        """
         rng = random.Random(f"{self.seed} {step}")
         turns = rng.choices((1, 2, 3), (6, 2, 1))[0]
         drawn = [scenes.draw_scene(rng) for _ in range(count)]
@@ -249,12 +258,12 @@ class Batches:
 
 
 def unseen_batches(job: Job, hparams: dict, tokenizer, device) -> Batches:
-    """Return batches of drawings and scenes that no step trains on."""
+    """Return batches of drawings and scenes that no training step uses."""
     return Batches(tokenizer, hparams | {"variants": hparams["unseen_variants"]}, job.seed + UNSEEN, device)
 
 
 def text_of(turns: list[tuple[str, str]], rng: random.Random | None = None) -> str:
-    """Return a conversation in the chat template. rng: some of the questions are written without capitals or punctuation."""
+    """Return a conversation in the chat template. With ``rng``, some questions are in lower case or have no punctuation."""
     def careless(question: str) -> str:
         question = question.lower() if rng and rng.random() < 0.25 else question
         return question.rstrip("?.") if rng and rng.random() < 0.25 else question
@@ -263,7 +272,8 @@ def text_of(turns: list[tuple[str, str]], rng: random.Random | None = None) -> s
 
 
 def labels_of(scene: scenes.Scene) -> list[list[int]]:
-    """Return for each patch its thing (the last label: nothing), colour and size."""
+    """Return (thing, colour, size) of each patch, as indices into the caption words; the last thing means that nothing is there.
+    """
     found = [[len(scenes.THINGS), 0, 0] for _ in range(scenes.CELLS ** 2)]
     for item in scene:
         found[item.cell] = [scenes.THINGS.index(item.thing), scenes.COLOURS.index(item.colour), int(item.small)]
@@ -271,8 +281,8 @@ def labels_of(scene: scenes.Scene) -> list[list[int]]:
 
 
 def recognition(model: VisionLlama, batches: Batches, count: int) -> dict[str, float]:
-    """Return the shares of right answers to each kind of question (scenes.QUESTIONS), word for word given the words so far, and of patches
-    with the right caption ("captions")."""
+    """Return the share of correct answers to each kind of question (scenes.QUESTIONS), every word being predicted after the true
+    words before it; and, as "captions", the share of patches with the correct caption."""
     rng = random.Random(f"{batches.seed} recognition")
     assert batches.painter is not None
     drawn = [scenes.draw_scene(rng) for _ in range(count)]
@@ -293,8 +303,8 @@ def recognition(model: VisionLlama, batches: Batches, count: int) -> dict[str, f
 
 @torch.inference_mode()
 def acceptance(target: VisionLlama, draft: LlamaForCausalLM, batches: Batches, count: int) -> dict[str, list[float]]:
-    """Return for each kind of word (scenes.kind_of) the mean probability that a drafted token is accepted: computed from the grammar, by
-    the draft on the text alone, and by it behind a caption."""
+    """Return, for each kind of word (scenes.kind_of), mean probabilities that a drafted token is accepted: computed from the
+    grammar; of the draft model on the text alone; of the draft model after a caption."""
     rng, found = random.Random(f"{batches.seed} acceptance"), {}
     assert batches.painter is not None
     for _ in range(count):
@@ -319,19 +329,20 @@ def _answer_probs(model, batches: Batches, text: str, count: int, rows: Tensor |
 
 
 def codec_of(batches: Batches) -> dict[str, Any]:
-    """Return the contents of codec.json: the picture's size, and samples with what they show."""
+    """Return the content of codec.json: the picture's size, and sample pictures with what they show."""
     assert batches.painter is not None
     rng = random.Random("samples")
-    samples = [{"shows": scenes.caption(scene), "png": base64.b64encode(codec.png(batches.painter.paint(scene, rng))).decode()}
+    samples = [{"shows": scenes.caption(scene), "png": base64.b64encode(codec.encode_png(batches.painter.paint(scene, rng))).decode()}
                for scene in scenes.SAMPLES]
     return {"kind": "text", "picture": {"width": scenes.SIDE, "height": scenes.SIDE, "samples": samples},
             "prompts": [scenes.DESCRIBE[0], "What is in the middle?", "How many things are there?"]}
 
 
 def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer, text: str, files: dict[str, Any]) -> Path:
-    """Write weights (matrices in MXINT8), config, tokenizer, card and further JSON files."""
+    """Write weights (matrices in MXINT8), config, tokenizer, card and further JSON files (``files``: {name: content}); return the
+    folder."""
     weights = {key: tensor for key, tensor in model.state_dict().items() if key != "lm_head.weight"}
-    stored = {key: t.bfloat16() if t.is_floating_point() else t for key, t in mx.stored(weights).items()}
+    stored = {key: t.bfloat16() if t.is_floating_point() else t for key, t in mx.to_file_tensors(weights).items()}
     for folder in job.places(name):
         folder.mkdir(parents=True, exist_ok=True)
         write_tokenizer(tokenizer, folder)

@@ -14,15 +14,15 @@ from .job import Job, TrainingError
 
 
 def copy_head_weights(job: Job, model: nn.Module, kind: str, names: dict[str, str] | None = None) -> float:
-    """Copy weights of the target's head of this kind into ``model``; return the copied share of the model's weights.
+    """Copy weights of the target's head of this kind into ``model`` where names and shapes agree. Return the share of the model's
+    weights that was copied.
 
-    names: {name in the other head: name in this one} for renamed parameters, whole names or prefixes. Raises
-    TrainingError if there is no such head, or if no weight fits.
-    """
+    names: {name in the other head: name in this one} for renamed parameters, whole names or prefixes. Raises TrainingError if
+    there is no such head, or if no weight fits."""
     own, copied, found = dict(model.named_parameters()), 0, {}
     for path in sorted(job.model(job.named(kind)).glob("*.safetensors")):
         found |= load_file(path)
-    for name, weight in mx.read(found).items():
+    for name, weight in mx.from_file_tensors(found).items():
         there = next((start for start in names or {} if name.startswith(start)), None)
         name = name if there is None or names is None else names[there] + name.removeprefix(there)
         if name in own and own[name].shape == weight.shape:

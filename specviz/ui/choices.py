@@ -23,9 +23,9 @@ def fitting_drafts(target: str | None) -> list[dict[str, str]]:
 
 def target_choice(entry: Any, own: str) -> dict[str, Any]:
     """Return a target as an entry of the page's list. own: name of the target with which the server was started."""
-    from ..zoo.machine_memory import too_large
+    from ..zoo.machine_memory import too_large_message
 
-    large = "" if zero_gpu_requested() else too_large(entry)
+    large = "" if zero_gpu_requested() else too_large_message(entry)
     size = ", ".join(word for word in (entry.size, f"{entry.memory} GB" if entry.hub and entry.memory else "",
                                        "too large here" if large else _expected(entry)) if word)
     choice = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": ", ".join(filter(None, (entry.name, size))),
@@ -51,7 +51,7 @@ def _expected(entry: Any) -> str:
     if not entry.hub or zero_gpu_requested():
         return ""
     rate = expected_speed.tokens_per_second(entry)
-    return text("models.no_gpu", rate=expected_speed.rounded(rate)) if rate else expected_speed.card()
+    return text("models.no_gpu", rate=expected_speed.round_speed(rate)) if rate else expected_speed.gpu_memory_text()
 
 
 def zero_gpu_requested() -> bool:
@@ -80,10 +80,10 @@ def _same_tokenizer(one: Path, other: Path) -> bool:
 def _embeds_with(draft: Path, target: Path) -> bool:
     """Return whether a draft has no tokenizer and embedding of its own but projects this target's (models/reduced_vocabulary.py).
     """
-    from ..zoo.tokenizer import ZooError, read
+    from ..zoo.tokenizer import ZooError, read_json
 
     try:
-        return read(draft, "config.json").get("embedding_from") == target.name
+        return read_json(draft, "config.json").get("embedding_from") == target.name
     except ZooError:
         return False
 

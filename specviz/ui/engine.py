@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import lab
 from ..servers.messages import ServerError
-from ..zoo.registry import pinned
+from ..zoo.registry import is_pinned
 from .cards import card_data, cards
 from .choices import bytes_fetched, fetched_together, fitting_drafts, target_choice
 from .limits import NO_DRAFT, RunRequest, is_fixed, split_model_key, titles
@@ -127,7 +127,7 @@ class Engine:
             raise Refused("field.draft", name=shorten(draft, 80))
         if target is None:
             return (self._asked[0], draft or self._asked[1]), {}
-        return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and pinned(target))}
+        return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and is_pinned(target))}
 
     def loaded(self, target: str | None) -> Loaded:
         """Return loaded models. Raises Refused if they were unloaded meanwhile."""

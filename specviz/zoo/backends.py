@@ -1,5 +1,5 @@
-"""Choose the forward pass for a checkpoint: this project's for the Llama family, transformers' for everything else
-(table: models.yaml)."""
+"""Choose the implementation of the forward pass for a checkpoint: this project's for the Llama family, transformers' for
+everything else (table: models.yaml)."""
 from __future__ import annotations
 
 import logging
@@ -15,7 +15,7 @@ from ..models.checkpoint_sizes import check_config
 from ..models.errors import about_files, shown
 from ..models.weights import ModelError
 from .registry import Entry, ZooError
-from .tokenizer import read
+from .tokenizer import read_json
 
 if TYPE_CHECKING:  # so that the register can be read without torch
     import torch
@@ -32,25 +32,31 @@ Config = dict[str, Any]
 
 
 class LoadedModel(Protocol):
-    """A model's loaded weights, shared by all runs. parameters: their number."""
+    """A model's loaded weights, shared by all runs. ``open`` makes a target over them for one run."""
 
     @property
-    def vocab(self) -> int: ...
+    def vocab(self) -> int:
+        """Vocabulary size: the width of the logits."""
 
     @property
-    def context(self) -> int: ...
+    def context(self) -> int:
+        """Maximum number of tokens in the KV cache."""
 
     @property
-    def hidden(self) -> int: ...
+    def hidden(self) -> int:
+        """Size of a hidden state."""
 
     @property
-    def layers(self) -> int: ...
+    def layers(self) -> int:
+        """Number of layers."""
 
     @property
-    def parameters(self) -> int: ...
+    def parameters(self) -> int:
+        """Number of parameters."""
 
     @property
-    def dtype(self) -> torch.dtype: ...
+    def dtype(self) -> torch.dtype:
+        """Data type of the weights in matrix products."""
 
     def open(self) -> CachedTarget:
         """Return a target over these weights, with a KV cache of its own."""
@@ -61,18 +67,18 @@ class LoadedModel(Protocol):
 class Forward:
     """One implementation of the forward pass.
 
-    load(folder, device) -> a LoadedModel; refuses(config) -> why it cannot run a checkpoint, or None;
-    capabilities(config): of its targets, known without loading; measures: whether it times weight layouts on a CPU and
-    uses the fastest; on: the only device type it runs on ("" for any). On another device the table of models.yaml is
-    used instead.
-    """
+    load(folder, device): read a checkpoint folder and return a LoadedModel; refuses(config): why it cannot run a checkpoint
+    with this config.json, or None; capabilities(config): capabilities of its targets, known without loading; times_layouts:
+    whether it times several memory layouts of the weights on a CPU and keeps the fastest; device_type: the only type of device
+    it runs on ("" for any; on another device the table of models.yaml is used instead); loop(): the decoding loop of its
+    targets, None for the ordinary one."""
 
     name: str
     load: Callable[[Path, Any], LoadedModel]
     refuses: Callable[[Config], str | None]
     capabilities: Callable[[Config], frozenset[str]]
-    measures: bool = False
-    on: str = ""
+    times_layouts: bool = False
+    device_type: str = ""
     loop: Callable[[], Loop | None] = lambda: None
 
 
@@ -212,7 +218,7 @@ def _hf_provides(config: Config) -> frozenset[str]:
 
 FORWARDS = {found.name: found for found in (
     Forward("fast", _load_fast, _fast_refuses, _fast_provides, True), Forward("static", _load_static, _fast_refuses, _fast_provides, True),
-    Forward("int8", _load_int8, _int8_refuses, _fast_provides, on="cpu"),
+    Forward("int8", _load_int8, _int8_refuses, _fast_provides, device_type="cpu"),
     Forward("tree_scan", _load_tree_scan, _tree_scan_refuses, _tree_scan_provides),
     Forward("scales", _load_scales, _scales_refuses, _scales_provides, loop=_paint_scales),
     Forward("vision", _load_vision, _vision_refuses, _vision_provides, True),
@@ -221,22 +227,24 @@ FORWARDS = {found.name: found for found in (
 
 
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
-    """Return the forward pass of an entry of models.yaml on a device (None: this machine's default). Raises ZooError.
+    """Return the forward-pass implementation for an entry of models.yaml on a device (None: this machine's default). Raises
+    ZooError.
 
-    An entry with device_map or quantise uses transformers, the only implementation that supports them; its name then says so.
-    """
+    An entry with device_map or quantise uses transformers, the only implementation that supports them; the returned name then
+    contains them."""
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
     asked = FORWARDS.get(entry.backend)
-    elsewhere = asked and asked.on not in ("", "cpu" if device is None else device.type)
-    found = choose(table, folder, "hf" if options else "" if elsewhere else entry.backend)
+    elsewhere = asked and asked.device_type not in ("", "cpu" if device is None else device.type)
+    found = first_supporting_forward(table, folder, "hf" if options else "" if elsewhere else entry.backend)
     if not options:
         return found
     return replace(found, name=f"hf, {', '.join(options.values())}", load=partial(_load_hf, **options))
 
 
-def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> Forward:
-    """Return the first entry of the table that lists the checkpoint's model_type and can run it. Raises ZooError."""
-    config = read(folder, "config.json")
+def first_supporting_forward(table: dict[str, tuple[str, ...]], folder: Path, required: str = "") -> Forward:
+    """Return the first implementation in the table of models.yaml that lists the checkpoint's model_type and can run it. required:
+    the name of the only implementation to consider; "" for any. Raises ZooError."""
+    config = read_json(folder, "config.json")
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):
         raise ZooError(f"config.json of {folder.name} names no model_type.", "config.model_type")
@@ -246,7 +254,7 @@ def choose(table: dict[str, tuple[str, ...]], folder: Path, only: str = "") -> F
     for name, kinds in table.items():
         if name not in FORWARDS:
             raise ZooError(f"models.yaml names a forward {shown(name)!r}; there are {', '.join(FORWARDS)}.", "forward.unknown")
-        if only in ("", name) and ("*" in kinds or kind in kinds):
+        if required in ("", name) and ("*" in kinds or kind in kinds):
             try:
                 check_config(config, folder.name)
                 why = FORWARDS[name].refuses(config) or ""

@@ -1,9 +1,9 @@
-"""Codecs: how a prompt becomes a target's tokens, and what its tokens mean to a person: text, or the patches of a picture.
+"""Codecs: how a prompt becomes a target's token ids, and what its output tokens are for a person: text, or the patches of a
+picture.
 
-A model's folder may hold ``codec.json``; without one its output is text. A codec declares its ``capabilities``; its
-``output`` is the field of the trace's header that a viewer reads. In both cases a token is bytes: of text, or the
-pixels of a patch.
-"""
+A checkpoint folder may hold ``codec.json``; without it the output is text. A codec declares its ``capabilities``; its
+``output`` is the field of the trace's header that a viewer reads. In both cases a token stands for bytes: of text, or of the
+pixels of a patch."""
 from __future__ import annotations
 
 import base64
@@ -21,7 +21,7 @@ from ..trace.output import describe
 from .picture_input import KEPT_SIDE
 from .registry import ZooError
 from .text import TokenBytes, TokenTable, encode_chat, encode_plain
-from .tokenizer import read
+from .tokenizer import read_json
 
 FILE = "codec.json"
 SAMPLE = "sample:"  # begins the name of a target's own picture
@@ -29,19 +29,20 @@ MOST_PATCHES, LARGEST_PATCH, MOST_CODES, MOST_SCALES = 4096, 64, 65536, 16
 
 
 class Decoder(Protocol):
-    """The type of ``Codec.decoder``'s result."""
+    """A function (bytes, final=False) -> text that decodes an output piece by piece."""
 
     def __call__(self, data: bytes, final: bool = False, /) -> str: ...
 
 
 class Codec(Protocol):
-    """Converts between people's text and a target's tokens.
+    """Converts a person's messages to token ids, and output bytes to something a person can read.
 
-    capabilities: what methods may require of it; output: a field of the trace's header; most_tokens: maximum tokens of
-    an answer, None without a limit; columns: of the output's grid, 0 without one; tokens: the ids that an output may
-    contain; prompts: examples that the target understands, empty if it understands any; neighbours [len(tokens), k]:
-    for each token, the nearest other tokens, nearest first; unguided [vocab]: what stands for each token in a prompt
-    without words, for classifier-free guidance, None if the target was not trained on such prompts."""
+    capabilities: what methods may require of it; output: a field of the trace's header; most_tokens: maximum number of tokens
+    of an answer, None without a limit; media_type: of ``file``; columns: of the output's grid, 0 without one; tokens: the ids
+    that an output may contain; prompts: examples that the target understands, empty if it understands any text; picture_size:
+    (width, height) of the picture that the target reads, None if it reads none; picture_samples: sample pictures;
+    unconditional_ids [vocab]: the token that replaces each token in a prompt without words, for classifier-free guidance, None
+    if the target was not trained on such prompts."""
 
     capabilities: frozenset[str]
     output: dict[str, Any]
@@ -52,13 +53,15 @@ class Codec(Protocol):
     prompts: tuple[str, ...]
     picture_size: tuple[int, int] | None
     picture_samples: tuple[dict[str, str], ...]
-    unguided: tuple[int, ...] | None
+    unconditional_ids: tuple[int, ...] | None
 
     @property
-    def table(self) -> TokenTable: ...
+    def table(self) -> TokenTable:
+        """The map from token ids to bytes."""
 
     def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
-        """Return the prompt's token ids. Raises ZooError if the prompt contains nothing that the target knows."""
+        """Return the prompt's token ids. raw: without a chat template; options: further arguments of the template. Raises ZooError
+        if the prompt contains nothing that the target knows."""
         ...
 
     def describe(self, data: bytes) -> str:
@@ -66,19 +69,20 @@ class Codec(Protocol):
         ...
 
     def decoder(self) -> Decoder:
-        """Return a function that decodes the output's bytes to text incrementally; the last call has ``final``."""
+        """Return a function that decodes the output's bytes to text piece by piece; its last call has ``final=True``."""
         ...
 
     def file(self, data: bytes) -> bytes:
-        """Return an output's bytes as a file of ``media_type``."""
+        """Return an output's bytes as the content of a file of ``media_type``."""
         ...
 
     @property
-    def neighbours(self) -> np.ndarray: ...
+    def neighbours(self) -> np.ndarray:
+        """For each token of ``tokens``, the most similar other tokens, nearest first, int64 [len(tokens), k]."""
 
 
 class TextCodec:
-    """The codec of text: the folder's tokenizer and its chat template."""
+    """The codec of text: the checkpoint's tokenizer and its chat template."""
 
     capabilities = frozenset({"output:text", "sequence"})
     output: dict[str, Any] = {"kind": "text"}
@@ -88,13 +92,14 @@ class TextCodec:
     prompts: tuple[str, ...] = ()
     picture_size: tuple[int, int] | None = None
     picture_samples: tuple[dict[str, str], ...] = ()
-    unguided: tuple[int, ...] | None = None
+    unconditional_ids: tuple[int, ...] | None = None
 
     def __init__(self, open_tokenizer: Callable[[], Any]):
         self._open = open_tokenizer
 
     @cached_property
     def tokenizer(self) -> Any:
+        """The transformers tokenizer of the checkpoint folder."""
         return self._open()
 
     @cached_property
@@ -124,7 +129,7 @@ class TextCodec:
 
 
 class VisionCodec(TextCodec):
-    """Text about a picture: the target reads the picture's patches as rows before the prompt (targets/vision.py)."""
+    """The codec of targets that read a picture before the prompt (targets/vision.py) and answer with text."""
 
     capabilities = TextCodec.capabilities | {"input:picture"}
 
@@ -141,8 +146,8 @@ class VisionCodec(TextCodec):
 
 
 class PatchTable:
-    """The bytes of a picture model's tokens: the pixels of a patch, or the letters of a word. Only patches are part of
-    the output."""
+    """Maps a picture model's token ids to bytes: the pixels of a patch, or the letters of a word. Only patches are part of the
+    output."""
 
     def __init__(self, codes: np.ndarray, first: int, words: TokenBytes):
         self._codes, self._first, self._words = codes, first, words
@@ -159,18 +164,17 @@ class PatchTable:
 
 
 class PatchCodec:
-    """The codec of pictures: square patches in raster order, each an entry of a codebook. The prompt consists of known
-    words in the latest message.
+    """The codec of pictures: tokens are square patches in raster order, each an entry of a codebook. The prompt consists of the
+    known words in the latest message.
 
-    codes: uint8 [entries, patch, patch, 3]; first: token id of entry 0; things: words of which a prompt must contain at
-    least one.
-    """
+    codes: the codebook, uint8 [entries, patch, patch, 3]; first: token id of entry 0; things: words of which a prompt must
+    contain at least one."""
 
     capabilities = frozenset({"output:patches", "codebook", "grid", "sequence"})
     media_type = "image/png"
     picture_size: tuple[int, int] | None = None
     picture_samples: tuple[dict[str, str], ...] = ()
-    unguided: tuple[int, ...] | None = None
+    unconditional_ids: tuple[int, ...] | None = None
 
     def __init__(self, tokenizer: Any, codes: np.ndarray, first: int, rows: int, columns: int, things: Sequence[str]):
         self.tokenizer, self.codes, self.first, self.rows, self.columns = tokenizer, codes, first, rows, columns
@@ -205,7 +209,7 @@ class PatchCodec:
         return decode
 
     def pixels(self, data: bytes) -> np.ndarray:
-        """Return the picture, uint8 [height, width, 3]; patches that are missing are grey."""
+        """Return the picture, uint8 [height, width, 3]; missing patches are grey."""
         size = self.codes.shape[1]
         found = np.frombuffer(data[:self.most_tokens * self.codes[0].nbytes], dtype=np.uint8)
         patches = np.full((self.most_tokens, size, size, 3), 128, np.uint8)
@@ -214,12 +218,12 @@ class PatchCodec:
         return patches.reshape(self.rows, self.columns, size, size, 3).swapaxes(1, 2).reshape(self.rows * size, self.columns * size, 3)
 
     def file(self, data: bytes) -> bytes:
-        return png(self.pixels(data))
+        return encode_png(self.pixels(data))
 
     @cached_property
     def neighbours(self) -> np.ndarray:
-        """The other entries' tokens by distance (L2 of pixels), nearest first, int64 [entries, entries - 1]; row i belongs to token
-        ``first + i``."""
+        """For each codebook entry the tokens of the other entries by distance (L2 of pixels), nearest first, int64 [entries,
+        entries - 1]. Row i belongs to token ``first + i``."""
         flat = self.codes.reshape(len(self.codes), -1).astype(np.float64)
         squares = (flat ** 2).sum(1)
         distances = squares[:, None] + squares[None] - 2 * flat @ flat.T
@@ -228,10 +232,10 @@ class PatchCodec:
 
 
 class ScaleCodec(PatchCodec):
-    """A picture that grows scale by scale: a token is a patch of what the scales before it lack (models/scales.py), as bytes around 128.
+    """The codec of pictures that are generated scale by scale (models/scales.py): a token is a patch of the difference between the
+    picture and what the scales before it give, as bytes around 128.
 
-    codes: uint8 [entries of all scales, patch, patch, 3]; grids: patches of each scale's side.
-    """
+    codes: the codebooks, uint8 [entries of all scales, patch, patch, 3]; grids: number of patches on a side of each scale."""
 
     capabilities = frozenset({"output:scales"})
 
@@ -242,7 +246,7 @@ class ScaleCodec(PatchCodec):
         self.most_tokens = sum(grid * grid for grid in grids)
 
     def pixels(self, data: bytes) -> np.ndarray:
-        """Return the picture that the scales so far give, uint8 [side, side, 3]; patches that are missing add nothing."""
+        """Return the picture that the scales so far give, uint8 [side, side, 3]; missing patches change nothing."""
         import torch
 
         from ..models.scales import Scales
@@ -252,14 +256,14 @@ class ScaleCodec(PatchCodec):
         found = np.frombuffer(data[:values.nbytes], np.uint8)
         values[:len(found)] = found
         patches = torch.from_numpy(values.astype(np.float32) - 128).reshape(1, self.most_tokens, -1)
-        picture = scales.blank()
+        picture = scales.blank_pictures()
         for lo, hi in zip(scales.ends, scales.ends[1:]):
-            picture = picture + scales.enlarged(patches[:, lo:hi])
+            picture = picture + scales.upsample(patches[:, lo:hi])
         return (picture[0] + 128).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()
 
 
-def png(pixels: np.ndarray) -> bytes:
-    """Return uint8 [height, width, 3] as a PNG file."""
+def encode_png(pixels: np.ndarray) -> bytes:
+    """Return pixels, uint8 [height, width, 3], as the bytes of a PNG file."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -268,14 +272,14 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def open_codec(folder: Path, open_tokenizer: Callable[[], Any]) -> TextCodec | PatchCodec:
-    """Open the codec of a model's folder, whose tokenizer is opened when text needs it. Raises ZooError for a codec.json that cannot be
-    read."""
-    found = read(folder, FILE)
+    """Open the codec of a checkpoint folder. open_tokenizer(): called when text needs the tokenizer. Raises ZooError for a
+    codec.json that cannot be read."""
+    found = read_json(folder, FILE)
     if not found:
         return TextCodec(open_tokenizer)
     try:
         made = OPENED[found["kind"]][1](found, open_tokenizer())
-        made.unguided = _unguided(found, made)
+        made.unconditional_ids = _unconditional_ids(found, made)
         return made
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise ZooError(f"{FILE} of {folder.name} cannot be read ({type(error).__name__}).", "codec.read") from None
@@ -313,22 +317,22 @@ def _samples(found: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def picture_samples(folder: Path) -> list[dict[str, str]]:
-    """Return the sample pictures of a folder's codec.json: {shows, image}; empty where it has none that can be read."""
+    """Return the sample pictures in a folder's codec.json: {shows, image}; empty if there are none, or if they cannot be read."""
     try:
-        return _samples(read(folder, FILE))
+        return _samples(read_json(folder, FILE))
     except (ZooError, KeyError, TypeError, ValueError, binascii.Error):
         return []
 
 
 def sample_picture(folder: Path | None, name: str) -> str:
-    """Return a target's own sample picture, named sample:N from 0 on, as a data URL. Raises ZooError."""
+    """Return one of a target's own sample pictures as a data URL. name: "sample:0", "sample:1", ... Raises ZooError."""
     samples, number = picture_samples(folder) if folder else [], name.removeprefix(SAMPLE)
     if not (number.isascii() and number.isdigit()) or int(number[:9]) >= len(samples):
         raise ZooError(f"There is no such sample picture: this target ships {len(samples)}, {SAMPLE}0 the first.", "picture.sample")
     return samples[int(number)]["image"]
 
 
-def _unguided(found: dict[str, Any], made: TextCodec | PatchCodec) -> tuple[int, ...] | None:
+def _unconditional_ids(found: dict[str, Any], made: TextCodec | PatchCodec) -> tuple[int, ...] | None:
     """Return what stands for each token in a prompt without words, [tokens of the vocabulary]; None if the target was not trained on it."""
     if "unconditional" not in found:
         return None
@@ -363,6 +367,6 @@ OPENED: dict[str, tuple[type[TextCodec | PatchCodec], Callable[[dict[str, Any], 
 
 
 def codec_capabilities(folder: Path) -> frozenset[str]:
-    """Return a folder's codec capabilities from its files alone."""
-    kind = read(folder, FILE).get("kind")
+    """Return the capabilities of a folder's codec from its files alone."""
+    kind = read_json(folder, FILE).get("kind")
     return (OPENED[kind][0] if isinstance(kind, str) and kind in OPENED else TextCodec).capabilities

@@ -15,7 +15,7 @@ from .registry import ZooError
 
 
 def read_device(device: str) -> torch.device:
-    """Return the device of a name; "auto" is the accelerator when there is one. Raises ZooError."""
+    """Return the torch device with this name; "auto" is the accelerator if there is one, else the CPU. Raises ZooError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -42,12 +42,11 @@ def use_cores(ignore_load: bool = False) -> None:
 
 
 def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
-    """Use one thread or one per core, whichever makes ``measure()`` (seconds of a forward pass) smaller. Return
-    (threads, seconds).
+    """Use one thread or one per core, whichever makes ``measure()`` smaller, the seconds of a forward pass. Return (threads,
+    seconds).
 
-    A browser that renders on the same cores can make two threads slower than one. Nothing is changed if OMP_NUM_THREADS
-    is set, with an accelerator, or if a pass takes more than ``long`` seconds.
-    """
+    A browser that renders on the same cores can make two threads slower than one. Nothing is changed if OMP_NUM_THREADS is set,
+    with an accelerator, or if a pass takes more than ``long`` seconds."""
     now, cores = torch.get_num_threads(), physical_cores()
     took = {now: measure()}
     if os.environ.get("OMP_NUM_THREADS") or torch.cuda.is_available() or took[now] > long:
@@ -61,7 +60,7 @@ def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, f
 
 
 def physical_cores() -> int:
-    """Count the cores this process may use; two hardware threads of one core count once."""
+    """Return the number of cores that this process may use; two hardware threads of one core count once."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     cores = set()
     for cpu in allowed:
@@ -77,8 +76,8 @@ def physical_cores() -> int:
 
 
 def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any]:
-    """Return the facts about machine and versions that are reported with a measurement. dtype: the data type of the
-    target's matrix products."""
+    """Return the facts about machine and software versions that are reported with a measurement. dtype: data type of the target's
+    matrix products."""
     cuda = device.type == "cuda"
     return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
             "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
@@ -86,8 +85,8 @@ def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any
 
 
 def processor() -> str:
-    """Describe the processor: its name, the widest instruction set that torch uses on it (one name can cover several
-    generations), and its usable cores."""
+    """Return a description of the processor: its name, the widest instruction set that torch uses on it (one name can cover
+    several generations), and the number of usable cores."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,10 +1,10 @@
-"""A draft model as its drafter sees it: logits as wide as the target's, and a uniform distribution wherever the model fails.
+"""A draft model as a drafter uses it: its logits are as wide as the target's, and its distribution is uniform wherever the model
+fails.
 
-The output matrices of two models with one tokenizer may be padded to different sizes, a draft's context may be shorter
-than the target's, and its logits may overflow. None of that may end a run or change its text. Verification is exact for
-every draft distribution, so a failing draft model costs speed and is not an error. The runner calls ``ready`` between
-rounds and drafts nothing once it returns False.
-"""
+Two models with one tokenizer may pad their output matrices to different sizes, a draft model's context may be shorter than the
+target's, and its logits may overflow. None of that may end a run or change its text. Verification is exact for every draft
+distribution, so a failing draft model costs speed and is not an error. The runner calls ``ready`` between rounds and drafts
+nothing once it returns False."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -22,11 +22,12 @@ CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "
 
 
 class DraftModel:
-    """A draft model, or an intermediate verifier. vocab: the target's vocabulary size; name: as in models.yaml.
+    """A draft model, or a model that verifies drafts before the target does, with its own KV cache. It has the interface of a
+    target (targets/base.py); methods without a docstring here are described there. vocab: the target's vocabulary size; name:
+    as in models.yaml.
 
-    Tokens that it does not know are read as its token 0. A token beyond ``vocab`` is never proposed. Drafters can
-    access only the attributes listed here. ``problem``: why it stopped drafting, for the trace.
-    """
+    Tokens that it does not know are read as its token 0. A token beyond ``vocab`` is never proposed. Drafters can access only
+    the attributes listed here. ``problem``: why it stopped drafting, for the trace; None while it works."""
 
     def __init__(self, model: CapableTarget, vocab: int, name: str):
         self._model, self.vocab, self.name = model, vocab, name
@@ -43,7 +44,7 @@ class DraftModel:
 
     @property
     def weights(self) -> Any:
-        """Identifies the weights: equal for models that can share a forward pass."""
+        """A key that identifies the weights. It is equal for models that can share a forward pass."""
         return self._model.weights, self.vocab
 
     def ready(self) -> bool:
@@ -84,13 +85,13 @@ class DraftModel:
         return [model._uniform(1 + len(tree)) if failed else model._fitted(next(found))
                 for model, tree, failed in zip(models, trees, fails)]
 
-    def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
+    def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
               least: float | None = None) -> Any:
-        """Draft a chain in one call; it ends before the first token whose logits overflow. None if the caller has to
-        draft pass by pass."""
+        """Draft a chain of up to ``count`` tokens after the tokens ``after`` in one call. The chain ends before the first token
+        whose logits overflow. None if the caller has to draft with one forward pass per token."""
         if self._failed or self._length + len(after) + count > self.context:
             return None
-        written = self._model.draft_chain(after, count, temperature, roll, least)
+        written = self._model.draft_chain(after, count, temperature, draw_uniforms, least)
         if written is None:
             return None
         rows = written.logits.sum(-1)
@@ -112,8 +113,8 @@ class DraftModel:
             self._model.commit(replace(verdict, token=self._known([verdict.token])[0]))
             self._length += len(verdict.path) + 1
 
-    def learning(self) -> LearningDraft:
-        return LearningDraft(self._model.learning(), self.vocab, self.name)
+    def learning(self) -> TrainableDraftModel:
+        return TrainableDraftModel(self._model.learning(), self.vocab, self.name)
 
     def skipping(self, sublayers: Sequence[int]) -> DraftModel:
         return DraftModel(self._model.skipping(sublayers), self.vocab, self.name)
@@ -124,8 +125,8 @@ class DraftModel:
     def flush(self) -> None:
         self._model.flush()
 
-    def forget(self) -> None:
-        self._model.forget()
+    def drop_draft_rows(self) -> None:
+        self._model.drop_draft_rows()
 
     def close(self) -> None:
         self._model.close()
@@ -189,17 +190,19 @@ class DraftModel:
         self.problem = self.problem or {"model": self.name, "reason": reason, "tokens": self._length}
 
 
-class LearningDraft(DraftModel):
-    """A draft model whose weights may change. weights: the trainable tensors."""
+class TrainableDraftModel(DraftModel):
+    """A draft model whose weights are trained during a run."""
 
     _model: TrainableTarget
 
     @property
     def weights(self) -> Any:
+        """The trainable tensors."""
         return self._model.weights
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return the logits after each token, [tokens, vocab], with gradients."""
         return self._model.logits(self._known(tokens))
 
-    def renew(self) -> None:
-        self._model.renew()
+    def drop_outdated(self) -> None:
+        self._model.drop_outdated()

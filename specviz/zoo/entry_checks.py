@@ -5,18 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .backends import choose
+from .backends import first_supporting_forward
 from .free_memory import GB
 from .registry import GGUF, Entry, Register, ZooError
-from .tokenizer import read, same_vocabulary
-from .trained_heads import sizes
+from .tokenizer import read_json, same_vocabulary
+from .trained_heads import hidden_and_vocab_size
 
 BYTES = 2  # of a number in 16 bits
 SLACK = 1.6  # largest ratio between the memory an entry states and the sum of its configuration
 
 
 def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
-    """Return a row per entry: {name, where, problems}. network: also fetch the configurations of hub models."""
+    """Check every entry of models.yaml; return a row per entry: {name, where, problems}. network: also fetch the configurations of
+    hub models."""
     found = []
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]
@@ -73,12 +74,12 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     vocabulary."""
     if entry.role == "head":
         return
-    config = read(folder, "config.json")
-    choose(book.backends, folder, entry.backend)
-    hidden, vocab = sizes(config)
+    config = read_json(folder, "config.json")
+    first_supporting_forward(book.backends, folder, entry.backend)
+    hidden, vocab = hidden_and_vocab_size(config)
     if not hidden or not vocab:
         yield PROBLEMS["config"]
-    size = parameters(config)
+    size = estimated_parameters(config)
     if size and _number(entry.memory) and not 1 / SLACK < size * BYTES / GB / float(entry.memory) < SLACK:
         yield PROBLEMS["size"].format(size=size * BYTES / GB, stated=entry.memory)
     draft = book.entries.get(entry.draft)
@@ -87,14 +88,14 @@ def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterato
     other = _config_folder(draft, network)
     if other is None or not (other / "config.json").is_file():
         return
-    width = sizes(read(other, "config.json"))[1]
+    width = hidden_and_vocab_size(read_json(other, "config.json"))[1]
     have_tokenizers = (folder / "tokenizer.json").is_file() and (other / "tokenizer.json").is_file()
     if not (same_vocabulary(folder, other, width == vocab) if have_tokenizers else width == vocab):
         yield PROBLEMS["draft_vocabulary"].format(draft=draft.name, width=width, vocab=vocab)
 
 
-def parameters(config: dict[str, Any]) -> int | None:
-    """Estimate the number of parameters of a decoder from its configuration; None when sizes are missing."""
+def estimated_parameters(config: dict[str, Any]) -> int | None:
+    """Estimate a decoder's number of parameters from its config.json; None if sizes are missing."""
     inner = config.get("text_config") or config
     try:
         d, layers, vocab = inner["hidden_size"], inner["num_hidden_layers"], inner["vocab_size"]

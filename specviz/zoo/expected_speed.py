@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 
-from .machine_memory import GB, OVERHEAD, bytes_needed, card_memory
+from .machine_memory import GB, OVERHEAD, bytes_needed, gpu_memory
 from .registry import Entry
 
 BLOCK = 64 * 2**20  # bytes that are copied to measure the memory; larger than a processor's cache
@@ -13,7 +13,7 @@ COPIES = 3
 
 @lru_cache(maxsize=1)
 def memory_bandwidth() -> float:
-    """Return the bytes per second that one core moves: the best of a few copies, reads plus writes."""
+    """Measure the bytes per second, read plus written, that one core moves: the best of a few copies."""
     source, into = memoryview(bytearray(BLOCK)), memoryview(bytearray(BLOCK))
     best = float("inf")
     for _ in range(COPIES):
@@ -24,17 +24,17 @@ def memory_bandwidth() -> float:
 
 
 def tokens_per_second(entry: Entry) -> float | None:
-    """Return plain decoding's expected speed without a GPU: each token reads every weight once. None with a GPU, or if
-    models.yaml gives no size."""
+    """Return the expected speed of plain decoding on a CPU: each token reads every weight once. None with a GPU, or if models.yaml
+    gives no size."""
     need = bytes_needed(entry, card=False)
-    return None if need is None or card_memory() else memory_bandwidth() / (need / OVERHEAD)
+    return None if need is None or gpu_memory() else memory_bandwidth() / (need / OVERHEAD)
 
 
-def rounded(rate: float) -> str:
-    """Round an estimate: one digit below 10, else in steps of five."""
+def round_speed(rate: float) -> str:
+    """Return an estimate as text: one digit below 10, else in steps of five."""
     return f"{rate:.1g}" if rate < 10 else str(5 * round(rate / 5))
 
 
-def card() -> str:
+def gpu_memory_text() -> str:
     """Return the memory of the largest GPU as text; empty without a GPU."""
-    return f"GPU of {max(card_memory()) / GB:.0f} GB" if card_memory() else ""
+    return f"GPU of {max(gpu_memory()) / GB:.0f} GB" if gpu_memory() else ""

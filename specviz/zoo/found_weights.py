@@ -1,9 +1,7 @@
-"""Find weights that recipes made for a target, by their config.json instead of by entries of models.yaml.
+"""Find heads and draft models that recipes trained for a target by their config.json, without entries in models.yaml.
 
-A head or draft trained for a target is in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Its
-config.json contains ``{"specviz": {"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds
-(core.method.Trained).
-"""
+They are in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Their config.json contains ``{"specviz":
+{"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds (core.method.Trained)."""
 from __future__ import annotations
 
 import json
@@ -22,12 +20,13 @@ FOLDER = "heads"
 
 
 def mark(kind: str, target: str) -> dict[str, Any]:
-    """Return the fields that a recipe adds to config.json."""
+    """Return the fields that a recipe adds to config.json so that the weights are found."""
     return {MARK: {"kind": kind, "target": target}}
 
 
 def found_weights(target: str, folder: Path) -> list[tuple[str, str, str, Path]]:
-    """Return (name, role, kind, folder) of everything trained for a target, by its name and its folder."""
+    """Return (name, role, kind, folder) of every head and draft model that was trained for a target. target: its name; folder: its
+    checkpoint folder."""
     folder = folder.parent if folder.suffix == ".gguf" else folder
     inside = [(f"{target}-{place.name}", kind, place) for place, kind, _ in _marked(folder / FOLDER)]
     beside = [(place.name, kind, place) for place, kind, whose in _marked(folder.parent) if whose in (target, folder.name)]

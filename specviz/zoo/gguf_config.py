@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..models.gguf_names import LAYOUTS, architecture, integer
+from ..models.gguf_names import LAYOUTS, architecture, positive_integer
 from ..models.gguf_reader import GGUFFile
 from ..models.weights import ModelError
 
@@ -30,10 +30,11 @@ LLAMA3_FACTORS = (8.0, 32.0, 16.0)
 
 
 def config_of(file: GGUFFile) -> dict[str, Any]:
-    """Return the config.json of a GGUF file's model. Raises ModelError that names a key it cannot translate."""
+    """Return a GGUF model's configuration in the format of transformers' config.json. Raises ModelError that names a metadata key
+    it cannot translate."""
     kind = architecture(file)
     _check_keys(file, kind)
-    whole = lambda key, default=None: integer(file, f"{kind}.{key}", default)  # noqa: E731
+    whole = lambda key, default=None: positive_integer(file, f"{kind}.{key}", default)  # noqa: E731
     hidden, layers, heads = whole("embedding_length"), whole("block_count"), whole("attention.head_count")
     size = whole("attention.key_length", 256 if kind.startswith("gemma") else hidden // heads or 1)
     for key in ("attention.value_length", "rope.dimension_count"):
@@ -68,7 +69,7 @@ def _check_keys(file: GGUFFile, kind: str) -> None:
             raise ModelError(f"{file.name} says {key} is {str(value)[:40]}, which is not read here", "gguf.unsupported")
         if prefix in LAYOUTS and prefix != kind:
             raise ModelError(f"{file.name} is of the architecture {kind} and holds the key {key[:60]}", "gguf.unknown_key")
-    if integer(file, "split.count", 1) > 1:
+    if positive_integer(file, "split.count", 1) > 1:
         raise ModelError(f"{file.name} is one of {file.metadata['split.count']} pieces of a model; llama-gguf-split --merge joins them",
                          "gguf.pieces")
 
@@ -133,9 +134,9 @@ def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]
         found |= {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
     if kind in MORE:
         window = file.metadata.get(f"{kind}.attention.sliding_window")
-        found["sliding_window"] = integer(file, f"{kind}.attention.sliding_window") if window else None
+        found["sliding_window"] = positive_integer(file, f"{kind}.attention.sliding_window") if window else None
     if kind in PATTERN:
-        every = integer(file, f"{kind}.attention.sliding_window_pattern", PATTERN[kind])
+        every = positive_integer(file, f"{kind}.attention.sliding_window_pattern", PATTERN[kind])
         found["layer_types"] = ["sliding_attention" if (layer + 1) % every else "full_attention"
                                 for layer in range(config["num_hidden_layers"])]
         if found["sliding_window"] is None:

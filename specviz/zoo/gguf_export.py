@@ -26,8 +26,8 @@ SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 
 
 def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
-    """Write the model to a file; return {path, bytes, tensors, tokens}. full: weights in 32 bits, so that llama.cpp rounds nothing, for
-    comparisons. Raises ZooError for a model that cannot be written."""
+    """Write a model of models.yaml to one GGUF file; return {path, bytes, tensors, tokens}. full: weights in 32 bits, so that
+    llama.cpp rounds nothing, for comparisons. Raises ZooError for a model that cannot be written."""
     try:
         import gguf
     except ImportError:
@@ -95,7 +95,8 @@ def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tens
 
 
 def adjacent_pairs(weight: Tensor, heads: int) -> Tensor:
-    """Reorder the rows [heads * size, in] of each head: rows i and i + size / 2, which rotate as a pair, become adjacent."""
+    """Reorder the rows of a projection [heads * size, in] for llama.cpp's rotary embedding: rows i and i + size / 2 of a head,
+    which rotate as a pair, become adjacent."""
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, -1).transpose(1, 2).reshape(weight.shape)
 
 

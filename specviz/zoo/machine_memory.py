@@ -17,26 +17,26 @@ DRIVER_SECONDS = 5.0  # how long the driver may take to answer
 
 
 def bytes_needed(entry: Entry, card: bool) -> float | None:
-    """Return the bytes that the entry needs on a GPU (if ``card``) or on a CPU, where weights have 32 bits; None if
+    """Return the bytes of memory that the entry needs on a GPU (if ``card``) or on a CPU, where weights have 32 bits; None if
     models.yaml gives no size."""
     if not entry.memory:
         return None
     return float(entry.memory) * GB * OVERHEAD * BITS.get(entry.quantise, 16 if card else 32) / 16
 
 
-def too_large(entry: Entry) -> str:
-    """Return a message if the entry exceeds this machine's total memory; empty if it fits or its size is unknown."""
-    cards = card_memory()
+def too_large_message(entry: Entry) -> str:
+    """Return a message if the entry exceeds this machine's total memory; empty if it fits, or if its size is unknown."""
+    cards = gpu_memory()
     need = bytes_needed(entry, bool(cards))
-    have = (sum(cards) if entry.device_map else max(cards)) if cards else processor_memory()
+    have = (sum(cards) if entry.device_map else max(cards)) if cards else main_memory()
     if need is None or have is None or need <= have:
         return ""
     return f"It needs about {need / GB:.1f} GB of memory; {'the card' if cards else 'this machine'} has {have / GB:.1f} GB."
 
 
 @lru_cache(maxsize=1)
-def card_memory() -> tuple[int, ...]:
-    """Return the bytes of each NVIDIA GPU, as the driver reports them; empty without one."""
+def gpu_memory() -> tuple[int, ...]:
+    """Return the bytes of memory of each NVIDIA GPU, as the driver reports them; empty without one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "" or not shutil.which("nvidia-smi"):
         return ()
     try:
@@ -47,8 +47,8 @@ def card_memory() -> tuple[int, ...]:
         return ()
 
 
-def processor_memory() -> int | None:
-    """Return the bytes of main memory this process may use at most; None if unknown."""
+def main_memory() -> int | None:
+    """Return the bytes of main memory that this process may use at most; None if unknown."""
     found = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -7,7 +7,7 @@ from typing import Any
 from ..models.errors import shown
 from ..models.rotary_limits import fixed_rotary_length
 from .registry import ZooError
-from .tokenizer import read
+from .tokenizer import read_json
 
 NEUTRAL: dict[str, Any] = {  # settings of generation_config.json that change what ``generate`` writes, with the value that changes nothing
     "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
@@ -18,9 +18,9 @@ SETTINGS = 6  # most settings that are named
 
 
 def model_notes(folder: Path) -> list[str]:
-    """Return the notes of a model's folder, each the end of a sentence; none for files that cannot be read."""
+    """Return the notes on a checkpoint folder, each the end of a sentence; empty if its files cannot be read."""
     try:
-        config, settings = read(folder, "config.json"), read(folder, "generation_config.json")
+        config, settings = read_json(folder, "config.json"), read_json(folder, "generation_config.json")
     except ZooError:  # loading reports it
         return []
     return [*_cut_context(config), *_recommended(settings)]

@@ -1,8 +1,7 @@
-"""Load a target and its draft by name. Weights are read once per folder and device and shared by all runs; each run has
-its own KV caches.
+"""Load a target and its draft model by name. Weights are read once per folder and device and shared by all runs; each run has its
+own KV caches.
 
-A model that cannot be loaded raises ZooError. ``unsupported_reason`` returns why a method cannot run on the loaded models.
-"""
+A model that cannot be loaded raises ZooError. ``unsupported_reason`` returns why a method cannot run on the loaded models."""
 from __future__ import annotations
 
 import copy
@@ -22,18 +21,26 @@ from ..targets.base import CachedTarget
 from ..targets.guided import GuidableTarget, GuidedTarget
 from . import other_vocabulary as others
 from . import trained_drafts
-from .backends import Forward, LoadedModel, first_supporting_forward, chosen_for
+from .backends import Forward, LoadedModel, chosen_for, first_supporting_forward
 from .codec import Codec, TokenTable, codec_capabilities, open_codec
 from .device import environment, read_device, use_cores
 from .free_memory import require_memory
 from .kit import Kit
 from .model_notes import model_notes
-from .picture_input import pixels
+from .picture_input import picture_pixels
 from .registry import Entry, Register, ZooError, register
-from .requirements import halves, knob_limits, role_capabilities, datastore_capabilities, unsupported_reason
-from .requirements import sizes as sizes_of_draft
-from .tokenizer import different_tokens, end_tokens, generation_defaults, open_tokenizer, quick_mark, read, same_vocabulary
-from .trained_heads import Heads, heads_of, sizes
+from .requirements import datastore_capabilities, half_model_capabilities, knob_limits, role_capabilities, unsupported_reason
+from .requirements import draft_size_capabilities as sizes_of_draft
+from .tokenizer import (
+    different_tokens,
+    end_tokens,
+    generation_defaults,
+    open_tokenizer,
+    read_json,
+    same_vocabulary,
+    vocabulary_fingerprint,
+)
+from .trained_heads import Heads, heads_of, hidden_and_vocab_size
 from .weight_cache import load_once
 
 log = logging.getLogger(__name__)
@@ -41,8 +48,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Loaded:
-    """A loaded target with its tokenizer, and its draft model if it has one. ``folder``: the target's files;
-    ``deterministic``: the weight layout is fixed instead of measured."""
+    """A loaded target with its tokenizer, and its draft model if it has one. ``folder``: the target's checkpoint folder;
+    ``backend``: the implementation of its forward pass; ``deterministic``: the weights' memory layout on a CPU is fixed instead
+    of the fastest one by measurement."""
 
     name: str
     folder: Path
@@ -55,8 +63,8 @@ class Loaded:
     draft_problem: str = ""
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
-    other: Path | None = None  # folder of a draft with another vocabulary
-    more: dict[str, Path] = field(default_factory=dict)  # by role: further models of the same vocabulary
+    other_vocab_folder: Path | None = None  # folder of a draft with another vocabulary
+    role_folders: dict[str, Path] = field(default_factory=dict)  # by role: further models of the same vocabulary
     pass_seconds: float | None = None  # the smallest measured time of a forward pass of one token (run.machine)
     deterministic: bool = False
     nature: str = ""  # what a reader must know about its answers, from models.yaml
@@ -66,6 +74,7 @@ class Loaded:
 
     @property
     def vocab(self) -> int:
+        """The target's vocabulary size."""
         return self.model.vocab
 
     @property
@@ -75,58 +84,64 @@ class Loaded:
 
     @property
     def other_model(self) -> LoadedModel:
-        """Return the weights of the draft with another vocabulary. Raises ZooError."""
-        if self.other is None:
+        """The weights of the draft model with another vocabulary. Raises ZooError if there is none."""
+        if self.other_vocab_folder is None:
             raise ZooError(f"This method {missing_reason(others.ROLE, self.name)}.", "method.needs_draft")
-        return self.weights(self.other, first_supporting_forward(register().backends, self.other))
+        return self.load_weights(self.other_vocab_folder, first_supporting_forward(register().backends, self.other_vocab_folder))
 
     def model_for(self, role: str) -> LoadedModel | None:
-        """Return the weights of the model with a role, in the target's vocabulary; None if there is none. Raises ZooError."""
-        if role == "draft" or role == "middle" and role not in self.more:
+        """Return the weights of the model with a role ("draft", "middle", ...; see Kit.open) and the target's vocabulary; None if
+        there is none. Raises ZooError if it cannot be loaded."""
+        if role == "draft" or role == "middle" and role not in self.role_folders:
             return self.draft
-        return self._open(self.more[role].name, self.more[role]) if role in self.more else None
+        return self._open(self.role_folders[role].name, self.role_folders[role]) if role in self.role_folders else None
 
     def name_for(self, role: str) -> str:
         """Return the name of the model with a role, for messages and the trace."""
         if role in ("wide", "deep"):
             return self.size_named(role)
-        return self.more[role].name if role in self.more else self.draft_name or role
+        return self.role_folders[role].name if role in self.role_folders else self.draft_name or role
 
     def size_named(self, size: str) -> str:
-        """Return the name that models.yaml uses for another size of the draft."""
+        """Return the name that models.yaml uses for another size ("wide" or "deep") of the draft model."""
         return f"{self.draft_name}-{size}"
 
     def other_size(self, size: str) -> LoadedModel:
-        """Return the weights of another size of the draft, named <draft>-wide, ... in models.yaml. Raises ZooError."""
+        """Return the weights of another size of the draft model, named <draft>-wide or <draft>-deep in models.yaml. Raises
+        ZooError."""
         book, name = register(), self.size_named(size)
         if name not in book.entries:
             raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.", "draft.second")
         return self._open(name, book.entries[name].folder())
 
     def _open(self, name: str, folder: Path) -> LoadedModel:
-        model = self.weights(folder, first_supporting_forward(register().backends, folder))
+        model = self.load_weights(folder, first_supporting_forward(register().backends, folder))
         _same_words(self, name, folder, model)
         return model
 
-    def weights(self, folder: Path, backend: Forward) -> LoadedModel:
-        """Load a folder's weights for a forward pass, with a measured or fixed layout as for this pair. Raises ZooError."""
-        return load_once(folder, self.device, backend.name, backend.load, self.deterministic and backend.measures)
+    def load_weights(self, folder: Path, backend: Forward) -> LoadedModel:
+        """Return a checkpoint folder's weights for this implementation of the forward pass. On a CPU their memory layout is the
+        fastest one by measurement, or a fixed one if these models were loaded with ``deterministic``. Raises ZooError."""
+        return load_once(folder, self.device, backend.name, backend.load, self.deterministic and backend.times_layouts)
 
     @cached_property
     def tokenizer(self) -> Any:
+        """The target's transformers tokenizer. Raises ZooError if it cannot be opened."""
         return open_tokenizer(self.folder)
 
     @cached_property
     def codec(self) -> Codec:
-        """The target's codec: how a prompt becomes tokens, and what tokens mean to a person. Raises ZooError."""
+        """The target's codec: how a prompt becomes token ids, and what output tokens are for a person. Raises ZooError."""
         return cast(Codec, open_codec(self.folder, lambda: self.tokenizer))  # pyright takes no cached property for a member
 
     @property
     def token_bytes(self) -> TokenTable:
+        """The map from token ids to bytes."""
         return self.codec.table
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
+        """The token ids that end an answer."""
         return end_tokens(self.folder, self.tokenizer)
 
     @cached_property
@@ -136,12 +151,12 @@ class Loaded:
 
     @cached_property
     def notes(self) -> list[str]:
-        """The notes to display next to the target's name (zoo.model_notes)."""
+        """Notes to display next to the target's name (zoo.model_notes)."""
         return model_notes(self.folder)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """The header fields of a trace: target, draft, tokenizer, env."""
+        """The header fields of a trace that describe the models: target, draft, tokenizer, output, env."""
         model = self.model
         target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
                   "parameters": model.parameters, "nature": "; ".join(filter(None, (self.nature, *self.notes))),
@@ -152,45 +167,46 @@ class Loaded:
 
     def trace_facts(self, method: Method) -> dict[str, Any]:
         """Return the trace header fields for a run of a method. For a method with a middle model, that model is the draft."""
-        if "middle" not in method.needs or "middle" not in self.more:
+        if "middle" not in method.needs or "middle" not in self.role_folders:
             return self.facts
         try:
             middle = self.model_for("middle")
-            draft = None if middle is None else {"name": self.more["middle"].name, "parameters": middle.parameters}
+            draft = None if middle is None else {"name": self.role_folders["middle"].name, "parameters": middle.parameters}
             return self.facts | {"draft": draft}
         except ZooError:  # it cannot be opened: the run reports it
             return self.facts
 
     def open_target(self) -> CachedTarget:
-        """Open the target with a KV cache of its own."""
-        target = self.opened(self.model)
+        """Open the target for one run, with a KV cache of its own."""
+        target = self.open_model(self.model)
         target.expect(self.rows)
         if self.picture is not None:
             target.set_picture(self.picture)
         return target
 
-    def seeing(self, image: str | None) -> Loaded:
-        """Return these models for prompts with a picture (as picture_input.read_data_url returns it) before the text;
-        None: without a picture. Raises ZooError if the target reads no pictures."""
+    def with_picture(self, image: str | None) -> Loaded:
+        """Return these models with a picture (as picture_input.read_data_url returns it) before every prompt; None: without a
+        picture. Raises ZooError if the target reads no pictures."""
         if image is not None and self.codec.picture_size is None:
             raise ZooError(f"{self.name} reads no pictures; choose a target that does, such as specviz-vision.", "picture.target")
         other = copy.copy(self)
-        other.picture = None if image is None or self.codec.picture_size is None else pixels(image, *self.codec.picture_size)
+        other.picture = None if image is None or self.codec.picture_size is None else picture_pixels(image, *self.codec.picture_size)
         return other
 
-    def opened(self, model: LoadedModel) -> Any:
-        """Open a model with a KV cache of its own, with classifier-free guidance where the run asks for it."""
+    def open_model(self, model: LoadedModel) -> Any:
+        """Open a model with a KV cache of its own, with classifier-free guidance if ``guidance`` is not 1."""
         target = model.open()
-        if self.guidance == 1 or self.codec.unguided is None:
+        if self.guidance == 1 or self.codec.unconditional_ids is None:
             return target
         if "guide" in target.capabilities:
-            cast(GuidableTarget, target).guide(self.guidance, self.codec.unguided)
+            cast(GuidableTarget, target).guide(self.guidance, self.codec.unconditional_ids)
             return target
-        return GuidedTarget(target, model.open(), self.codec.unguided, self.guidance, self.codec.tokens)
+        return GuidedTarget(target, model.open(), self.codec.unconditional_ids, self.guidance, self.codec.tokens)
 
-    def guided(self, scale: float) -> Loaded:
-        """Return these models with classifier-free guidance. Raises ZooError if the target was not trained without prompts."""
-        if self.codec.unguided is None:
+    def with_guidance(self, scale: float) -> Loaded:
+        """Return these models with classifier-free guidance of this scale. Raises ZooError if the target was not trained on
+        prompts without words."""
+        if self.codec.unconditional_ids is None:
             raise ZooError(f"guidance_scale needs a target that was also trained without its prompt, such as specviz-pictures; {self.name} "
                            "was not.", "guidance.target")
         other = copy.copy(self)
@@ -200,12 +216,12 @@ class Loaded:
 
     @property
     def conversation(self) -> str:
-        """Names the models whose KV cache a later turn may go on with."""
+        """A name that is equal for models whose KV cache can be reused in a later turn of the conversation."""
         return self.name if self.guidance == 1 else f"{self.name}, guidance {self.guidance:g}"
 
     @property
     def loop(self) -> Any:
-        """The loop of methods without one of their own on this target; None: the ordinary one."""
+        """The decoding loop that this target needs for methods without a loop of their own; None: the ordinary one."""
         return self.backend.loop()
 
     @property
@@ -214,14 +230,16 @@ class Loaded:
         return getattr(self.model, "forward", "eager")
 
     def kit(self) -> Kit:
+        """Return the Kit of a new run."""
         return Kit(self)
 
     @cached_property
     def capabilities(self) -> frozenset[str]:
+        """What methods may require of these models: capabilities of the target, its heads, draft models, datastores and codec."""
         more = sizes_of_draft(register(), self.draft_name, lambda folder: _same(self.folder, folder)) if self.draft_name else frozenset()
         return (self.open_target().capabilities | datastore_capabilities(self.stores, self._mark) | self.heads.capabilities
-                | role_capabilities(self.other, self.more) | more | codec_capabilities(self.folder)
-                | halves(self.folder, self.more.get("middle", self.draft_folder)))
+                | role_capabilities(self.other_vocab_folder, self.role_folders) | more | codec_capabilities(self.folder)
+                | half_model_capabilities(self.folder, self.role_folders.get("middle", self.draft_folder)))
 
     def knob_limits(self, method: Method) -> dict[str, float]:
         """Return {knob: highest value} for the knobs that these models limit, for example if there is no second draft model."""
@@ -241,26 +259,27 @@ class Loaded:
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
          deterministic: bool = False) -> Loaded:
-    """Load a target and its draft. Raises ZooError.
+    """Load a target and its draft model. Raises ZooError.
 
-    target, draft: a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit; None: the default, and the
-    draft it is paired with; draft "none": no draft. named_only: accept names of models.yaml alone (for input from the page).
-    deterministic: fix the layout of the weights and the number of threads instead of measuring, so that a run with Session's
-    ``deterministic`` gives the same bits in every process on this machine; slower.
-    """
+    target, draft: a name of models.yaml, a checkpoint folder in Hugging Face format, a GGUF file, or org/name@commit; None: the
+    default target, or the draft that the target is paired with; draft "none": no draft. named_only: accept names of models.yaml
+    alone (for input from the page). deterministic: fix the memory layout of the weights and the number of threads instead of
+    measuring which is fastest, so that a run with Session's ``deterministic`` gives the same bits in every process on this
+    machine; slower."""
     on = read_device(device)
     use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
-    model = load_once(folder, on, backend.name, backend.load, deterministic and backend.measures)
+    model = load_once(folder, on, backend.name, backend.load, deterministic and backend.times_layouts)
     place = entry.path or folder  # the path as other entries give it, also where shards lie in parts
     heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=_stores(book, entry, folder), heads=heads, deterministic=deterministic,
                     nature=entry.nature,
-                    other=others.folder_of(book, entry.name, place), more=trained_drafts.roles_of(book, entry.name, place))
+                    other_vocab_folder=others.folder_of(book, entry.name, place),
+                    role_folders=trained_drafts.roles_of(book, entry.name, place))
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
-            loaded.more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
+            loaded.role_folders |= _between(book, book.find(chosen), entry.middle if draft is None else "")
     except ZooError as error:
         if draft is not None:
             raise
@@ -287,7 +306,7 @@ def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
 def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
     require_memory(entry, loaded.device)
     folder = entry.folder()
-    model = loaded.weights(folder, chosen_for(entry, book.backends, folder, loaded.device))
+    model = loaded.load_weights(folder, chosen_for(entry, book.backends, folder, loaded.device))
     _same_words(loaded, entry.name, folder, model)
     loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
 
@@ -306,7 +325,7 @@ def _stores(book: Register, entry: Entry, folder: Path) -> dict[str, Path]:
 
 
 def _same(target: Path, draft: Path) -> bool:
-    vocabularies = [sizes(read(folder, "config.json"))[1] for folder in (target, draft)]
+    vocabularies = [hidden_and_vocab_size(read_json(folder, "config.json"))[1] for folder in (target, draft)]
     return same_vocabulary(target, draft, vocabularies[0] == vocabularies[1])
 
 
@@ -324,8 +343,8 @@ def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class Survey:
-    """A target and draft that are not loaded: the target's name and notes, and ``unsupported_reason``: method -> why it cannot
-    run, or None."""
+    """Facts about a target and a draft model that are not loaded: the target's name and notes; unsupported_reason(method): why it
+    cannot run, or None; knob_limits(method): {knob: highest value}."""
 
     name: str
     notes: list[str]
@@ -337,12 +356,13 @@ class Survey:
 
 
 def survey(target: str | None = None, draft: str | None = None) -> Survey:
-    """Describe a target and draft without loading them, from their configurations. Raises ZooError."""
+    """Describe a target and a draft model from their configurations, without loading them. Raises ZooError."""
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
-    config = read(folder, "config.json")
+    config = read_json(folder, "config.json")
     place = entry.path or folder
-    heads = heads_of(book, entry.name, place, *sizes(config), fetch=False)
-    capabilities = backend.capabilities(config) | datastore_capabilities(_stores(book, entry, folder), lambda: quick_mark(folder)) | heads.capabilities
+    heads = heads_of(book, entry.name, place, *hidden_and_vocab_size(config), fetch=False)
+    stores = datastore_capabilities(_stores(book, entry, folder), lambda: vocabulary_fingerprint(folder))
+    capabilities = backend.capabilities(config) | stores | heads.capabilities
     problem, more, middle = "", trained_drafts.roles_of(book, entry.name, place), None
     try:
         if chosen:
@@ -353,7 +373,7 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     if chosen and not problem:
         capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: _same(folder, other))
     capabilities |= role_capabilities(others.folder_of(book, entry.name, place), more) | codec_capabilities(folder)
-    capabilities |= halves(folder, more.get("middle", middle))
+    capabilities |= half_model_capabilities(folder, more.get("middle", middle))
     return Survey(entry.name, model_notes(folder),
                   lambda method: unsupported_reason(method, entry.name, capabilities, bool(chosen) and not problem, problem,
                                                     heads.problems),

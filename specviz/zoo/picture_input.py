@@ -1,8 +1,7 @@
-"""Pictures from people and programs: decoded by Pillow within limits, and encoded again as PNG from their pixels only.
+"""Read pictures from people and programs: decode them with Pillow within limits, and keep their pixels only.
 
-Only the pixels of a given file are kept: no metadata, no second frame, no text, no name. A picture is passed on as a
-data URL, ``data:image/png;base64,...``, as in OpenAI's API; a path or another address is never opened.
-"""
+Nothing but the pixels of a given file is kept: no metadata, no second frame, no text, no name. They are passed on as the data
+URL of a PNG, ``data:image/png;base64,...``, as in OpenAI's API; a path or another address is never opened."""
 from __future__ import annotations
 
 import base64
@@ -37,24 +36,26 @@ TEXTS = {  # ends of sentences, by code
 }
 
 
-def refused(code: str) -> ZooError:
+def picture_error(code: str) -> ZooError:
+    """Return the error for a picture that cannot be used. code: its identifier in TEXTS."""
     return ZooError(f"The picture is refused: {TEXTS[code]}.", code)
 
 
 def read_data_url(given: Any) -> str:
-    """Return a given picture as the data URL of a PNG of at most ``KEPT_SIDE`` pixels to a side. Raises ZooError."""
+    """Check a picture given as a data URL; return it as the data URL of a PNG of at most ``KEPT_SIDE`` pixels to a side. Raises
+    ZooError."""
     if not isinstance(given, str):
-        raise refused("picture.form")
+        raise picture_error("picture.form")
     if len(given) > LONGEST_URL:
-        raise refused("picture.bytes")
+        raise picture_error("picture.bytes")
     head = DATA_URL.match(given)
     if head is None:
-        raise refused("picture.form")
+        raise picture_error("picture.form")
     try:
         data = base64.b64decode(given[head.end():], validate=True)
     except (binascii.Error, ValueError):
-        raise refused("picture.form") from None
-    return data_url(decode(data))
+        raise picture_error("picture.form") from None
+    return data_url(decode_picture(data))
 
 
 def read_file(path: str) -> str:
@@ -63,34 +64,34 @@ def read_file(path: str) -> str:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError):
-        raise refused("picture.file") from None
-    return data_url(decode(data))
+        raise picture_error("picture.file") from None
+    return data_url(decode_picture(data))
 
 
-def decode(data: bytes) -> Image.Image:
-    """Return the picture in a file's bytes, RGB on white, shrunk to ``KEPT_SIDE``. Its size is checked before its pixels are decoded.
-    Raises ZooError."""
+def decode_picture(data: bytes) -> Image.Image:
+    """Decode a file's bytes to an RGB picture on white, shrunk to ``KEPT_SIDE``. Its size is checked before its pixels are
+    decoded. Raises ZooError."""
     if len(data) > MOST_BYTES:
-        raise refused("picture.bytes")
+        raise picture_error("picture.bytes")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(data), formats=tuple(FORMATS))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise refused("picture.pixels") from None
+        raise picture_error("picture.pixels") from None
     except Exception:  # a damaged header may raise anything
-        raise refused("picture.format") from None
+        raise picture_error("picture.format") from None
     if max(picture.size) > MOST_SIDE or picture.width * picture.height > MOST_PIXELS:
-        raise refused("picture.pixels")
+        raise picture_error("picture.pixels")
     if getattr(picture, "n_frames", 1) != 1:
-        raise refused("picture.animated")
+        raise picture_error("picture.animated")
     try:
         picture.load()
         solid = picture.convert("RGBA")
         flat = Image.new("RGB", solid.size, WHITE)
         flat.paste(solid, mask=solid.getchannel("A"))
     except Exception:  # damaged data may raise anything
-        raise refused("picture.damaged") from None
+        raise picture_error("picture.damaged") from None
     flat.thumbnail((KEPT_SIDE, KEPT_SIDE), Image.Resampling.LANCZOS)
     return flat
 
@@ -102,10 +103,10 @@ def data_url(picture: Image.Image) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def pixels(url: str, width: int, height: int) -> np.ndarray:
-    """Return a picture, given as a data URL of ``read_data_url``, at the given size, uint8 [height, width, 3]: scaled
-    without distortion, with white margins. Raises ZooError."""
-    picture = decode(base64.b64decode(url.partition(",")[2]))
+def picture_pixels(url: str, width: int, height: int) -> np.ndarray:
+    """Return the pixels, uint8 [height, width, 3], of a picture that ``read_data_url`` returned: scaled to the given size without
+    distortion, with white margins. Raises ZooError."""
+    picture = decode_picture(base64.b64decode(url.partition(",")[2]))
     scale = min(width / picture.width, height / picture.height)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     scaled = picture if picture.size == size else picture.resize(size, Image.Resampling.LANCZOS)

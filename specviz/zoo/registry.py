@@ -23,7 +23,7 @@ from ..methods import draft_kinds, head_kinds, trained_parts
 from ..models.errors import one_line, shown
 from ..models.split import has_weights
 from .found_weights import found_weights
-from .index_package import FetchError, cached, fetch
+from .index_package import FetchError, cached_folder, fetch
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -42,14 +42,14 @@ SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
 SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
 
-def pinned(name: str) -> bool:
-    """Return whether a name has the form org/name@commit, a hub model at a commit. Any other name might be a folder."""
+def is_pinned(name: str) -> bool:
+    """Return whether a name has the form org/name@commit: a hub model at a commit. Any other name might be a folder."""
     hub, _, revision = name.partition("@")
     return bool(HUB_ID.fullmatch(hub) and COMMIT.fullmatch(revision))
 
 
 class ZooError(CodedError, ValueError):
-    """A model is not available."""
+    """A model cannot be found, loaded or used."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
         super().__init__(one_line(sentence), code)
@@ -57,7 +57,7 @@ class ZooError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of models.yaml: a folder or a GGUF file (``path``), or a hub id with its commit."""
+    """One model of models.yaml: a checkpoint folder or a GGUF file (``path``), or a hub id with its commit."""
 
     name: str
     path: Path | None = None
@@ -82,9 +82,9 @@ class Entry:
     quantise: str = ""  # weights in fewer bits, through transformers: a key of models/quantised.py
 
     def folder(self) -> Path:
-        """Return the folder of the entry's files. Missing ones are fetched from the hub, split shards are joined, and a
+        """Return the checkpoint folder of the entry. Missing files are fetched from the hub, split weight files are joined, and a
         GGUF file gets a folder in the cache. Raises ZooError."""
-        from ..models.split import whole  # torch: only to load a model
+        from ..models.split import joined_folder  # torch: only to load a model
         from ..models.weights import ModelError
 
         folder = self.path if self.path is not None else _fetched(self)
@@ -98,21 +98,23 @@ class Entry:
                 hint = "; it comes with the repository, not with the installed package" if folder.is_relative_to(INSTALLED) else ""
                 raise ZooError(f"{self.name} is not in {where}: there is no config.json{hint}.", "model.missing")
             if self.package and not has_weights(folder):
-                folder = cached(self) or folder
+                folder = cached_folder(self) or folder
                 if not has_weights(folder):
                     raise ZooError(f"The weights of {self.name} are not installed: specviz models --fetch {self.name} fetches them.",
                                    "model.not_installed")
-            return whole(folder)
+            return joined_folder(folder)
         except ModelError as error:
             raise ZooError(f"{self.name} cannot be loaded: {error}." if self.name not in str(error) else f"{error}.",
                            code_of(error, "model.load")) from None
 
     def installed(self) -> bool:
         """Return whether the weights of an entry with a path are on this machine."""
-        return self.path is not None and self.path.exists() and (not self.package or has_weights(self.path) or cached(self) is not None)
+        if self.path is None or not self.path.exists():
+            return False
+        return not self.package or has_weights(self.path) or cached_folder(self) is not None
 
     def fetch(self) -> Path:
-        """Fetch what is missing and return the folder. Raises ZooError."""
+        """Fetch the missing files; return the checkpoint folder. Raises ZooError."""
         try:
             if self.package and not self.installed():
                 fetch(self)
@@ -123,14 +125,14 @@ class Entry:
     def config_folder(self) -> Path:
         """Return a folder with the entry's config.json. For a hub model that is not on this machine only the
         configuration is fetched. Raises ZooError."""
-        found = None if self.path is not None else here(self)
+        found = None if self.path is not None else local_files(self)
         return self.folder() if self.path is not None or found and self.gguf else found or _configuration(self)
 
 
 @dataclass(frozen=True)
 class Server:
-    """A remote engine: its protocol (``engine``), its address, the model to request (empty: the first that the server
-    lists), and the environment variable that holds its key."""
+    """A remote engine: its protocol (``engine``), its address, the model to request (empty: the first that the server lists), and
+    the environment variable that holds its API key (``key``)."""
 
     name: str
     engine: str
@@ -140,12 +142,13 @@ class Server:
     key: str = ""
 
     def secret(self) -> str:
+        """Return the API key; empty without one."""
         return os.environ.get(self.key, "") if self.key else ""
 
 
 @dataclass(frozen=True)
 class Register:
-    """The content of models.yaml."""
+    """The content of models.yaml: models by name, the default target, the table of forward passes, datastores and servers."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     default: str = ""
@@ -159,21 +162,21 @@ class Register:
         return [name for name, entry in self.entries.items() if entry.role in ("target", "draft")]
 
     def stores_of(self, target: str) -> dict[str, Path]:
-        """Return the folders of the datastores that fit a target, by name."""
+        """Return {name: folder} of the datastores that fit a target."""
         found = {name: places.get(target, places.get("")) for name, places in self.stores.items()}
         return {name: place for name, place in found.items() if place is not None}
 
     def made_for(self, name: str, folder: Path) -> list[Entry]:
-        """Return the heads and drafts that were made for a target, given by its name or folder; the target itself need
-        not be in models.yaml."""
+        """Return the entries of heads and draft models that were trained for a target. name, folder: the target's; it need not be
+        in models.yaml."""
         folder = folder.resolve()
         whose = {entry.name for entry in self.entries.values() if entry.path and entry.path.resolve() == folder} | {name}
         found = [entry for entry in self.entries.values() if entry.target in whose]
         return found if whose & self.entries.keys() else [*found, *entries_found_for(name, folder).values()]
 
     def find(self, asked: str | None, named_only: bool = False) -> Entry:
-        """Return the entry with this name, or a new entry for a folder, a GGUF file or a hub id. Raises ZooError that
-        lists the names."""
+        """Return the entry with this name, or a new entry for a folder, a GGUF file or a hub id. asked None: the default;
+        named_only: names of models.yaml only. Raises ZooError that lists the names."""
         if asked is None and self.named_default not in ("", self.default):
             _warn_of_default(self.named_default, self.default)
         asked = self.default if asked is None else str(asked).strip()
@@ -205,7 +208,7 @@ def _composed(path: Path, changed: int, size: int) -> yaml.Node | None:
 
 
 def register(path: str | Path | None = None) -> Register:
-    """Read models.yaml (or the file that SPECVIZ_MODELS names). Raises ZooError that names the line."""
+    """Return the content of models.yaml, or of the file that SPECVIZ_MODELS names. Raises ZooError that names the invalid line."""
     path = Path(path or os.environ.get("SPECVIZ_MODELS") or ROOT / "models.yaml")
     try:
         facts = path.stat()
@@ -256,7 +259,8 @@ def _warn_of_default(default: str, used: str) -> None:
 
 
 def entries_found_for(target: str, folder: Path) -> dict[str, Entry]:
-    """Return an entry for everything that recipes made for a target in a folder (found_weights.py)."""
+    """Return a new entry, by name, for each head and draft model that recipes trained for a target in a checkpoint folder
+    (found_weights.py)."""
     found = {}
     for name, role, kind, place in found_weights(target, folder):
         part = trained_parts().get(kind)
@@ -266,8 +270,8 @@ def entries_found_for(target: str, folder: Path) -> dict[str, Entry]:
 
 
 def with_found_weights(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """Return the entries, and entries for weights that recipes made for their targets; folders that models.yaml lists
-    are not added again."""
+    """Return the entries, and new entries for weights that recipes trained for their targets. A folder that models.yaml lists is
+    not added again."""
     named = {entry.path.resolve() for entry in entries.values() if entry.path}
     found: dict[str, Entry] = {}
     for target, folder in [(entry, entry.path) for entry in entries.values() if entry.role == "target" and entry.path]:
@@ -402,8 +406,8 @@ class _Reader:
         return Entry(name, **fields)
 
 
-def here(entry: Entry) -> Path | None:
-    """Return the path of a hub model's files on this machine, a folder or a GGUF file, without network access. None:
+def local_files(entry: Entry) -> Path | None:
+    """Return the path of a hub model's files on this machine, a folder or a GGUF file, without network access; None if they were
     not fetched yet."""
     try:
         return _download(entry, local_only=True)

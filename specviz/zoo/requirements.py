@@ -11,11 +11,11 @@ from ..core.needs import missing_reason
 from ..indexes.store import HOW, HOW_TO, Store, StoreError
 from . import other_vocabulary as others
 from . import trained_drafts
-from .backends import choose
+from .backends import first_supporting_forward
 from .registry import Register, register
-from .tokenizer import read
+from .tokenizer import read_json
+from .trained_heads import hidden_and_vocab_size as model_sizes
 from .trained_heads import needed
-from .trained_heads import sizes as model_sizes
 
 log = logging.getLogger(__name__)
 
@@ -24,31 +24,36 @@ SIZES = ("wide", "deep")  # of draft models, by the end of their names
 
 def unsupported_reason(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
             head_problems: dict[str, str] | None = None) -> str | None:
+    """Return why a method cannot run, as a sentence; None if it can.
+
+    name: the target's; capabilities: of the loaded models; draft_problem: why there is no draft model; head_problems: {kind:
+    why a head cannot be used}."""
     have = capabilities | {"draft", "middle"} if has_draft else capabilities
     lacking = sorted((need for need in method.requires if need not in have), key=lambda need: (need != "sequence", need))
-    return f"{method.title} {sentence(lacking[0], name, draft_problem, head_problems or {})}." if lacking else None
+    return f"{method.title} {requirement_message(lacking[0], name, draft_problem, head_problems or {})}." if lacking else None
 
 
-def roles(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
-    """Return the capabilities that models other than target and draft add."""
+def role_capabilities(other: Path | None, more: dict[str, Path]) -> frozenset[str]:
+    """Return the capabilities that further models add. other: folder of a draft model with another vocabulary; more: {role:
+    folder}."""
     return frozenset(more) | ({others.ROLE} if other else set())
 
 
-def sizes(book: Register, name: str, same: Callable[[Path], bool]) -> frozenset[str]:
-    """Return the capabilities that other sizes of a draft add. Only sizes on this machine that have the target's
-    vocabulary count, as in a run. same: returns whether the draft in a folder has that vocabulary."""
+def draft_size_capabilities(book: Register, name: str, same: Callable[[Path], bool]) -> frozenset[str]:
+    """Return the capabilities that other sizes of a draft model add. Only sizes on this machine that have the target's vocabulary
+    count, as in a run. same(folder): whether the draft model in a folder has that vocabulary."""
     found = {size: book.entries.get(f"{name}-{size}") for size in SIZES}
     there = {size: entry.path for size, entry in found.items() if entry and entry.path and (entry.path / "config.json").is_file()}
     return frozenset(f"size:{size}" for size, folder in there.items() if same(folder))
 
 
-def halves(target: Path, middle: Path | None) -> frozenset[str]:
-    """Return the capability that a middle model adds if half of its layers can be skipped and it has the target's vocabulary."""
+def half_model_capabilities(target: Path, middle: Path | None) -> frozenset[str]:
+    """Return the capability that the middle model adds if half of its layers can be skipped and it has the target's vocabulary."""
     if middle is None:
         return frozenset()
-    config = read(middle, "config.json")
-    whole = {"skip", "tap:layer", "head"} <= choose(register().backends, middle).capabilities(config)
-    return frozenset({"middle:half"} if whole and model_sizes(config)[1] == model_sizes(read(target, "config.json"))[1] else ())
+    config = read_json(middle, "config.json")
+    whole = {"skip", "tap:layer", "head"} <= first_supporting_forward(register().backends, middle).capabilities(config)
+    return frozenset({"middle:half"} if whole and model_sizes(config)[1] == model_sizes(read_json(target, "config.json"))[1] else ())
 
 
 def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float]:
@@ -57,13 +62,11 @@ def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float
     return {name: most for name, (most, high) in limits.items() if most is not None and high is not None and most < high}
 
 
-def stored(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset[str]:
-    """Return the capabilities that datastores add. Only those that can be opened with the target's vocabulary count, as
-    in a run.
+def datastore_capabilities(stores: dict[str, Path], mark: Callable[[], str | None]) -> frozenset[str]:
+    """Return the capabilities that datastores add. Only those that can be opened with the target's vocabulary count, as in a run.
 
-    mark: returns the fingerprint of the target's vocabulary. None: unknown, because the model is not fetched yet; then
-    no datastore is opened.
-    """
+    mark(): the fingerprint of the target's vocabulary; None if it is unknown, because the model is not fetched yet. Then no
+    datastore is opened."""
     there = {name: folder for name, folder in stores.items() if (folder / "store.json").is_file()}
     wanted = mark() if there else None
     return frozenset(f"store:{name}" for name, folder in there.items() if wanted is None or _opens(folder, wanted, _changed(folder)))
@@ -83,8 +86,8 @@ def _changed(folder: Path) -> int:
     return (folder / "store.json").stat().st_mtime_ns
 
 
-def sentence(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
-    """Describe a missing requirement, as the end of a message."""
+def requirement_message(need: str, name: str, draft_problem: str, head_problems: dict[str, str] | None = None) -> str:
+    """Return what a missing requirement means, as the end of a message ("needs ...")."""
     if need.startswith("head:"):
         return needed(need[5:], name, head_problems or {})
     if need.startswith(trained_drafts.ROLE):

@@ -23,7 +23,7 @@ def _alphabet() -> dict[str, int]:
 
 
 class TokenTable(Protocol):
-    """Maps token ids to the bytes that they add to the output; see ``TokenBytes``."""
+    """Maps token ids to the bytes that they add to the output; see ``TokenBytes``. special: ids of control tokens."""
 
     special: frozenset[int]
 
@@ -33,11 +33,10 @@ class TokenTable(Protocol):
 
 
 class TokenBytes:
-    """Map token ids to bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
+    """Maps token ids to bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
 
-    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns the bytes a token
-    adds to the text: none for a special token. Ids outside the vocabulary have no bytes.
-    """
+    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns the bytes that a
+    token adds to the text: none for a special token. Ids outside the vocabulary have no bytes."""
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
@@ -66,7 +65,7 @@ class TokenBytes:
         return self._known[token]
 
     def output_bytes(self, token: int, first: bool = False) -> bytes:
-        """Return the bytes this token adds to the text. first: it begins the text, where all but byte-level tokenizers drop a
+        """Return the bytes that this token adds to the text. first: it begins the text, where all but byte-level tokenizers drop a
         leading space."""
         if token in self.special:
             return b""
@@ -104,8 +103,8 @@ class TokenBytes:
         return next((i for i in range(len(self._tokenizer)) if i not in self._added and self._decode([i]).strip().isalpha()), 0)
 
 
-def as_text(data: bytes) -> str:
-    """Decode UTF-8 with U+FFFD for broken bytes, as tokenizers do."""
+def decode_utf8(data: bytes) -> str:
+    """Decode UTF-8; broken bytes become U+FFFD, as in tokenizers."""
     return data.decode("utf-8", "replace")
 
 
@@ -119,7 +118,7 @@ class Transcript:
     """
 
     def __init__(self, table: TokenTable, stops: Iterable[str] = (), min_tokens: int = 0):
-        self._table, self._stops = table, tuple(clean(s).encode() for s in stops)
+        self._table, self._stops = table, tuple(replace_lone_surrogates(s).encode() for s in stops)
         self._beginnings = [(k, stop[:k]) for stop in self._stops for k in range(1, len(stop))]
         self.tokens: list[int] = []
         self.data = bytearray()
@@ -129,6 +128,7 @@ class Transcript:
         self._starts: list[tuple[int, int]] = []  # of each token in the named text, and in the text
 
     def add(self, token: int) -> tuple[int, bytes, int, int]:
+        """Append a token; return the trace's piece for it."""
         start = len(self.data)
         added = self._table.output_bytes(token, first=not self.data)
         self.data += added
@@ -161,6 +161,7 @@ class Transcript:
 
     @property
     def stopped(self) -> bool:
+        """Whether a stop string was completed."""
         return self.cut is not None
 
     @property
@@ -170,7 +171,8 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        return as_text(bytes(self.data[:self.length]))
+        """The text so far, without the stop string that ended it."""
+        return decode_utf8(bytes(self.data[:self.length]))
 
     @property
     def stable_length(self) -> int:
@@ -183,15 +185,16 @@ class Transcript:
         return end
 
 
-def clean(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot hold, by U+FFFD."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def encode_plain(tokenizer: Any, text: str) -> list[int]:
-    """Encode a raw prompt. The text of a special token stays plain text; the tokenizer's BOS token is added if it has one."""
-    ids = _ids(tokenizer.encode(clean(text), split_special_tokens=True))
-    found = _ids(tokenizer.encode(clean(text), add_special_tokens=False, split_special_tokens=True))
+    """Return the token ids of a raw prompt. The text of a special token stays plain text; the tokenizer's BOS token is added if it
+    has one."""
+    ids = _ids(tokenizer.encode(replace_lone_surrogates(text), split_special_tokens=True))
+    found = _ids(tokenizer.encode(replace_lone_surrogates(text), add_special_tokens=False, split_special_tokens=True))
     if not _controls(tokenizer).keys() & set(found):
         return ids
     at = next((i for i in range(len(ids)) if ids[i:i + len(found)] == found), 0)
@@ -214,13 +217,12 @@ def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
-    """Encode a conversation with the tokenizer's chat template, up to the start of the answer; without a template, the texts in order.
-    options: what the template reads beside the messages ("tools", "enable_thinking").
+    """Return the token ids of a conversation in the tokenizer's chat template, up to the start of the answer; without a template,
+    of the texts in order. options: what the template reads besides the messages ("tools", "enable_thinking").
 
-    Control tokens come from the template alone. The text of a special token inside a message or a tool is masked while the template
-    runs and put back as plain text, so that nobody can end a turn by typing ``<|end|>``.
-    """
-    messages, options = _mapped(list(messages), clean), _mapped(options, clean)
+    Control tokens come from the template alone. The text of a special token inside a message or a tool is masked while the
+    template runs and put back as plain text, so that nobody can end a turn by typing ``<|end|>``."""
+    messages, options = _mapped(list(messages), replace_lone_surrogates), _mapped(options, replace_lone_surrogates)
     if not getattr(tokenizer, "chat_template", None):
         return encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
     names = sorted({t for i, t in _specials(tokenizer)}, key=len, reverse=True)

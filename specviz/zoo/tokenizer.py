@@ -12,8 +12,8 @@ from .registry import ZooError
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # everything is in tokenizer.json
 
 
-def read(folder: Path, name: str) -> dict[str, Any]:
-    """Read a JSON object of the folder; empty when there is no such file. Raises ZooError."""
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """Read a JSON object in a checkpoint folder; empty if there is no such file. Raises ZooError."""
     try:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -27,16 +27,16 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def open_tokenizer(folder: Path) -> Any:
-    """Open the folder's tokenizer without running any code of the folder. Raises ZooError."""
-    from ..models.pretrained import ask_nothing  # imports torch, which the page's first load does without
+    """Open a checkpoint folder's tokenizer without running any code of the folder. Raises ZooError."""
+    from ..models.pretrained import refuse_code_prompts  # imports torch, which the page's first load does without
 
-    plain = read(folder, "tokenizer_config.json").get("tokenizer_class") in PLAIN_CLASSES and (folder / "tokenizer.json").is_file()
+    plain = read_json(folder, "tokenizer_config.json").get("tokenizer_class") in PLAIN_CLASSES and (folder / "tokenizer.json").is_file()
     try:
         if plain:  # the automatic class would take seconds to find this one
             from transformers import PreTrainedTokenizerFast as Tokenizer
         else:
             from transformers import AutoTokenizer as Tokenizer
-        ask_nothing()
+        refuse_code_prompts()
         return Tokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each kind of tokenizer breaks in its own way
         raise ZooError(f"{folder.name} has no tokenizer that can be read ({about_files(folder, error)[:200]}).",
@@ -44,10 +44,10 @@ def open_tokenizer(folder: Path) -> Any:
 
 
 def end_tokens(folder: Path, tokenizer: Any) -> frozenset[int]:
-    """Return the ids that end an answer: those of generation_config.json (else config.json) and the tokenizer's own."""
-    found = read(folder, "generation_config.json").get("eos_token_id")
+    """Return the token ids that end an answer: those of generation_config.json (else config.json) and the tokenizer's own."""
+    found = read_json(folder, "generation_config.json").get("eos_token_id")
     if found is None:
-        found = read(folder, "config.json").get("eos_token_id")
+        found = read_json(folder, "config.json").get("eos_token_id")
     ends = found if isinstance(found, list) else [found]
     return frozenset(i for i in [*ends, tokenizer.eos_token_id] if type(i) is int)
 
@@ -58,7 +58,7 @@ def generation_defaults(folder: Path) -> dict[str, Any]:
 
     Values of the wrong type are ignored. ``do_sample: false`` is temperature 0.
     """
-    found = read(folder, "generation_config.json")
+    found = read_json(folder, "generation_config.json")
     out: dict[str, Any] = {name: found[name] for name in ("temperature", "top_p", "min_p", "repetition_penalty")
                            if type(found.get(name)) in (int, float)}
     if type(found.get("top_k")) is int:
@@ -93,7 +93,7 @@ def _by_id(tokenizer: Any) -> dict[int, tuple[str, bool]]:
     return {i: (token, i in control) for token, i in tokenizer.get_vocab().items()}
 
 
-def quick_mark(folder: Path) -> str | None:
+def vocabulary_fingerprint(folder: Path) -> str | None:
     """Return the fingerprint of a folder's vocabulary without transformers; None without a readable tokenizer.json."""
     from tokenizers import Tokenizer
 

@@ -34,5 +34,5 @@ NEEDED = ("needs a {kind} draft model trained for {name}; `python -m specviz.tra
 
 
 def needed(kind: str, name: str) -> str:
-    """Return what is missing for a method that needs a draft of a kind, as the end of a message."""
+    """Return that a draft model of this kind is missing, as the end of a message ("needs ..."). name: the target's."""
     return NEEDED.format(kind=kind, name=name)

@@ -16,36 +16,37 @@ import torch
 
 from ..methods import head_kinds
 from ..models.errors import about_files, shown
-from ..models.heads import Body, unsupported_reason
+from ..models.heads import TargetInfo, unsupported_reason
 from ..models.int8 import has_byte_products
 from .free_memory import require_memory
-from .registry import Register, ZooError, here
+from .registry import Register, ZooError, local_files
 
 
 def network_of(kind: str) -> ModuleType:
-    """Return the module with ``load`` and ``build`` of a kind of head."""
+    """Return the Python module that loads and builds heads of a kind."""
     return import_module(head_kinds()[kind].network)
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of one target. folders: {kind: folder}; problems: {kind: why the head listed for it cannot be used}."""
+    """The trained heads of one target. folders: {kind: folder}; problems: {kind: why the head listed for it cannot be used}."""
 
     folders: dict[str, Path] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """The capability "head:<kind>" for each usable head."""
         return frozenset(f"head:{kind}" for kind in self.folders)
 
 
 def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, on: torch.device | None = None,
              fetch: bool = True) -> Heads:
-    """Return the heads of a target, given by its name or folder; for each kind the first that fits. Reads no weights.
-    Raises ZooError for an unknown kind.
+    """Return the heads of a target; for each kind the first that fits. name, folder, hidden, vocab: the target's. Reads no
+    weights. Raises ZooError for an unknown kind.
 
-    on: the device that must have enough memory before a hub head is fetched; fetch: False: a head that is not on this
-    machine is assumed to fit, as models.yaml says."""
+    on: the device that must have enough memory before a hub head is fetched; fetch: False assumes that a head that is not on
+    this machine fits, as models.yaml says."""
     folders: dict[str, Path] = {}
     problems: dict[str, str] = {}
     for entry in book.entries.values():
@@ -55,11 +56,11 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
     for entry in book.made_for(name, folder):
         if entry.role != "head" or entry.kind in folders or entry.path and not entry.path.is_dir():
             continue
-        if entry.hub and not fetch and here(entry) is None:
+        if entry.hub and not fetch and local_files(entry) is None:
             folders[entry.kind] = folder
             continue
         try:
-            if entry.hub and on is not None and here(entry) is None:
+            if entry.hub and on is not None and local_files(entry) is None:
                 require_memory(entry, on)
             place = entry.folder()
             problem = unsupported_reason(place, name, hidden, vocab, entry.kind)
@@ -76,16 +77,16 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
     return Heads(folders, {kind: problem for kind, problem in problems.items() if kind not in folders})
 
 
-def sizes(config: dict[str, Any]) -> tuple[int, int]:
-    """Return hidden size and vocabulary size from a target's config.json, as far as it has them."""
+def hidden_and_vocab_size(config: dict[str, Any]) -> tuple[int, int]:
+    """Return (hidden size, vocabulary size) from a target's config.json; 0 for a size that it does not give."""
     inner = config.get("text_config") or config
     return inner.get("hidden_size") or inner.get("n_embd") or 0, inner.get("vocab_size") or 0
 
 
-def body_of(name: str, model: Any, folder: Path | None = None) -> Body:
+def body_of(name: str, model: Any, folder: Path | None = None) -> TargetInfo:
     """Describe a loaded target for the reader of a head. folder: the target's folder."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
-    return Body(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
+    return TargetInfo(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
                 static=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),
                 folder=folder)
 
@@ -95,5 +96,5 @@ NEEDED = {"missing": "needs {kind} heads trained on {name}" + _HOW, "problem": "
 
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
-    """Return what is missing for a method that needs a head of a kind, as the end of a message."""
+    """Return that a head of this kind is missing or unusable, as the end of a message ("needs ..."). name: the target's."""
     return NEEDED["problem" if kind in problems else "missing"].format(kind=kind, name=name, problem=problems.get(kind, ""))

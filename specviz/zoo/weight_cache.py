@@ -19,11 +19,10 @@ _lock = threading.Lock()
 
 
 def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
-    """Return the folder's weights on a device for one use (a forward pass, a head). They are read on the first call.
-    Raises ZooError.
+    """Return a folder's weights on a device for one use (a forward pass, a head). They are read by ``read(folder, device)`` on the
+    first call. Raises ZooError.
 
-    fixed: use a fixed weight layout on a CPU, instead of the fastest measured one.
-    """
+    fixed: use a fixed memory layout of the weights on a CPU, instead of the fastest one by measurement."""
     fixed = fixed and device.type == "cpu"
     key = (folder.resolve(), str(device), f"{use}, fixed" if fixed else use)
     with _lock:

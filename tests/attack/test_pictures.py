@@ -97,9 +97,9 @@ def test_only_pixels_go_further(kind):
 def test_transparent_pixels_become_white_and_the_whole_picture_is_kept():
     file = io.BytesIO()
     Image.new("RGBA", (10, 30), (255, 0, 0, 0)).save(file, "PNG")
-    pixels = picture_input.pixels(picture_input.read_data_url(url(file.getvalue())), 24, 24)
+    pixels = picture_input.picture_pixels(picture_input.read_data_url(url(file.getvalue())), 24, 24)
     assert pixels.shape == (24, 24, 3) and (pixels == 255).all()
-    pixels = picture_input.pixels(picture_input.read_data_url(url(encoded(size=(10, 30)))), 24, 24)
+    pixels = picture_input.picture_pixels(picture_input.read_data_url(url(encoded(size=(10, 30)))), 24, 24)
     red = (pixels != 255).any(-1)
     assert red[:, 8:16].all() and not red[:, :7].any() and not red[:, 17:].any(), "scaled as a whole, white beside it"
 

@@ -65,4 +65,4 @@ def test_a_target_without_unconditional_training_refuses_guidance(loaded):
     assert error.value.code == "guidance.target"
     with pytest.raises(SessionError):
         GenerationRequest(guidance_scale=-1)
-    assert loaded.guided(2.0).unsupported_reason(next(m for m in methods("exact") if m.key == "swift"))
+    assert loaded.with_guidance(2.0).unsupported_reason(next(m for m in methods("exact") if m.key == "swift"))

@@ -8,13 +8,13 @@ from specviz.run.prefix_cache import PrefixCache
 from specviz.run.request import GenerationRequest, SessionError
 from specviz.run.session import Session
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.zoo.codec import png
-from specviz.zoo.picture_input import data_url, decode
+from specviz.zoo.codec import encode_png
+from specviz.zoo.picture_input import data_url, decode_picture
 from specviz.zoo.registry import ZooError
 
 from .fakes import FakeLoaded
 
-IMAGE = data_url(decode(png(np.full((4, 4, 3), 90, np.uint8))))
+IMAGE = data_url(decode_picture(encode_png(np.full((4, 4, 3), 90, np.uint8))))
 
 
 class Seeing(FakeLoaded):
@@ -24,7 +24,7 @@ class Seeing(FakeLoaded):
         super().__init__()
         self.refuses, self.seen = refuses, []
 
-    def seeing(self, image):
+    def with_picture(self, image):
         if self.refuses and image is not None:
             raise ZooError("It reads no pictures.", "picture.target")
         self.seen.append(image)

@@ -89,7 +89,7 @@ def test_a_tiny_run_ships_a_pair_that_answers_about_a_picture(trained):
         request = GenerationRequest(image=samples[number]["image"], hide_image=hidden)
         result = collect(Session(loaded, "multimodal", {"gamma": 2}, request=request).run("What do you see?", 6))
         assert result.token_ids
-        texts.append(loaded.seeing(request.seen_image).open_target().prefix_id)
+        texts.append(loaded.with_picture(request.seen_image).open_target().prefix_id)
     assert len(set(texts)) == 3 and texts[2] == texts[3] == ""
     card = (place.parent / "specviz-vision-draft" / "README.md").read_text()
     assert "| grammar | 1.000 |" in card and job.last_log("vision-draft")["steps"] == 2
@@ -120,7 +120,7 @@ def test_a_conversation_continues_on_the_same_tokens(trained):
 
 def test_logits_of_a_loaded_target_are_the_trained_networks(trained):
     from specviz.core import DraftTree
-    from specviz.zoo.picture_input import pixels
+    from specviz.zoo.picture_input import picture_pixels
 
     loaded = load(str(trained[0]), "none", "cpu")
     config = vision.LlamaConfig(**json.loads((trained[0] / "config.json").read_text()))
@@ -129,12 +129,12 @@ def test_logits_of_a_loaded_target_are_the_trained_networks(trained):
 
     from specviz.models import mx
 
-    net.load_state_dict(mx.read(load_file(trained[0] / "model.safetensors")), strict=False)
+    net.load_state_dict(mx.from_file_tensors(load_file(trained[0] / "model.safetensors")), strict=False)
     image = loaded.codec.picture_samples[0]["image"]
     ids = loaded.codec.encode([{"role": "user", "content": "What do you see?"}], False)
     with torch.no_grad():
-        rows = net.float().vision(torch.from_numpy(pixels(image, *loaded.codec.picture_size).copy())[None])
+        rows = net.float().vision(torch.from_numpy(picture_pixels(image, *loaded.codec.picture_size).copy())[None])
         want = net.lm_head(vision.hidden_after(net, torch.tensor([ids]), rows))[-1]
-    target = loaded.seeing(image).open_target()
+    target = loaded.with_picture(image).open_target()
     target.sync(ids)
     assert float((target.score(DraftTree()).logits[0] - want).abs().max()) < 1e-3

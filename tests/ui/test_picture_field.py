@@ -8,11 +8,11 @@ from specviz.ui import choices, limits
 from specviz.ui.cards import cards
 from specviz.ui.messages import Refused
 from specviz.ui.openai_api import ChatShape, CompletionShape
-from specviz.zoo.codec import png, sample_picture
-from specviz.zoo.picture_input import KEPT_SIDE, data_url, decode
+from specviz.zoo.codec import encode_png, sample_picture
+from specviz.zoo.picture_input import KEPT_SIDE, data_url, decode_picture
 from specviz.zoo.registry import ZooError, register
 
-IMAGE = data_url(decode(png(np.full((4, 4, 3), 90, np.uint8))))
+IMAGE = data_url(decode_picture(encode_png(np.full((4, 4, 3), 90, np.uint8))))
 PART = {"type": "image_url", "image_url": {"url": IMAGE}}
 TEXT = {"type": "text", "text": "What does it show?"}
 
@@ -46,7 +46,7 @@ def test_other_parts_and_other_roles_hold_no_picture(message):
 
 def test_a_run_takes_a_picture_of_the_kept_size_and_none_that_is_longer():
     noise = np.random.default_rng(0).integers(0, 256, (KEPT_SIDE, KEPT_SIDE, 3), np.uint8)
-    largest, known = data_url(decode(png(noise))), cards()
+    largest, known = data_url(decode_picture(encode_png(noise))), cards()
     asked = limits.read_request(known, prompt="see", generation={"image": largest, "hide_image": True})
     assert asked.fields()["image"] == largest and asked.fields()["hide_image"] is True
     limits.check_size("body", {"data": [largest]})

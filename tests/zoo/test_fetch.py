@@ -112,8 +112,8 @@ def book(tmp_path, monkeypatch):
              f"  crown: {{hub: o/crown, role: head, for: large, kind: medusa, memory: 3, {about}}}"]
     (tmp_path / "models.yaml").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
-    monkeypatch.setattr(registry, "here", lambda entry: None)
-    monkeypatch.setattr("specviz.zoo.trained_heads.here", lambda entry: None)
+    monkeypatch.setattr(registry, "local_files", lambda entry: None)
+    monkeypatch.setattr("specviz.zoo.trained_heads.local_files", lambda entry: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(tmp_path / "target" / "config.json"))
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("weights were fetched"))
     return register()
@@ -127,8 +127,8 @@ def test_what_a_model_could_run_is_asked_without_its_weights(book):
 
 @pytest.mark.parametrize("cards, memory, large", [((), 8e9, True), ((), 64e9, False), ((24e9,), 8e9, False), ((8e9, 8e9), 64e9, True)])
 def test_the_page_offers_first_what_fits_and_says_what_does_not(book, monkeypatch, cards, memory, large):
-    monkeypatch.setattr(machine_memory, "card_memory", lambda: tuple(map(int, cards)))
-    monkeypatch.setattr(machine_memory, "processor_memory", lambda: int(memory))
+    monkeypatch.setattr(machine_memory, "gpu_memory", lambda: tuple(map(int, cards)))
+    monkeypatch.setattr(machine_memory, "main_memory", lambda: int(memory))
     monkeypatch.setattr(choices, "_expected", lambda entry: "")  # what speed it would have is another test's (test_expected_speed.py)
     cards_shown = {card["model"]: card for card in Engine().targets()}
     assert list(cards_shown) == (["first", "small", "large"] if large else ["first", "large", "small"])
@@ -149,10 +149,10 @@ def test_the_driver_says_how_large_a_card_is(tmp_path, monkeypatch):
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    machine_memory.card_memory.cache_clear()
+    machine_memory.gpu_memory.cache_clear()
     try:
-        assert machine_memory.card_memory() == (81559 * 2**20, 24576 * 2**20)
-        assert machine_memory.too_large(Entry("a", memory="70", device_map="auto")) == ""
-        assert re.search(r"99\.0.*85\.5", machine_memory.too_large(Entry("a", memory="90")))
+        assert machine_memory.gpu_memory() == (81559 * 2**20, 24576 * 2**20)
+        assert machine_memory.too_large_message(Entry("a", memory="70", device_map="auto")) == ""
+        assert re.search(r"99\.0.*85\.5", machine_memory.too_large_message(Entry("a", memory="90")))
     finally:
-        machine_memory.card_memory.cache_clear()
+        machine_memory.gpu_memory.cache_clear()

@@ -17,7 +17,7 @@ from specviz.models.weights import ModelError
 from specviz.training.datastore import build_store, save
 from specviz.zoo import ZooError, forget, survey
 from specviz.zoo import free_memory as memory
-from specviz.zoo.entry_checks import PROBLEMS, check, parameters
+from specviz.zoo.entry_checks import PROBLEMS, check, estimated_parameters
 from specviz.zoo.registry import Entry, register
 from specviz.zoo.tokenizer import open_tokenizer
 
@@ -94,10 +94,10 @@ def test_memory_follows_the_numbers_of_the_device(monkeypatch):
     entry = Entry("a", memory="10")
     assert memory.needed_bytes(entry, torch.device("cpu")) == 2 * memory.needed_bytes(entry, torch.device("cuda")) == pytest.approx(22e9)
     assert memory.needed_bytes(Entry("a", memory="10", quantise="bnb-4bit"), torch.device("cuda")) == pytest.approx(2.75e9)
-    monkeypatch.setattr(memory, "free", lambda device, every=False: 22e9 if every else 11e9)
-    assert memory.why_too_large(entry, torch.device("cpu"))
-    assert memory.why_too_large(Entry("a", memory="10", device_map="auto"), torch.device("cpu")) is None
-    assert memory.why_too_large(Entry("a"), torch.device("cpu")) is None
+    monkeypatch.setattr(memory, "free_bytes", lambda device, every=False: 22e9 if every else 11e9)
+    assert memory.too_large_reason(entry, torch.device("cpu"))
+    assert memory.too_large_reason(Entry("a", memory="10", device_map="auto"), torch.device("cpu")) is None
+    assert memory.too_large_reason(Entry("a"), torch.device("cpu")) is None
 
 
 def test_fewer_bits_without_the_package_are_one_sentence(tmp_path, monkeypatch):
@@ -133,8 +133,8 @@ def test_an_entry_that_is_spread_runs_through_transformers_and_writes_the_same(t
 def test_a_configuration_adds_up():
     llama = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256, "num_attention_heads": 32, "num_key_value_heads": 8,
              "intermediate_size": 14336}
-    assert parameters(llama) == pytest.approx(8.03e9, rel=0.001)
-    assert parameters({"n_embd": 768}) is None
+    assert estimated_parameters(llama) == pytest.approx(8.03e9, rel=0.001)
+    assert estimated_parameters({"n_embd": 768}) is None
 
 
 @pytest.mark.hub
@@ -147,13 +147,13 @@ def test_the_hub_agrees_with_what_is_shipped():
 def test_a_spread_model_may_take_every_card_and_the_processor(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(d) for d in sizes.everywhere(True)] == ["cpu", "cuda:0", "cuda:1"]
-    assert [str(d) for d in sizes.everywhere(False)] == ["cpu"]
-    monkeypatch.setattr(sizes, "free", lambda device: 100 if device.type == "cpu" else 40)
-    sizes.fits("a", 180, *sizes.everywhere(True))
+    assert [str(d) for d in sizes.weight_devices(True)] == ["cpu", "cuda:0", "cuda:1"]
+    assert [str(d) for d in sizes.weight_devices(False)] == ["cpu"]
+    monkeypatch.setattr(sizes, "free_bytes", lambda device: 100 if device.type == "cpu" else 40)
+    sizes.check_memory("a", 180, *sizes.weight_devices(True))
     with refuses(ModelError, "checkpoint.memory"):
-        sizes.fits("a", 181, *sizes.everywhere(True))
-    assert memory.free(torch.device("cuda"), every=True) == 80 and memory.free(torch.device("cpu")) == 100
+        sizes.check_memory("a", 181, *sizes.weight_devices(True))
+    assert memory.free_bytes(torch.device("cuda"), every=True) == 80 and memory.free_bytes(torch.device("cpu")) == 100
 
 
 def test_a_datastore_of_another_tokenizer_is_not_offered(tmp_path, monkeypatch):

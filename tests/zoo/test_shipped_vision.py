@@ -18,8 +18,8 @@ from specviz.run.result import collect
 from specviz.run.session import Session, SessionError
 from specviz.training import scenes
 from specviz.zoo import survey
-from specviz.zoo.codec import png
-from specviz.zoo.picture_input import data_url, decode
+from specviz.zoo.codec import encode_png
+from specviz.zoo.picture_input import data_url, decode_picture
 
 SHOW = [{"role": "user", "content": scenes.DESCRIBE[0]}]
 
@@ -34,7 +34,7 @@ def pictures():
     """Fresh scenes with their pictures, drawn with outlines that the training did not see."""
     rng, painter = random.Random(77), scenes.Painter(77, 3)
     drawn = [scenes.draw_scene(rng) for _ in range(24)]
-    return [(scene, data_url(decode(png(painter.paint(scene, rng))))) for scene in drawn]
+    return [(scene, data_url(decode_picture(encode_png(painter.paint(scene, rng))))) for scene in drawn]
 
 
 def probs_after(model, prompt, answer):
@@ -49,7 +49,7 @@ def accepted(loaded, pictures):
     found, prompt, rng = {}, loaded.codec.encode(SHOW, False), random.Random(0)
     with torch.inference_mode():
         for scene, image in pictures:
-            kit = loaded.seeing(image).kit()
+            kit = loaded.with_picture(image).kit()
             draft = kit.open("draft")
             words = scenes.split_words(scenes.description(scene, rng.choice(scenes.OPENINGS)))
             answer = loaded.tokenizer.encode(scenes.join_words(words), add_special_tokens=False)
@@ -94,7 +94,7 @@ def test_without_the_picture_the_target_guesses_as_its_draft_does(loaded, pictur
 
 
 def test_methods_write_what_plain_decoding_writes_behind_a_picture(loaded, pictures):
-    seeing, greedy = loaded.seeing(pictures[1][1]), {}
+    seeing, greedy = loaded.with_picture(pictures[1][1]), {}
     for key in ("multimodal", "speculative", "specinfer", "prompt_lookup", "jacobi"):
         assert loaded.unsupported_reason(catalogue()[key]) is None
         greedy[key] = certify.greedy(seeing, key, [scenes.DESCRIBE[0], "What is in the middle?"], 40)["status"]
@@ -139,7 +139,7 @@ def test_a_picture_travels_with_the_trace(loaded, pictures):
 
 @pytest.mark.thorough
 def test_every_exact_method_that_is_offered_writes_the_same_behind_a_picture(loaded):
-    seeing = loaded.seeing(loaded.codec.picture_samples[0]["image"])
+    seeing = loaded.with_picture(loaded.codec.picture_samples[0]["image"])
     runs = [key for key, method in catalogue().items() if method.exactness in ("exact", "greedy only") and seeing.unsupported_reason(method) is None]
     found = {key: certify.greedy(seeing, key, [scenes.DESCRIBE[0]], 40)["status"] for key in runs}
     assert len(found) > 40 and set(found.values()) == {"identical"}, found
