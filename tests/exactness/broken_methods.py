@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, Drafter, Sampling, TreeBuilder, Verdict
-from specviz.drafters.combined.fusion import MultiDrafter, join
+from specviz.drafters.combined.fusion import MultiDrafter, merge_trees_with_sources
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.blocks import SampledJacobi
 from specviz.targets.tiny import TinyTarget
@@ -204,7 +204,7 @@ class Union(MultiDrafter):
     """The right fusion."""
 
     def propose(self, state, budget):
-        return join([drafter.propose(state, budget) for drafter in self.drafters])[0]
+        return merge_trees_with_sources([drafter.propose(state, budget) for drafter in self.drafters])[0]
 
 
 class ChosenFirst(MultiDrafter):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from specviz.core import CHOSEN, IID, Budget, DraftTree, IncompatibleVerifier, RandomStreams, Sampling, Scores, State, TreeBuilder
-from specviz.drafters.combined.fusion import fuse
+from specviz.drafters.combined.fusion import merge_trees
 from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam, next_gumbel
 from specviz.trees import HUB, drawn_children, full_tree, grow_shape, hub_children, independent_children, top_and_one_children
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
@@ -136,7 +136,7 @@ def test_trees_of_several_draft_models_are_judged_as_one(seed):
     target, models = table(2, seed + 1), [table(2, seed + 2), table(2, seed + 3)]
 
     def propose(state, count):
-        return fuse([shaped(draft, 2, (1, 1), independent_children)(state) for draft in models[:count]])
+        return merge_trees([shaped(draft, 2, (1, 1), independent_children)(state) for draft in models[:count]])
 
     probs, both, _ = round_probs(lambda state: propose(state, 2), MultiStep(), target, 3)
     assert distance(probs, target_probs(target, 2, 3)) < 1e-12

@@ -10,8 +10,9 @@ from .fusion import MultiDrafter
 
 
 class Cascade(MultiDrafter):
-    """Draft up to ``count`` tokens with the drafter ``first``. If it drafts that many, continue the chain with the
-    drafter ``tail`` up to budget.gamma tokens. ``tail`` must be restartable and deterministic."""
+    """Drafter of a chain: up to ``count`` tokens from the drafter ``first``, and, if it drafts that many, further tokens from the
+    drafter ``tail``, up to budget.gamma in all (CS Drafting, Chen et al. 2312.11462). ``tail`` must be restartable and propose
+    chosen tokens, without a draft distribution; otherwise InvalidUse is raised for the former."""
 
     def __init__(self, first: Drafter, tail: Drafter, count: int):
         if not tail.restartable:
@@ -33,7 +34,7 @@ class Cascade(MultiDrafter):
 
 
 def append_chain(head: DraftTree, tail: DraftTree) -> DraftTree:
-    """Append the chain ``tail`` to the chain ``head``. The tokens of ``tail`` must be deterministic proposals: without a draft
+    """Return the chain ``head`` continued by the chain ``tail``. The tokens of ``tail`` must be chosen nodes: without a draft
     distribution that they were sampled from."""
     n = len(head)
     origin = (*head.origin, *(None for _ in range(n - len(head.origin))), *tail.origin) if tail.origin else head.origin

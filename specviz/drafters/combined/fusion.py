@@ -11,17 +11,18 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 from ...core.errors import InvalidUse
 
 
-def fuse(trees: Sequence[DraftTree]) -> DraftTree:
-    """Return the union of draft trees under one root; see ``join``."""
-    return join(trees)[0]
+def merge_trees(trees: Sequence[DraftTree]) -> DraftTree:
+    """Return the union of draft trees under one root; see ``merge_trees_with_sources``."""
+    return merge_trees_with_sources(trees)[0]
 
 
-def join(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
-    """Return the union of trees under one root, valid for every verifier that accepts each of them, and the source trees of each node.
+def merge_trees_with_sources(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
+    """Return the union of draft trees under one root, and for each of its nodes the indices of the trees that contain it. A verifier
+    that is exact for each tree is exact for the union.
 
-    A sampled node stays a separate node with its distribution, before all deterministic siblings: duplicate sampled siblings are two
-    proposals. A deterministic node is merged with an equal sibling of an earlier tree. Raises ValueError for trees with probes or
-    entries.
+    A sampled node stays a separate node with its distribution, before all chosen siblings, also if a sibling has the same token. A
+    chosen node is merged with a sibling with the same token of an earlier tree. Raises InvalidUse, a ValueError, for trees with
+    nodes that are no candidates (``DraftTree.probes``) or that enter as hidden states (``DraftTree.inputs``).
     """
     if any(tree.probes or tree.inputs for tree in trees):
         raise InvalidUse("a tree with probes cannot be fused", "fusion.probes")
@@ -57,7 +58,7 @@ def _origin(tree: DraftTree, node: int):
 
 
 class MultiDrafter(Drafter):
-    """Base class of drafters that run several drafters on the same text."""
+    """Base class of drafters that run several drafters on the same text: it starts all of them and lets all of them observe."""
 
     def __init__(self, *drafters: Drafter):
         self.drafters = drafters
@@ -75,14 +76,14 @@ class MultiDrafter(Drafter):
 
 
 class DraftUnion(MultiDrafter):
-    """Propose the union of the drafts of all drafters."""
+    """Drafter that proposes the union of the trees of several drafters."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        return fuse([drafter.propose(state, budget) for drafter in self.drafters])
+        return merge_trees([drafter.propose(state, budget) for drafter in self.drafters])
 
 
 class FirstSufficientDraft(MultiDrafter):
-    """Use the first drafter that proposes at least ``enough`` nodes; if none does, the last one."""
+    """Drafter that asks several drafters in order and uses the first draft with at least ``enough`` nodes, else the last one's."""
 
     def __init__(self, *drafters: Drafter, enough: int = 1):
         super().__init__(*drafters)
@@ -98,22 +99,22 @@ class FirstSufficientDraft(MultiDrafter):
 
 
 class BudgetLimited(MultiDrafter):
-    """Run a drafter with a budget of its own, within that of the round."""
+    """Drafter that runs another drafter with the round's budget limited to ``limits``; see ``limit_budget``."""
 
-    def __init__(self, drafter: Drafter, own: Budget):
+    def __init__(self, drafter: Drafter, limits: Budget):
         super().__init__(drafter)
-        self.own = own
+        self.limits = limits
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        return self.drafters[0].propose(state, within(budget, self.own))
+        return self.drafters[0].propose(state, limit_budget(budget, self.limits))
 
 
 class LookupOrDraft(MultiDrafter):
-    """Use the lookup's draft if its match (``lookup.matched``) has at least ``match`` tokens, else the other drafter within its own
-    budget."""
+    """Drafter that uses the draft of ``lookup`` if the match it was copied from has at least ``match`` tokens (``lookup.matched``),
+    else that of the drafter ``other``, with the round's budget limited to ``limits``."""
 
-    def __init__(self, lookup: Any, other: Drafter, match: int, own: Budget):
-        super().__init__(lookup, BudgetLimited(other, own))
+    def __init__(self, lookup: Any, other: Drafter, match: int, limits: Budget):
+        super().__init__(lookup, BudgetLimited(other, limits))
         self.lookup, self.match = lookup, match
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -128,7 +129,8 @@ class LookupOrDraft(MultiDrafter):
         return tree
 
 
-def within(budget: Budget, own: Budget) -> Budget:
-    """Limit the round's budget to another budget's sizes; the other one's stop function replaces the round's if it has one."""
-    return replace(budget, gamma=min(budget.gamma, own.gamma), width=min(budget.width, own.width), nodes=min(budget.nodes, own.nodes),
-                   stop=budget.stop if own.stop is never_stop else own.stop)
+def limit_budget(budget: Budget, limits: Budget) -> Budget:
+    """Return the round's budget with gamma, width and nodes limited to those of ``limits``. The stop function is that of ``limits``
+    if it has one."""
+    return replace(budget, gamma=min(budget.gamma, limits.gamma), width=min(budget.width, limits.width),
+                   nodes=min(budget.nodes, limits.nodes), stop=budget.stop if limits.stop is never_stop else limits.stop)

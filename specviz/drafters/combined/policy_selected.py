@@ -7,7 +7,8 @@ from .fusion import MultiDrafter
 
 
 class PolicySelector(MultiDrafter):
-    """Run the drafter with the index budget.candidate. The same drafter may be listed several times."""
+    """Drafter that runs the one of several drafters with index budget.candidate, which the policy chose. The same drafter may be
+    listed several times, for candidates that differ in their budget."""
 
     def __init__(self, *drafters: Drafter):
         super().__init__(*dict.fromkeys(drafters))

@@ -21,19 +21,29 @@ MOST_WEIGHT = 5  # largest ratio of the two kinds' costs, rounded to whole weigh
 
 
 class Sublayers(Protocol):
-    """Sublayers of a target over its last tokens (targets/sublayers.py)."""
+    """Single sublayers of a target, run over its last committed tokens (implemented in targets/sublayers.py). costs:
+    multiply-adds per token of an attention and of a feed-forward sublayer."""
 
     costs: tuple[float, float]
 
-    def enter(self) -> Tensor: ...
-    def run(self, index: int, states: Tensor) -> Tensor: ...
-    def logits(self, states: Tensor) -> Tensor: ...
+    def enter(self) -> Tensor:
+        """Return the hidden states [tokens, hidden] that enter the first layer."""
+        ...
+
+    def run(self, index: int, states: Tensor) -> Tensor:
+        """Return the hidden states after sublayer ``index`` (2i: attention of layer i, 2i + 1: its MLP), given those before it,
+        [sets, tokens, hidden]."""
+        ...
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return the logits [..., vocab] of hidden states after the last layer, before the final norm."""
+        ...
 
 
 @dataclass(frozen=True)
 class SkipPlan:
-    """A set of skipped sublayers. agreement: share of tokens for which the draft's top-1 token is the target's; length:
-    of the draft; speed: expected tokens per cost relative to plain decoding."""
+    """A set of sublayers to skip while drafting, and the draft length to use with it. agreement: share of tokens for which the top-1
+    token without these sublayers is that of the full target; speed: expected tokens per cost relative to plain decoding."""
 
     skipped: frozenset[int]
     agreement: float
@@ -43,92 +53,98 @@ class SkipPlan:
 
 @dataclass(frozen=True)
 class Cell:
-    """The best set found so far that saves one amount of cost. states [tokens, hidden]: its hidden states; alike: their
-    mean cosine similarity with the full target's; skipped: the set."""
+    """A cell of the dynamic program: the best set of skipped sublayers found so far that saves one amount of cost. states [tokens,
+    hidden]: the hidden states with this set skipped; similarity: their mean cosine similarity with the full target's."""
 
     states: Tensor
-    alike: float
+    similarity: float
     skipped: tuple[int, ...]
 
 
-def weights_of(costs: tuple[float, float]) -> tuple[int, int]:
-    """Return the costs of an attention and a feed-forward sublayer as integers; the cheaper one is 1."""
+def integer_costs(costs: tuple[float, float]) -> tuple[int, int]:
+    """Return the costs of an attention and a feed-forward sublayer as integers: 1 for the cheaper one, the rounded ratio (at most
+    MOST_WEIGHT) for the other."""
     attention, feed = costs
     return ((min(round(attention / feed), MOST_WEIGHT), 1) if attention > feed else (1, min(round(feed / attention), MOST_WEIGHT)))
 
 
-def candidates(sublayers: Sublayers, layers: int, share: float, least: float) -> tuple[list[Cell], Tensor]:
-    """Return the remaining cells, by saved cost, and the full target's last hidden states [tokens, hidden]. share:
-    largest share of the whole cost that may be saved; least: mean cosine below which a cell is dropped. The first and
-    the last layer are never skipped."""
+def find_skip_sets(sublayers: Sublayers, layers: int, share: float, min_similarity: float) -> tuple[list[Cell], Tensor]:
+    """Run KnapSpec's dynamic program. Return the best skip set of each amount of saved cost, cheapest saving first, and the full
+    target's last hidden states [tokens, hidden].
+
+    layers: number of the target's layers; share: largest share of their cost that may be saved; min_similarity: mean cosine
+    similarity below which a set is dropped. The first and the last layer are never skipped."""
     full = [sublayers.enter()]
     for s in range(2 * layers):
         full.append(sublayers.run(s, full[-1][None])[0])
-    weights = weights_of(sublayers.costs)
+    weights = integer_costs(sublayers.costs)
     budget = int(sum(weights) * layers * share)
     cells = {0: Cell(full[2], 1.0, ())}
     for s in range(2, 2 * layers):
-        cells = _next(cells, s, sublayers.run(s, torch.stack([cell.states for cell in cells.values()])), full[s + 1], least,
+        cells = _next(cells, s, sublayers.run(s, torch.stack([cell.states for cell in cells.values()])), full[s + 1], min_similarity,
                       weights[s % 2] if s < 2 * layers - 2 else None, budget)
         if not cells:
             break
     return [cells[saved] for saved in sorted(cells)], full[-1]
 
 
-def _next(cells: dict[int, Cell], s: int, run: Tensor, full: Tensor, least: float, weight: int | None, budget: int) -> dict[int, Cell]:
+def _next(cells: dict[int, Cell], s: int, run: Tensor, full: Tensor, min_similarity: float, weight: int | None,
+          budget: int) -> dict[int, Cell]:
     """Return the cells after sublayer s. run [cells, tokens, hidden]: their states after it; weight: None where it must not be
     skipped."""
     direction, found = F.normalize(full, dim=-1), {}
 
-    def alike(states: Tensor) -> list[float]:
+    def similarity(states: Tensor) -> list[float]:
         return (F.normalize(states, dim=-1) * direction).sum(-1).mean(-1).tolist()
 
     def offer(saved: int, cell: Cell) -> None:
-        if cell.alike >= least and (saved not in found or cell.alike > found[saved].alike):
+        if cell.similarity >= min_similarity and (saved not in found or cell.similarity > found[saved].similarity):
             found[saved] = cell
 
-    kept = alike(torch.stack([cell.states for cell in cells.values()]))
-    for i, ((saved, cell), ran) in enumerate(zip(cells.items(), alike(run))):
+    kept = similarity(torch.stack([cell.states for cell in cells.values()]))
+    for i, ((saved, cell), ran) in enumerate(zip(cells.items(), similarity(run))):
         offer(saved, Cell(run[i], ran, cell.skipped))
         if weight is not None and saved + weight <= budget:
             offer(saved + weight, Cell(cell.states, kept[i], (*cell.skipped, s)))
     return found
 
 
-def speed_of(agreement: float, length: int, skipped: Sequence[int], layers: int, costs: tuple[float, float]) -> float:
-    """Return the expected tokens per cost of a round, relative to plain decoding, if each drafted token is accepted with probability
-    ``agreement``."""
+def expected_speedup(agreement: float, length: int, skipped: Sequence[int], layers: int, costs: tuple[float, float]) -> float:
+    """Return the expected tokens per cost of a round with ``length`` drafted tokens, relative to plain decoding, if each is accepted
+    with probability ``agreement``. skipped: sublayers skipped while drafting; costs: of an attention and a feed-forward sublayer."""
     tokens = length + 1.0 if agreement == 1 else (1 - agreement ** (length + 1)) / (1 - agreement)
     kept = [layers - sum(s % 2 == kind for s in skipped) for kind in (0, 1)]
     cost = sum(one * (n * length + layers) for one, n in zip(costs, kept))
     return tokens * sum(costs) * layers / cost
 
 
-def best_plan(sublayers: Sublayers, layers: int, share: float, least: float, longest: int) -> SkipPlan | None:
-    """Return the set and draft length (1 to ``longest``) with the most expected tokens per cost; None if there is no set."""
-    cells, full = candidates(sublayers, layers, share, least)
+def best_plan(sublayers: Sublayers, layers: int, share: float, min_similarity: float, longest: int) -> SkipPlan | None:
+    """Return the skip set and draft length (1 to ``longest``) with the most expected tokens per cost; None if no set can be skipped.
+    Other arguments as in ``find_skip_sets``."""
+    cells, full = find_skip_sets(sublayers, layers, share, min_similarity)
     cells = [cell for cell in cells if cell.skipped]
     if not cells:
         return None
     tops = sublayers.logits(torch.stack([*(cell.states for cell in cells), full])).argmax(-1)
     agreed = (tops[:-1] == tops[-1]).double().mean(-1).tolist()
-    plans = [SkipPlan(frozenset(cell.skipped), part, length, speed_of(part, length, cell.skipped, layers, sublayers.costs))
+    plans = [SkipPlan(frozenset(cell.skipped), part, length, expected_speedup(part, length, cell.skipped, layers, sublayers.costs))
              for cell, part in zip(cells, agreed) for length in range(1, longest + 1)]
     return max(plans, key=lambda plan: plan.speed)
 
 
 class KnapsackLayers(Drafter):
-    """Draft a chain with the target, skipping the planned sublayers.
+    """Drafter of a chain: the target with some sublayers skipped, chosen by a knapsack program (KnapSpec, Cha et al., ICML 2026).
 
-    share, least: as in ``candidates``; sure: drafting stops after a token with a lower probability; context: number of
-    committed tokens on which sets are compared; every: rounds between plans.
+    share, min_similarity: as in ``find_skip_sets``; min_prob: drafting stops after a token with a lower probability; context:
+    number of committed tokens on which sets are compared; every: rounds between two choices; longest: maximum draft length.
     """
 
     needs = frozenset({"skip", "sublayers"})
     restartable = False  # the view uses the target's own KV cache
 
-    def __init__(self, share: float, least: float, sure: float, context: int, every: int, longest: int):
-        self.share, self.least, self.sure, self.context, self.every, self.longest = share, least, sure, context, every, longest
+    def __init__(self, share: float, min_similarity: float, min_prob: float, context: int, every: int, longest: int):
+        self.share, self.min_similarity, self.min_prob = share, min_similarity, min_prob
+        self.context, self.every, self.longest = context, every, longest
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target, self.layers = target, target.layers
@@ -136,12 +152,12 @@ class KnapsackLayers(Drafter):
         self.make_plan(len(state.tokens) - 1)
 
     def make_plan(self, cached: int) -> None:
-        """Choose the sublayers to skip, by their effect on the last few of the ``cached`` committed tokens."""
+        """Choose the sublayers to skip by their effect on the last ``context`` tokens of the ``cached`` ones."""
         count = min(self.context, cached)
         if count < 1 or self.layers < 3:
             return
         with torch.inference_mode():
-            self.plan = best_plan(self.target.sublayers(count), self.layers, self.share, self.least, self.longest)
+            self.plan = best_plan(self.target.sublayers(count), self.layers, self.share, self.min_similarity, self.longest)
         if self.plan is not None:
             self.chain = DraftChain(self.target.skipping(self.plan.skipped))
 
@@ -153,7 +169,7 @@ class KnapsackLayers(Drafter):
         if plan is None:
             return DraftTree()
         limit = min(budget.gamma, plan.length)
-        tree = yield from self.chain.steps(state, replace(budget, gamma=limit, stop=StopBelowProbability(self.sure)))
+        tree = yield from self.chain.steps(state, replace(budget, gamma=limit, stop=StopBelowProbability(self.min_prob)))
         state.note("layers", count=self.layers, skipped=sorted(plan.skipped), matched=round(plan.agreement, 4))
         state.note("length", gamma=plan.length, acceptance=round(plan.agreement, 4))
         return tree

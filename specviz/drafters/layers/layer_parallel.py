@@ -7,10 +7,11 @@ from ...core import Budget, CapableTarget, Drafter, DraftTree, Scores, State
 
 
 class LayerParallel(Drafter):
-    """Draft with a model whose middle layers run in parallel, in groups of ``size``. grow(model): the drafter that uses it.
+    """Drafter that runs a draft model with its middle layers in parallel, in groups of ``size`` layers that read the same input
+    (EasySpec, Wu et al. 2502.02493). grow(model): builds the drafter that uses this view of the model.
 
-    The KV cache of the committed text is exact: at the start of each round it is recomputed sequentially, which also
-    gives the distribution of the first draft token."""
+    The KV cache of the committed text is exact: at the start of each round it is recomputed layer by layer, which also gives the
+    distribution of the first draft token."""
 
     def __init__(self, model: CapableTarget, size: int, grow: Callable[[CapableTarget], Drafter]):
         self.model, self.size = model.layer_parallel(size), size

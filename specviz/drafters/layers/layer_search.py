@@ -12,30 +12,32 @@ SEEN = 64  # trials kept
 
 
 class LayerSearch:
-    """Search over sets of sublayers, of a fixed size, from ``choices``. ``matched``: agreement of the ``best`` set with
-    the target in [0, 1], 0 before the first trial.
+    """Search for the set of sublayers to skip whose drafts agree most with the target: random sets, and a Bayesian step every EVERY
+    trials (SWIFT, Xia et al. 2410.06916).
 
-    ``over``: the search has ended, because a set is good enough, after ``patience`` trials without improvement, or
-    after ``most`` trials.
+    choices: the sublayers that may be skipped; ratio: share of them that a set holds; rng: random numbers of the search; enough,
+    patience, most: the search ends once the agreement is above ``enough``, after ``patience`` trials without improvement, or after
+    ``most`` trials. best: the best set so far; matched: its agreement with the target in [0, 1], 0 before the first trial.
     """
 
-    def __init__(self, choices: tuple[int, ...], ratio: float, rolls: random.Random, *, enough=0.95, patience=300, most=1000):
-        self.choices, self.rolls = choices, rolls
+    def __init__(self, choices: tuple[int, ...], ratio: float, rng: random.Random, *, enough=0.95, patience=300, most=1000):
+        self.choices, self.rng = choices, rng
         self.size = int(len(choices) * ratio)
         self.enough, self.patience, self.most = enough, patience, most
         # start with both sublayers of every other layer
         odd_first = sorted(choices, key=lambda s: (s // 2 % 2 == 0, s))
         self.best: frozenset[int] = frozenset(odd_first[:self.size])
-        self.matched, self.trials, self.since = 0.0, 0, 0
+        self.matched, self.trials, self.trials_since_best = 0.0, 0, 0
         self._tried: list[tuple[frozenset[int], float]] = []
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
+        """Whether the search has ended."""
         full = self.size in (0, len(self.choices))  # only one such set exists
-        return full and self.trials > 0 or self.matched > self.enough or self.since >= self.patience or self.trials >= self.most
+        return full and self.trials > 0 or self.matched > self.enough or self.trials_since_best >= self.patience or self.trials >= self.most
 
     def propose(self) -> frozenset[int]:
-        """Return the next set to try. The first trial is the current set itself, as a reference."""
+        """Return the next set of sublayers to try. The first trial is the initial set, every other layer."""
         if not self.trials:
             return self.best
         if self.trials % EVERY or len(self._tried) < 2:
@@ -43,17 +45,17 @@ class LayerSearch:
         return self._promising([self._draw() for _ in range(CANDIDATES)])
 
     def learn(self, trial: frozenset[int], matched: float) -> bool:
-        """Record the agreement of a set; return True if it is the new best."""
+        """Record the agreement with the target of a tried set, in [0, 1]; return whether it is the new best set."""
         self.trials += 1
         self._tried = [*self._tried, (trial, matched)][-SEEN:]
         better = matched > self.matched
-        self.since = 0 if better else self.since + 1
+        self.trials_since_best = 0 if better else self.trials_since_best + 1
         if better:
             self.best, self.matched = trial, matched
         return better
 
     def _draw(self) -> frozenset[int]:
-        return frozenset(self.rolls.sample(self.choices, self.size))
+        return frozenset(self.rng.sample(self.choices, self.size))
 
     def _promising(self, candidates: list[frozenset[int]]) -> frozenset[int]:
         """Return the candidate with the highest upper confidence bound of a Gaussian process over recent trials."""

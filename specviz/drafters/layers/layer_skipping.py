@@ -33,7 +33,8 @@ from .layer_search import LayerSearch
 
 
 class ExitChain(Drafter):
-    """Early exit: draft a chain with the target's head on the hidden states after the first ``share`` of its layers."""
+    """Drafter of a chain by early exit: the target's final norm and lm_head on the hidden states after the first ``share`` of its
+    layers (LayerSkip, Elhoushi et al. 2404.16710). Verification continues from these states."""
 
     needs = frozenset({"early", "head"})
     restartable = False  # uses the target's own KV cache
@@ -62,7 +63,7 @@ class ExitChain(Drafter):
 
 
 class KeptLayers(DraftChain):
-    """Draft a chain with the target, skipping all layers except ``kept``."""
+    """Drafter of a chain: the target with all layers skipped except those in ``kept``."""
 
     restartable = False  # the view uses the target's own KV cache
 
@@ -78,7 +79,8 @@ class KeptLayers(DraftChain):
 
 
 def evenly_spaced_layers(layers: int, speedup: int) -> tuple[int, ...]:
-    """Return the layers to keep for a requested speed-up: the first, the last, and others at equal distances."""
+    """Return the indices of the layers to keep for a requested speed-up: the first, the last, and others at equal distances, about
+    layers / speedup in all (Unified Layer Skipping, Liu et al. 2404.06954)."""
     kept = {0, layers - 1}
     count = max(2, layers // speedup)
     step = max(1, layers // max(1, count - 1))
@@ -90,33 +92,34 @@ def evenly_spaced_layers(layers: int, speedup: int) -> tuple[int, ...]:
     return tuple(sorted(kept))
 
 
-def skip_schedule(layers: int, most: float, least: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
-    """Return a function from the number of generated tokens to the sublayers to skip. The share of active layers falls
-    linearly from ``most`` to ``least`` over ``length`` tokens; the first ``warm`` layers stay active, and the lower
-    middle layers are dropped first."""
+def skip_schedule(layers: int, max_share: float, min_share: float, length: int, warm: int) -> Callable[[int], frozenset[int]]:
+    """Return a function from the number of generated tokens to the sublayers to skip (SkipDecode, Del Corro et al. 2307.02628).
+
+    The share of active layers falls linearly from ``max_share`` to ``min_share`` over ``length`` tokens. The first ``warm`` layers
+    stay active; the layers right after them are skipped first."""
     warm = min(warm, layers - 1)
 
     def skipped(written: int) -> frozenset[int]:
-        share = most - (most - least) * min(1.0, written / length)
+        share = max_share - (max_share - min_share) * min(1.0, written / length)
         count = max(warm + 1, round(share * layers))
         return frozenset(range(2 * warm, 2 * (layers - count + warm)))
 
     return skipped
 
 
-Widths = tuple[tuple[int, ...], tuple[int, ...]]  # at temperature 0, above 0
+Widths = tuple[tuple[int, ...], tuple[int, ...]]  # children per node by confidence class: at temperature 0, and above 0
 NARROW: Widths = ((1, 2, 3, 4), (1, 2, 3, 4))
 PUBLISHED: Widths = ((3, 5, 8, 10), (1, 3, 5, 10))
 
 
 class SkippedLayers(Drafter):
-    """Draft a tree along the top-1 (or first sampled) path, with more siblings at positions where the layer-skipping
-    view is less confident.
+    """Drafter of a tree: the target with some sublayers skipped, chosen by a search during generation (SWIFT, Xia et al. 2410.06916).
+    The tree follows the top-1 (or first sampled) token, with more siblings at positions where that token's probability is lower.
 
-    ratio: share of skipped sublayers, not counting the first and last layer; sure: the draft ends after a token with a
-    lower top-1 probability; wide: maximum children per node; context: number of tokens used to score a set of layers;
-    every: rounds between trials; widths: children per node by confidence class, most confident first; memory: of the
-    visitor, keeps the search between answers.
+    ratio: share of skipped sublayers, not counting the first and last layer; sure: the draft ends at a position with a lower top-1
+    probability; wide: maximum children per node; context: number of tokens on which a set of sublayers is scored; every: rounds
+    between trials; widths: children per node by confidence class, most confident first; memory: keeps the search between answers of
+    a session.
     """
 
     needs = frozenset({"skip"})
@@ -158,11 +161,12 @@ class SkippedLayers(Drafter):
     def observe(self, state: State, outcome: Outcome) -> None:
         if len(self.choices) < self.context:
             self.choices += outcome.scores.tops(outcome.kept)
-        elif not self.search.over and state.round % self.every == 0:
+        elif not self.search.finished and state.round % self.every == 0:
             self.try_layer_set(state)
 
     def try_layer_set(self, state: State) -> None:
-        """Try another set of layers: score it by its agreement with the target, and use it if it agrees more often."""
+        """Try another set of sublayers: compare its top-1 tokens with the target's on the first tokens of the answer, and use it if it
+        agrees more often."""
         trial = self.search.propose()
         view = self.target.skipping(trial)
         begin = state.start

@@ -8,8 +8,8 @@ from ..model.chain import DraftChain
 
 
 class OwnCache(DraftChain):
-    """Draft a chain with a view of the target over a part of its KV cache (targets/cache_selection.py). bits: bits per
-    cached value."""
+    """Drafter of a chain: all layers of the target, over a part of its KV cache or a quantised copy of it. view: the target with that
+    cache (targets/cache_selection.py); bits: bits per cached value, 0 if it is not quantised."""
 
     restartable = False  # the view uses the target's own KV cache
 

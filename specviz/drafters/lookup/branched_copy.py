@@ -9,8 +9,8 @@ LATEST = 64  # most recent positions examined
 
 
 class BranchedCopy(ContextIndexDrafter):
-    """Copy the latest ``branches`` distinct continuations of the longest matching suffix of least..longest tokens, merged along common
-    prefixes."""
+    """Drafter of a tree: the ``branches`` latest distinct continuations of the longest suffix of the context that occurred before,
+    merged along common prefixes. least, longest: bounds of the suffix's length, in tokens."""
 
     index: Grams
 
@@ -29,13 +29,15 @@ class BranchedCopy(ContextIndexDrafter):
         state.note("match", start=used[0] - n, end=used[0], n=n, copied=len(build))
 
     def match(self) -> tuple[list[int], int]:
+        """Return the positions after the earlier occurrences of the longest matching suffix, and its length; ([], 0) without any."""
         for index in reversed(self.index.sizes[self.least - 1:]):
             if places := index.before():
                 return places, index.n
         return [], 0
 
     def add(self, build: TreeBuilder, under: dict, state: State, end: int, budget: Budget) -> bool:
-        """Add one chain; return whether it added a branch."""
+        """Add the chain copied from position ``end`` of the context, merged with the existing nodes; return whether it added a node.
+        under: (parent, token) -> node."""
         node, before = -1, len(build)
         for at in range(end, min(end + budget.gamma, len(state.tokens))):
             token = state.tokens[at]

@@ -1,7 +1,7 @@
 """Copy drafts from the context, each token with the position it was copied from.
 
 ``NgramDraft`` (ANPD, Ou et al. 2404.08698), ``GramCopy`` (CopySpec, Dumitru et al. 2502.08923), ``SuffixCopy`` (SAM-Decoding,
-Hu et al. 2411.10666). All nodes are deterministic.
+Hu et al. 2411.10666). All nodes are chosen: they have no draft distribution.
 """
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...indexes.suffix_automaton import GramIndex, SuffixAutomaton, Text
 
 
 def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
-    """Add a chain of up to ``count`` tokens text[place:] under the root; return their number. The chain ends at an end
-    token and at the end of a document (a negative token or a datastore's separator)."""
+    """Add a chain of up to ``count`` tokens text[place:] under the root of ``build``; return their number. The chain ends after an
+    end token (``stop``) and before the end of a document (a negative token or a datastore's separator). source: name of the text."""
     tokens = []
     for token in text[place:place + count]:
         if token < 0 or token == PART:
@@ -26,9 +26,10 @@ def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset
 
 
 class ContextIndexDrafter(Drafter):
-    """Base class: keep an index of the context, rebuilt for every run and extended after every round.
+    """Base class of drafters that copy from the context. It keeps an index of the context, rebuilt for every run and extended after
+    every round; a subclass implements ``draft``.
 
-    matched: number of matched tokens of the last proposal.
+    matched: number of context tokens that matched before the last proposal.
     """
 
     matched = 0
@@ -51,13 +52,12 @@ class ContextIndexDrafter(Drafter):
         self.index.extend(state.tokens)
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
-        """Add draft nodes to ``build``. The index already covers state.tokens."""
+        """Add the draft's nodes to ``build``. The index already holds state.tokens."""
 
 
 class NgramDraft(ContextIndexDrafter):
-    """Draft token by token: the most frequent successor of the longest known n-gram, backing off to shorter ones.
-
-    longest, least: largest and smallest n.
+    """Drafter of a chain, token by token: the most frequent successor of the last n - 1 tokens, with the largest n for which they
+    occurred before (ANPD, Ou et al. 2404.08698). longest, least: largest and smallest n.
     """
 
     index: NgramCounts
@@ -83,7 +83,8 @@ class NgramDraft(ContextIndexDrafter):
 
 
 class GramCopy(ContextIndexDrafter):
-    """Copy the continuation of the first (or latest) earlier occurrence of the last ``gram`` tokens."""
+    """Drafter that copies the continuation of the first (``latest``: the latest) earlier occurrence of the last ``gram`` tokens
+    (CopySpec, Dumitru et al. 2502.08923)."""
 
     index: GramIndex
 
@@ -100,9 +101,8 @@ class GramCopy(ContextIndexDrafter):
 
 
 class SuffixCopy(ContextIndexDrafter):
-    """Copy the continuation of the longest matching suffix, if it has at least ``least`` tokens.
-
-    stretch: draft 1 + stretch * match length tokens.
+    """Drafter that copies the continuation of the longest suffix of the context that occurred before, if it has at least ``least``
+    tokens (SAM-Decoding, Hu et al. 2411.10666). The draft has 1 + stretch * (match length) tokens.
     """
 
     index: SuffixAutomaton

@@ -35,24 +35,26 @@ LONGEST = 15  # maximum rounds skipped
 
 
 class SuccessRate:
-    """An exponentially decayed success rate with a prior."""
+    """An exponentially decayed success rate. guess: its prior value, with the weight of TRUST trials."""
 
     def __init__(self, guess: float):
         self.good, self.tried = guess * TRUST, TRUST
 
     def learn(self, ok: bool) -> None:
+        """Add a trial."""
         self.good, self.tried = self.good * FADE + ok, self.tried * FADE + 1
 
     @property
     def value(self) -> float:
+        """The rate, at most 0.995."""
         return min(0.995, self.good / self.tried)
 
 
 class DraftCost:
-    """Extra cost of a draft of n tokens, in units of a plain pass: the linear fit first + n * row to recent measurements.
+    """Extra cost of a forward pass with n draft tokens, in units of a pass without any: first + n * row, fitted to recent measurements.
 
-    It starts from two prior points and drifts back to them while nothing is measured. Otherwise a cost that closes the
-    gate would never be measured again.
+    The fit starts from two assumed points, and returns to them slowly while no draft is measured. Otherwise a high cost would
+    suppress all drafts and never be measured again.
     """
 
     def __init__(self):
@@ -61,7 +63,7 @@ class DraftCost:
         self.fit()
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """Add the time of a pass with this many draft nodes."""
+        """Add a measurement: seconds of a forward pass with this many draft nodes."""
         if not nodes:
             self.plain.append(seconds)
             if self.measured:
@@ -74,7 +76,7 @@ class DraftCost:
             self.fit()
 
     def fit(self) -> None:
-        """Fit a non-negative, non-decreasing line by least squares."""
+        """Fit ``first`` and ``row``, both non-negative, by least squares."""
         w, x, xx, y, xy = self.sums
         apart = w * xx - x * x
         self.row = min(STEEPEST, max(0.0, (w * xy - x * y) / apart)) if apart > 1e-9 else ROW
@@ -84,7 +86,7 @@ class DraftCost:
 
     @property
     def median_plain(self) -> float:
-        """Return the median duration of a pass without a draft, in seconds."""
+        """Median duration of a pass without a draft, in seconds."""
         return median(self.plain)
 
 
@@ -96,23 +98,23 @@ GUESSED = tuple(a + b for a, b in zip(_point(1, FIRST + ROW), _point(16, FIRST +
 
 
 class ReportsMatch(Protocol):
-    """A drafter that reports the length of its last match."""
+    """A drafter that reports ``matched``, the number of context tokens that matched before its last proposal."""
 
     matched: int
 
 
 class CostGate(Drafter):
-    """Apply the gate to a drafter of chosen nodes, whose parents and better nodes come first, and which reports the
-    length of its match in ``matched``.
+    """Drafter that cuts the drafts of a lookup drafter to the part whose expected gain exceeds its verification cost.
 
-    caution: required ratio of expected gain to cost; 0 disables the gate."""
+    inner: a drafter of chosen nodes, with parents and more probable nodes first, that reports ``matched`` (ReportsMatch); caution:
+    required ratio of expected gain to cost; 0 disables the gate."""
 
     def __init__(self, inner: Drafter, caution: float = 1.0):
         self.inner, self.caution = inner, caution
         self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        self.rates, self.price = [SuccessRate(x) for x in RIGHT], DraftCost()
+        self.rates, self.draft_cost = [SuccessRate(x) for x in RIGHT], DraftCost()
         self.fruitless = self.rest = 0
         self.waiting: deque[list] = deque(maxlen=WAITING)  # [tree, node reached, position of the next token, agreeing tokens so far]
         self.inner.start(state, target, prefill)
@@ -123,40 +125,42 @@ class CostGate(Drafter):
             return DraftTree()
         began, noted = state.clock.now(), len(state.notes)
         tree = self.inner.propose(state, replace(budget, gamma=min(budget.gamma, SHORT)))
-        if budget.gamma > SHORT and self.promises(tree, state.tokens):
+        if budget.gamma > SHORT and self.full_draft_pays(tree, state.tokens):
             del state.notes[noted:]
             tree = self.inner.propose(state, budget)
         took = state.costs.decided(state.clock.now() - began)
         kept = self.worthwhile_part(tree, state) if len(tree) else tree
         self.fruitless = 0 if len(kept) else self.fruitless + 1
-        if self.fruitless > PATIENCE and self.price.plain and took > CHEAP * self.price.median_plain:
+        if self.fruitless > PATIENCE and self.draft_cost.plain and took > CHEAP * self.draft_cost.median_plain:
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
             if not len(tree):
                 self.note_decision(state, 0, 0, 0)
             state.notes[-1][1]["rest"] = self.rest  # marks that timing influenced the draft
         return kept
 
-    def promises(self, tree: DraftTree, tokens: list[int]) -> bool:
-        """Return whether a whole short draft is worth its cost, so that a longer one may be, too."""
+    def full_draft_pays(self, tree: DraftTree, tokens: list[int]) -> bool:
+        """Return whether a draft of SHORT tokens is worth its cost up to the last one, so that a longer draft may pay, too."""
         return len(tree) > 0 and max(tree.depths) >= SHORT and self.best_count(tree, self.agree(tree, tokens)) == len(tree)
 
     def worthwhile_part(self, tree: DraftTree, state: State) -> DraftTree:
-        """Return the part of the tree whose expected gain exceeds its cost."""
+        """Return the first nodes of the tree, as many as are expected to save more time than they cost."""
         agree = self.agree(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
         count = self.best_count(tree, agree)
-        if not self.price.measured and len(self.price.plain) >= 3:  # measure the cost once, even if this draft may not pay
+        if not self.draft_cost.measured and len(self.draft_cost.plain) >= 3:  # measure the cost once, even if this draft may not pay
             count = max(count, min(TRIED, len(tree)))
         self.note_decision(state, agree, len(tree), count)
         return tree if count == len(tree) else first_nodes(tree, count)
 
     def note_decision(self, state: State, agree: int, found: int, kept: int) -> None:
-        state.note("gate", matched=agree, found=found, kept=kept, first=round(self.rate(agree).value, 3),
-                   next=round(self.rate(agree + 1).value, 3), row=round(self.price.row, 4), extra=round(self.price.first, 4))
+        """Attach the note "gate": number of matching tokens, nodes found by the lookup, nodes kept, and the estimates used."""
+        first, following = self.success_rate(agree).value, self.success_rate(agree + 1).value
+        state.note("gate", matched=agree, found=found, kept=kept, first=round(first, 3), next=round(following, 3),
+                   row=round(self.draft_cost.row, 4), extra=round(self.draft_cost.first, 4))
 
     def agree(self, tree: DraftTree, tokens: list[int]) -> int:
-        """Return the number of matching tokens before the copied position. For a copy from outside the context, the
-        drafter's own count."""
+        """Return the number of tokens before the copied position that equal the last tokens of the context; for a copy from another
+        text the number that the drafter reports, less ELSEWHERE."""
         place = tree.origin[0] if tree.origin else None
         if place is None:
             return cast(ReportsMatch, self.inner).matched
@@ -167,25 +171,26 @@ class CostGate(Drafter):
             n += 1
         return n
 
-    def rate(self, agree: int) -> SuccessRate:
+    def success_rate(self, agree: int) -> SuccessRate:
+        """Return the acceptance rate of a draft token that follows ``agree`` matching tokens."""
         return self.rates[bisect_right(AGREE, agree) - 1]
 
     def best_count(self, tree: DraftTree, agree: int) -> int:
-        """Return the number of leading nodes that maximises expected tokens per time; 0 if no draft is worth its cost."""
+        """Return the number of first nodes of the tree with the most expected tokens per second; 0 if no draft is worth its cost."""
         best, found, deepest, prob, hoped = 1.0, 0, 0, 1.0, 0.0
         for count, depth in enumerate(tree.depths, 1):
             if depth > deepest:
-                prob *= self.rate(agree + deepest).value
+                prob *= self.success_rate(agree + deepest).value
                 hoped, deepest = hoped + prob, depth
-            pace = (1 + hoped) / (1 + self.caution * (self.price.first + self.price.row * count))
+            pace = (1 + hoped) / (1 + self.caution * (self.draft_cost.first + self.draft_cost.row * count))
             if pace >= best:
                 best, found = pace, count
-            if prob < best * self.caution * self.price.row:  # probabilities only fall: no further token pays
+            if prob < best * self.caution * self.draft_cost.row:  # probabilities only fall: no further token pays
                 break
         return found
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.price.learn(len(outcome.tree), outcome.seconds["verify"])
+        self.draft_cost.learn(len(outcome.tree), outcome.seconds["verify"])
         for _ in range(len(self.waiting)):
             entry = self.waiting.popleft()
             if self.follow(entry, state.tokens):
@@ -193,7 +198,8 @@ class CostGate(Drafter):
         self.inner.observe(state, outcome)
 
     def follow(self, entry: list, tokens: list[int]) -> bool:
-        """Compare a draft with the text generated since. Return whether the comparison has to continue with later text."""
+        """Compare a past draft with the text generated since, and learn from it. Return whether the comparison can continue when there
+        is more text. entry: [tree, node reached, position of the next token, matching tokens so far], updated."""
         tree, node, at, agree = entry
         chain = tree.depths[-1] == len(tree)
         while at < len(tokens):
@@ -201,7 +207,7 @@ class CostGate(Drafter):
             if not children or chain and node + 1 == len(tree):
                 return False
             hit = next((c for c in children if tree.tokens[c] == tokens[at]), None)
-            self.rate(agree).learn(hit is not None)
+            self.success_rate(agree).learn(hit is not None)
             if hit is None:
                 return False
             node, at, agree = hit, at + 1, agree + 1
@@ -210,10 +216,10 @@ class CostGate(Drafter):
 
 
 def first_nodes(tree: DraftTree, count: int) -> DraftTree:
-    """Return the first ``count`` nodes of a tree of chosen nodes."""
+    """Return the tree of the first ``count`` nodes of a tree of chosen nodes."""
     return DraftTree(tree.tokens[:count], tree.parents[:count], (-1,) * count, origin=tree.origin[:count]) if count else DraftTree()
 
 
 def with_cost_gate(inner: Drafter, caution: float) -> Drafter:
-    """Wrap the drafter in a gate unless caution is 0."""
+    """Return the drafter wrapped in a CostGate; the drafter itself if caution is 0."""
     return CostGate(inner, caution) if caution > 0 else inner

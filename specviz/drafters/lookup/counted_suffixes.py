@@ -16,20 +16,21 @@ PART = -1  # separator between answers
 
 
 class PastAnswers:
-    """Suffixes of earlier answers, up to ``capacity`` tokens in each of two halves; ``depth``: longest counted string."""
+    """Index of earlier answers: two suffix automata with up to ``capacity`` tokens each, so that old answers can be dropped. depth:
+    length of the longest counted string; 0: any. halves: the newer and the older automaton."""
 
     def __init__(self, depth: int, capacity: int):
         self.depth, self.capacity, self.taken = depth, capacity, 0
         self.halves = [SuffixAutomaton(depth), SuffixAutomaton(depth)]  # young, old
 
     def read(self, memory: Memory) -> None:
-        """Add the answers stored since the last call."""
+        """Add the answers stored in ``memory`` since the last call."""
         for answer in memory.since(self.taken):
             self.add(answer)
         self.taken = memory.taken
 
     def add(self, tokens) -> None:
-        """Add the last ``capacity`` tokens of a finished answer."""
+        """Add a finished answer, at most its last ``capacity`` tokens."""
         tokens = list(tokens)[-self.capacity:]
         if len(self.halves[0].text) + len(tokens) + 1 > self.capacity:
             self.halves = [SuffixAutomaton(self.depth), self.halves[0]]
@@ -39,23 +40,23 @@ class PastAnswers:
 
 @dataclass(frozen=True)
 class MatchedTree:
-    """A draft tree found in one automaton: (token, parent, probability, exclusive end position) per node, and its
-    score, the expected number of accepted tokens."""
+    """A draft tree found in one suffix automaton. score: expected number of accepted tokens; matched: length of the match, in tokens;
+    nodes: (token, parent, path probability, position after the token in the source) of each node."""
 
     score: float
     matched: int
     nodes: tuple[tuple[int, int, float, int], ...]
 
 
-def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offset: float, least: float, wide: int) -> MatchedTree:
-    """Return the draft tree with the highest score over all match lengths; of equal ones that with the longer match.
+def speculate(index: SuffixAutomaton, matches, *, max_nodes: int, factor: float, offset: float, least: float, wide: int) -> MatchedTree:
+    """Return the draft tree with the highest score over all match lengths; of equal ones that with the longer match (SuffixDecoding).
 
-    matches: (n, state) as from ``SuffixAutomaton.matches``. A match of n tokens may draft int(n * factor + offset)
-    nodes, at most ``most``; least: smallest path probability; wide: maximum children per node, 1 for a chain.
+    matches: (n, state) as from ``SuffixAutomaton.matches``. A match of n tokens may draft int(n * factor + offset) nodes, at most
+    ``max_nodes``; least: smallest path probability; wide: maximum children per node, 1 for a chain.
     """
     best = MatchedTree(0.0, 0, ())
     for n, state in reversed(matches):
-        capacity = min(most, int(n * factor + offset))
+        capacity = min(max_nodes, int(n * factor + offset))
         if capacity <= best.score:  # no node scores above 1
             continue
         guess = grow(index, state, n, capacity, least, wide)
@@ -65,7 +66,8 @@ def speculate(index: SuffixAutomaton, matches, *, most: int, factor: float, offs
 
 
 def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least: float, wide: int) -> MatchedTree:
-    """Return the ``capacity`` most frequent continuations of ``state`` as a tree, with relative frequencies as probabilities."""
+    """Return a tree of the ``capacity`` most frequent continuations of the string of an automaton's ``state``, with relative
+    frequencies as probabilities. matched: length of the match; least, wide: as in ``speculate``."""
     nodes: list[tuple[int, int, float, int]] = []
     heap: list[tuple] = []
 
@@ -89,10 +91,11 @@ def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least:
 
 
 class CountedSuffixes(Drafter):
-    """Draft the tree with the highest score, from the context or from past answers. memory: the visitor's past answers;
-    capacity: their tokens in each half; other settings as in ``speculate``.
+    """Drafter of the tree with the highest expected accepted length, from suffix counts of the context or of past answers
+    (SuffixDecoding, Oliaro et al. 2411.04975).
 
-    matched: number of matched tokens of the last proposal.
+    memory: the session's past answers; depth: longest counted string; capacity: tokens in each half of the past answers; other
+    settings as in ``speculate``. matched: number of context tokens that matched before the last proposal.
     """
 
     matched = 0
@@ -113,10 +116,10 @@ class CountedSuffixes(Drafter):
         if budget.gamma <= 0:
             return build.tree()
         self.local.follow(state.tokens)
-        settings = {**self.settings, "most": budget.nodes, "wide": min(self.settings["wide"], budget.width)}
+        settings = {**self.settings, "max_nodes": budget.nodes, "wide": min(self.settings["wide"], budget.width)}
         found = [(speculate(self.local, self.local.suffixes(self.depth), **settings), "context")]
         for half, name in zip(self.past.halves, ("answers", "older answers")):
-            found.append((speculate(half, ends(half, state.tokens, self.depth), **settings), name))
+            found.append((speculate(half, suffix_states(half, state.tokens, self.depth), **settings), name))
         guess, source = max(found, key=lambda f: f[0].score)  # ties go to the context
         add_guess(build, guess, source, budget.gamma, state.stop)
         self.matched = guess.matched
@@ -129,25 +132,26 @@ class CountedSuffixes(Drafter):
         self.local.extend(state.tokens)
 
 
-def ends(index: SuffixAutomaton, tokens, most: int) -> list[tuple[int, int]]:
-    """Return (n, state) for every suffix of ``tokens``, of up to ``most`` tokens, that occurs in the automaton;
-    shortest first."""
-    return index.matches(*walk(index, tokens[-most:]), most)
+def suffix_states(index: SuffixAutomaton, tokens, longest: int) -> list[tuple[int, int]]:
+    """Return (n, state) for every suffix of ``tokens``, of length n up to ``longest``, that occurs in the automaton; shortest
+    first."""
+    return index.matches(*extend_match(index, tokens[-longest:]), longest)
 
 
-def walk(index: SuffixAutomaton, tokens, state: int = 0, matched: int = 0) -> tuple[int, int]:
-    """Read ``tokens``, starting from the match of length ``matched`` in ``state``; return (state, n) of the longest
-    suffix of the result that is in the automaton."""
+def extend_match(index: SuffixAutomaton, tokens, state: int = 0, matched: int = 0) -> tuple[int, int]:
+    """Extend a match (``state``, ``matched`` tokens) by ``tokens``; return (state, n) of the longest suffix of the extended text that
+    occurs in the automaton."""
     for token in tokens:
         state, matched = index.step(state, matched, token)
     return state, matched
 
 
-def add_guess(build: TreeBuilder, guess: MatchedTree, source: str, deepest: int, stop: frozenset[int]) -> None:
-    """Add a guess (MatchedTree) to a draft tree as chosen nodes, none deeper than ``deepest`` or after an end token."""
+def add_guess(build: TreeBuilder, guess: MatchedTree, source: str, max_depth: int, stop: frozenset[int]) -> None:
+    """Add the nodes of a MatchedTree to a draft tree as chosen nodes, none deeper than ``max_depth`` and none after an end token
+    (``stop``). source: name of the text."""
     at = {-1: (-1, 0)}
     for place, (token, parent, _, end) in enumerate(guess.nodes):
-        if parent in at and at[parent][1] < deepest:
+        if parent in at and at[parent][1] < max_depth:
             node, depth = at[parent]
             new = build.add(token, node, origin=Origin(source, end - 1, end))
             if token not in stop:

@@ -10,14 +10,15 @@ from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, 
 from ...indexes.earlier_answers import Memory
 from ...indexes.store import Store
 from .copying import SuffixCopy, copy_chain
-from .counted_suffixes import PastAnswers, walk
+from .counted_suffixes import PastAnswers, extend_match
 
 
 class StoreTree(Drafter):
-    """Draft the most frequent continuations from a datastore. longest, least: match lengths; hits: maximum number of
-    positions examined. Depth, width and nodes come from the budget.
+    """Drafter of a tree: the most frequent continuations of the context's longest suffix that occurs in a datastore (REST, He et al.
+    2311.08252).
 
-    matched: number of matched tokens of the last proposal.
+    longest, least: bounds of the suffix's length; hits: maximum number of occurrences examined. Depth, width and nodes come from
+    the budget. matched: number of context tokens that matched before the last proposal.
     """
 
     matched = 0
@@ -34,7 +35,7 @@ class StoreTree(Drafter):
         return build.tree()
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> tuple[int, int]:
-        """Fill the tree; return the match length and its number of positions."""
+        """Add the draft's nodes to ``build``; return the length of the match and its number of occurrences in the datastore."""
         array = self.store.array
         n, low, high = array.longest(state.tokens, self.longest, self.least)
         found = array.frequent(n, low, high, deep=budget.gamma, nodes=budget.nodes, hits=self.hits, wide=budget.width) if n else []
@@ -49,10 +50,11 @@ class StoreTree(Drafter):
 
 
 class LongerMatch(SuffixCopy):
-    """Copy from the context, past answers or the datastore, whichever has the longest match (SAM-Decoding, Hu et al. 2411.10666).
+    """Drafter that copies from the context, past answers or a datastore, whichever has the longest match (SAM-Decoding, Hu et al.
+    2411.10666).
 
-    A match outside the context counts ``bias`` tokens less. A datastore match of at least half the array's sorting depth is copied as a
-    chain; a shorter one yields a tree.
+    A match outside the context counts ``bias`` tokens less. A datastore match of at least half the suffix array's sorting depth is
+    copied as a chain; a shorter one yields a tree. least, stretch: as in SuffixCopy; memory: the session's past answers.
     """
 
     def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5, memory: Memory | None = None):
@@ -74,7 +76,7 @@ class LongerMatch(SuffixCopy):
         self.follow(state.tokens)
 
     def follow(self, tokens: list[int]) -> None:
-        """Update the match of the committed text in each half of the past answers."""
+        """Update the longest match of the committed text in each half of the past answers."""
         self.ends = self.reached(tokens)
         self.read = list(tokens)
 
@@ -82,7 +84,7 @@ class LongerMatch(SuffixCopy):
         """Return (state, length) of the longest matching suffix of ``tokens`` in each half of the past answers,
         continuing from the committed text."""
         goes_on = tokens[:len(self.read)] == self.read
-        return [walk(half, tokens[len(self.read):] if goes_on else tokens, *(known if goes_on else (0, 0)))
+        return [extend_match(half, tokens[len(self.read):] if goes_on else tokens, *(known if goes_on else (0, 0)))
                 for half, known in zip(self.halves, self.ends)]
 
     def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
@@ -103,13 +105,15 @@ class LongerMatch(SuffixCopy):
             state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))
 
     def stored(self, tokens: list[int], least: int) -> tuple[int, int]:
-        """Return (length, place) of the longest matching suffix in the datastore and the position after it."""
+        """Return the length of the longest suffix of ``tokens``, of at least ``least`` tokens, that occurs in the datastore, and the
+        position after the occurrence; position 0 for a match too short to be copied as a chain."""
         array = self.store.store.array
         n, low, high = array.longest(tokens, array.depth, least)
         return array.whole(tokens, n, low, high) if n >= self.long else (n, 0)
 
     def copy(self, build: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
-        """Copy a chain from another text, up to the end of its document. Its length depends on the length n of the match."""
+        """Copy a chain from position ``place`` of another text, up to the end of its document: at most 1 + stretch * n tokens after a
+        match of n tokens."""
         count = min(budget.gamma, 1 + int(self.stretch * n))
         copied = copy_chain(build, text, place, count, state.stop, source)
         self.matched = n

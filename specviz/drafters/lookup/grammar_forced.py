@@ -9,7 +9,8 @@ from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, 
 
 
 class GrammarForced(Drafter):
-    """Draft the forced tokens as a chain. If the next token is not forced, or there is no grammar, ``inner`` drafts.
+    """Drafter of the chain of tokens that the request's grammar forces. If the next token is not forced, or there is no grammar, the
+    drafter ``inner`` drafts.
 
     most: maximum number of forced tokens per round.
     """

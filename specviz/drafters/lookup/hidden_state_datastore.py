@@ -12,10 +12,11 @@ from ...indexes.suffix_array import PART
 
 
 class StoreStates(Drafter):
-    """Copy the continuations of the nearest positions, one chain each, merged along common prefixes. neighbours: number of positions;
-    least: smallest cosine similarity.
+    """Drafter of a tree: the continuations of the ``neighbours`` datastore positions with the most similar hidden states (DReSD, Gritta
+    et al. 2502.15572), one chain each, merged along common prefixes.
 
-    matched: similarity of the best position times 8, rounded down. Raises StoreError if the store has no hidden states or another target's.
+    least: smallest cosine similarity. matched: similarity of the best position times 8, rounded down. Raises StoreError if the store
+    has no hidden states, or those of another target.
     """
 
     hidden_states = frozenset({"final"})
@@ -52,7 +53,7 @@ class StoreStates(Drafter):
         return build.tree()
 
     def add(self, build: TreeBuilder, place: int, budget: Budget, stop: frozenset[int]) -> None:
-        """Copy one chain from ``place`` of the datastore up to the end of its document and merge it with the existing nodes."""
+        """Add the chain from position ``place`` of the datastore, up to the end of its document, merged with the existing nodes."""
         tokens = self.store.array.tokens
         node, under = -1, {(build.parents[i], build.tokens[i]): i for i in range(len(build))}
         for at in range(place, min(place + budget.gamma, len(tokens))):

@@ -16,10 +16,11 @@ MOST = 4096  # most recent positions of a token that are compared
 
 
 class HiddenStateCopy(Drafter):
-    """Copy the continuations of the nearest positions, one chain each, merged along common prefixes. neighbours: number of positions;
-    least: smallest cosine similarity; dims: principal components of the prompt's hidden states, if the prompt is longer than that.
+    """Drafter of a tree: the continuations of the ``neighbours`` earlier positions of the context with the most similar hidden states
+    (DReSD, Gritta et al. 2502.15572), one chain each, merged along common prefixes.
 
-    matched: similarity of the best position, in eighths.
+    least: smallest cosine similarity; dims: hidden states are reduced to this many principal components of the prompt's, if the
+    prompt has more tokens. matched: similarity of the best position times 8, rounded down.
     """
 
     matched = 0
@@ -41,7 +42,7 @@ class HiddenStateCopy(Drafter):
         if len(rows):
             self.centre, self.spread = rows.float().mean(0), rows.float().std(0, correction=0) + 1e-3
             if self.dims < min(rows.shape):
-                self.axes = main_directions((rows.float() - self.centre) / self.spread, self.dims)
+                self.axes = principal_components((rows.float() - self.centre) / self.spread, self.dims)
         width = 0 if not len(rows) else rows.shape[1] if self.axes is None else self.dims
         self.keys = torch.zeros(max(64, 2 * len(rows)), width, dtype=torch.float32, device=rows.device)
         if len(rows):
@@ -77,10 +78,8 @@ class HiddenStateCopy(Drafter):
         return build.tree()
 
     def nearest(self, tokens) -> list[tuple[int, float]]:
-        """Return (place, cosine) of the earlier positions of the last token with the most similar hidden states, best first.
-
-        ``place`` is the index of the token after it.
-        """
+        """Return (position, cosine similarity) for the earlier occurrences of the last token with the most similar hidden states, most
+        similar first. The position is that of the token after the occurrence."""
         ends = [end for end in self.places.places.get((tokens[-1],), ())[-MOST - 1:] if self.first + 2 <= end < len(tokens)]
         if not ends:
             return []
@@ -91,7 +90,7 @@ class HiddenStateCopy(Drafter):
         return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*pairs)) if x >= self.least]
 
     def add(self, build: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
-        """Copy one chain from ``place`` and merge it with the existing nodes."""
+        """Add the chain from position ``place`` of the context, merged with the existing nodes."""
         node, under = -1, {(build.parents[i], build.tokens[i]): i for i in range(len(build))}
         for at in range(place, min(place + budget.gamma, len(tokens))):
             token = tokens[at]
@@ -105,8 +104,9 @@ class HiddenStateCopy(Drafter):
                 return
 
 
-def main_directions(z: Tensor, count: int, steps: int = 4) -> Tensor:
-    """Return approximate principal components [d, count] of rows z [n, d] by deterministic subspace iteration."""
+def principal_components(z: Tensor, count: int, steps: int = 4) -> Tensor:
+    """Return the approximate first ``count`` principal components [d, count] of centred vectors z [n, d], by subspace iteration from a
+    fixed start."""
     start = torch.randn(z.shape[1], count, generator=torch.Generator().manual_seed(0)).to(z)
     axes = torch.linalg.qr(start).Q
     for _ in range(steps):

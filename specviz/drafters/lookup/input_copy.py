@@ -6,10 +6,10 @@ from .copying import copy_chain
 
 
 class InputCopy(Drafter):
-    """Copy the prompt while the output follows it. After a difference, realign: find the shortest suffix of the output,
-    of up to ``longest`` tokens, that occurs exactly once in the prompt.
+    """Drafter that copies the prompt while the output follows it (Ge et al. 2205.10350). After a difference it continues after the
+    prompt's only occurrence of the shortest suffix of the output that occurs there exactly once.
 
-    from_start: start copying at the prompt's first token.
+    longest: maximum length of that suffix; from_start: start copying at the prompt's first token.
     """
 
     def __init__(self, longest: int = 3, from_start: bool = False):
@@ -27,14 +27,15 @@ class InputCopy(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
         follows = self.place is not None and self.at == len(state.tokens)
-        place, n = (self.place, 0) if follows else self.found(state.tokens)
+        place, n = (self.place, 0) if follows else self.find_match(state.tokens)
         if place is not None and budget.gamma > 0:
             copied = copy_chain(build, self.source, place, budget.gamma, state.stop)
             state.note("match", start=place - n, end=place, n=n, copied=copied)
         return build.tree()
 
-    def found(self, tokens: list[int]) -> tuple[int | None, int]:
-        """Return the position to copy from and the length of the matching suffix; None if there is no unique match."""
+    def find_match(self, tokens: list[int]) -> tuple[int | None, int]:
+        """Return the prompt position to copy from and the length of the matching suffix of ``tokens``; (None, 0) if no suffix occurs
+        exactly once in the prompt."""
         for n in range(1, min(self.longest, len(tokens)) + 1):
             end = self.ends.get(tuple(tokens[-n:]))
             if end is None:
@@ -46,7 +47,7 @@ class InputCopy(Drafter):
     def observe(self, state: State, outcome: Outcome) -> None:
         size = len(outcome.committed)
         before = len(state.tokens) - size
-        place = self.place if self.place is not None and self.at == before else self.found(state.tokens[:before])[0]
+        place = self.place if self.place is not None and self.at == before else self.find_match(state.tokens[:before])[0]
         same = place is not None and self.source[place:place + size] == list(outcome.committed)
         self.place = place + size if place is not None and same and place + size < len(self.source) else None
         self.at = len(state.tokens)

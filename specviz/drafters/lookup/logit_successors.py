@@ -10,9 +10,11 @@ from .copying import ContextIndexDrafter
 REACH = ((9, 4), (33, 3))  # (rank, tokens): branches below this rank have up to that many tokens, later ones one
 
 
-class LogitSuccessors(ContextIndexDrafter):
-    """Draft branches from the last logits. longest: longest suffix that is looked up; reach: maximum tokens copied
-    after the root."""
+class LogitSpecDrafter(ContextIndexDrafter):
+    """Drafter of a tree of chosen nodes (LogitSpec, Liu et al. 2507.01449): a branch for each of the top tokens of the logits that
+    produced the last token, extended by what followed that token in the context, and a branch copied after the last tokens.
+
+    longest: longest suffix that is looked up; reach: maximum number of tokens copied directly after the root."""
 
     index: Grams
     restartable = False  # needs the target's logits of the last position
@@ -50,8 +52,8 @@ class LogitSuccessors(ContextIndexDrafter):
             state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
 
     def after(self, tokens: list[int], token: int) -> int:
-        """Find the longest suffix s of ``tokens`` such that s + [token] occurred before; return the position after its latest
-        occurrence, 0 if there is none."""
+        """Find the longest suffix s of ``tokens`` such that s followed by ``token`` occurred before. Return the position after its
+        latest occurrence, 0 if there is none."""
         for index in reversed(self.index.sizes):
             places = index.places.get((*tokens[len(tokens) - index.n + 1:], token)) if index.n <= len(tokens) else None
             if places and places[-1] < len(tokens):
@@ -59,6 +61,8 @@ class LogitSuccessors(ContextIndexDrafter):
         return 0
 
     def copy(self, build: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
+        """Add up to ``count`` context tokens from position ``place`` as a chain under ``node``, while the tree has at most ``room``
+        nodes. under: (parent, token) -> node."""
         for at in range(place, min(place + count, len(state.tokens))):
             token = state.tokens[at]
             if len(build) >= room and (node, token) not in under:
@@ -69,7 +73,7 @@ class LogitSuccessors(ContextIndexDrafter):
 
     @staticmethod
     def grow(build: TreeBuilder, under: dict, token: int, node: int, origin: Origin | None) -> int:
-        """Return the child of a node with this token, adding it if missing."""
+        """Return the child of ``node`` with this token; add it if it does not exist. under: (parent, token) -> node."""
         if (node, token) not in under:
             under[node, token] = build.add(token, node, origin=origin)
         return under[node, token]

@@ -17,10 +17,11 @@ CLEAR = 2  # required frequency ratio of the best to the next
 
 
 class NgramMap(ContextIndexDrafter):
-    """Copy the continuation of the last ``key`` tokens once they have occurred ``least`` times.
+    """Drafter that copies the continuation of the last ``key`` tokens if they occurred at least ``least`` times before (llama.cpp's
+    ngram-simple, ngram-map-k and ngram-map-k4v).
 
-    counted: True: copy the most frequent of up to four continuations if it is clearly more frequent than the others,
-    else draft nothing; False: copy the latest continuation.
+    counted: copy the most frequent of up to four continuations if it is at least twice as frequent as the next one, else draft
+    nothing; otherwise copy the latest continuation.
     """
 
     index: GramIndex
@@ -33,15 +34,15 @@ class NgramMap(ContextIndexDrafter):
         places = self.index.before()
         if not places or len(places) < self.least:
             return
-        end = self.clear(places[-LATEST:], budget.gamma) if self.counted else places[-1]
+        end = self.dominant_continuation(places[-LATEST:], budget.gamma) if self.counted else places[-1]
         if end:
             self.matched = self.key
             copied = copy_chain(build, state.tokens, end, budget.gamma, state.stop)
             state.note("match", start=end - self.key, end=end, n=self.key, copied=copied)
 
-    def clear(self, places: list[int], size: int) -> int:
-        """Return the position of the continuation, of ``size`` tokens, that is clearly the most frequent after the
-        given positions; 0 if there is none."""
+    def dominant_continuation(self, places: list[int], size: int) -> int:
+        """Return the latest of the given positions that is followed by the most frequent continuation of ``size`` tokens, if that is
+        at least CLEAR times as frequent as the next one; else 0."""
         text, values = self.index.text, Counter()
         latest: dict[tuple[int, ...], int] = {}
         for end in places:
@@ -54,10 +55,10 @@ class NgramMap(ContextIndexDrafter):
 
 
 class NgramPool(Drafter):
-    """Draft from a hash table of n-gram successors. key: tokens of an n-gram; least: shortest draft; memory: of the visitor, holds the
-    table.
+    """Drafter of a chain from a hash table of n-gram successors, filled from all texts of a session (llama.cpp's ngram-mod).
 
-    matched: tokens of the key.
+    memory: the session's memory, which holds the table; key: length of an n-gram, in tokens; least: shorter drafts are not proposed.
+    matched: equal to ``key``.
     """
 
     def __init__(self, memory: Memory, key: int = 24, least: int = 1):

@@ -12,11 +12,11 @@ ASSUMED = 10  # match length assumed before anything was compared
 
 
 class Prediction(Drafter):
-    """Copy ``text`` while the answer follows it. After a difference, realign at the longest suffix of the answer, of
-    least..longest tokens, that occurs in the text: at the next occurrence after the current position, or else the last
-    one before it.
+    """Drafter that copies a predicted text while the answer follows it. After a difference it continues after the longest suffix of
+    the answer, of least..longest tokens, that occurs in the text: after its next occurrence, or else its last one.
 
-    text None: the prompt is the prediction. matched: number of matching tokens before the proposal; ``ASSUMED`` at the start.
+    text: the predicted tokens; None: the prompt is the prediction. matched: number of answer tokens that matched before the
+    proposal, plus ASSUMED until the first difference.
     """
 
     matched = 0
@@ -47,18 +47,19 @@ class Prediction(Drafter):
         self.at = len(state.tokens)
 
     def follow(self, tokens: list[int], place: int, agreed: int, lost: bool, at: int) -> tuple[int, int, bool]:
-        """Return (place, agreed, lost) at the end of ``tokens``: the position in the predicted text, the number of matching
-        tokens before it (0 while unaligned), and whether the alignment is lost."""
+        """Continue the alignment from position ``at`` of ``tokens`` to their end. Return (place, agreed, lost): the position in the
+        predicted text, the number of matching tokens before it (0 while unaligned), and whether the texts are unaligned."""
         for end in range(at, len(tokens)):
             if not lost and place < len(self.source) and self.source[place] == tokens[end]:
                 place, agreed = place + 1, agreed + 1
             else:
-                found, n = self.again(tokens[:end + 1] if end + 1 < len(tokens) else tokens, place)
+                found, n = self.realign(tokens[:end + 1] if end + 1 < len(tokens) else tokens, place)
                 place, agreed, lost = (found, n, False) if n else (place, 0, True)
         return place, agreed, lost
 
-    def again(self, tokens: list[int], near: int) -> tuple[int, int]:
-        """Return (position to continue from, length of the matching suffix); (near, 0) if there is no match."""
+    def realign(self, tokens: list[int], near: int) -> tuple[int, int]:
+        """Find the longest suffix of ``tokens`` that occurs in the predicted text. Return the position after it (the first one from
+        ``near`` on, else the last one) and the suffix's length; (near, 0) if there is none."""
         for n in range(min(self.longest, len(tokens)), self.least - 1, -1):
             ends = self.ends.get(tuple(tokens[-n:]))
             if ends:
@@ -66,6 +67,6 @@ class Prediction(Drafter):
         return near, 0
 
 
-def predicted_of(kit: Any) -> tuple[int, ...] | None:
-    """Return the predicted text of the request; None if there is none."""
+def predicted_text(kit: Any) -> tuple[int, ...] | None:
+    """Return the tokens of the request's predicted output; None if there is none."""
     return getattr(kit, "predicted", ()) or None

@@ -11,7 +11,8 @@ from .copying import ContextIndexDrafter, copy_chain
 
 
 class PromptLookup(ContextIndexDrafter):
-    """Copy the continuation of a matching suffix. longest: maximum match length; latest: use the last occurrence instead of the first."""
+    """Drafter that copies the continuation of the longest suffix of the context, of up to ``longest`` tokens, that occurred before.
+    latest: copy after its last earlier occurrence instead of its first."""
 
     index: Grams
 

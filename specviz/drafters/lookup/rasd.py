@@ -10,16 +10,16 @@ from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 from ...trees import Shape
-from ..combined.fusion import join
+from ..combined.fusion import merge_trees_with_sources
 from ..model.chain import DraftShape
 
 
-class FirstRowRecorder:
-    """Wrapper of a draft model that keeps its logits after the last committed token, ``first`` [vocab]."""
+class RootLogitsRecorder:
+    """A draft model that keeps its logits after the last committed token: ``root_logits`` [vocab], None before the first draft."""
 
     def __init__(self, model: Target):
         self._model = model
-        self.first: Tensor | None = None
+        self.root_logits: Tensor | None = None
 
     def sync(self, tokens) -> Scores:
         return self._model.sync(tokens)
@@ -27,18 +27,20 @@ class FirstRowRecorder:
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         scores = self._model.score(tree, start)
         if not start:
-            self.first = scores.logits[0]
+            self.root_logits = scores.logits[0]
         return scores
 
 
 class PrunedUnion(Drafter):
-    """Draft the union of a draft model's tree and a pruned retrieved tree. model, shape, drawn: of the draft model's
-    tree; retrieval: a drafter of chosen nodes; top: number of the draft model's top tokens with which a retrieved
-    branch may start; room: maximum number of retrieved nodes."""
+    """Drafter of the union of a draft model's tree and a pruned retrieved tree (RASD, Quan et al. 2503.03434).
 
-    def __init__(self, model: Target, shape: Shape, drawn: bool, retrieval: Drafter, top: int = 10, room: int = 32):
-        self.model = FirstRowRecorder(model)
-        self.draft, self.retrieval, self.top, self.room = DraftShape(self.model, shape, drawn), retrieval, top, room
+    model, shape, drawn: draft model and shape of its tree, and whether its tokens are sampled; retrieval: a drafter of chosen nodes;
+    top: a retrieved branch must start with one of this many top tokens of the draft model; max_nodes: maximum number of retrieved
+    nodes."""
+
+    def __init__(self, model: Target, shape: Shape, drawn: bool, retrieval: Drafter, top: int = 10, max_nodes: int = 32):
+        self.model = RootLogitsRecorder(model)
+        self.draft, self.retrieval, self.top, self.max_nodes = DraftShape(self.model, shape, drawn), retrieval, top, max_nodes
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.draft.start(state, target, prefill)
@@ -51,21 +53,22 @@ class PrunedUnion(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         drafted = self.draft.propose(state, budget)
         found = self.retrieval.propose(state, budget)
-        first = self.model.first
-        kept = prune(found, first, self.top, self.room) if first is not None and len(found) else found
-        tree, owners = join([drafted, kept])
+        root_logits = self.model.root_logits
+        kept = prune(found, root_logits, self.top, self.max_nodes) if root_logits is not None and len(found) else found
+        tree, owners = merge_trees_with_sources([drafted, kept])
         names = {(0,): "draft", (1,): "retrieved", (0, 1): "both"}
         state.note("fused", by=[names[who] for who in owners], found=len(found), kept=len(kept))
         return tree
 
 
-def prune(tree: DraftTree, first: Tensor, top: int, room: int) -> DraftTree:
-    """Keep the branches that start with one of the top-k tokens of ``first`` [vocab], most probable first, up to ``room`` nodes.
+def prune(tree: DraftTree, root_logits: Tensor, top: int, max_nodes: int) -> DraftTree:
+    """Return the tree cut to branches that start with one of the ``top`` most probable tokens of root_logits [vocab], most probable
+    branches first, up to ``max_nodes`` nodes.
 
-    Only for trees of deterministic nodes, because the selection depends on the tokens it drops.
+    Only for trees of chosen nodes, because the selection depends on the tokens that it drops.
     """
-    rank = {token: place for place, token in enumerate(first.topk(min(top, len(first))).indices.tolist())}
+    rank = {token: place for place, token in enumerate(root_logits.topk(min(top, len(root_logits))).indices.tolist())}
     heads = [tree.path(i)[0] for i in range(len(tree))]
     good = [i for i in range(len(tree)) if tree.tokens[heads[i]] in rank]
     good.sort(key=lambda i: (rank[tree.tokens[heads[i]]], i))  # parents precede their children
-    return tree.keep(good[:room], by_token=True)
+    return tree.keep(good[:max_nodes], by_token=True)

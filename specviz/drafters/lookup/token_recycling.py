@@ -12,22 +12,21 @@ from ...trees import Shape, top_k
 SHOWN = 12  # table rows recorded per round
 
 
-class Recycling(Drafter):
-    """Fill a fixed tree from the table of successors. shape: of the tree; keep: successors per token; warm: add the
-    bigrams of the prompt at the start; memory: keeps the table between runs, without it every run starts with an empty
-    table.
+class TokenRecycling(Drafter):
+    """Drafter that fills a tree of fixed shape from a table of each token's latest top successors (Luo et al. 2408.08696).
 
-    successors: token -> its latest successors, best first; at most one row per vocabulary token.
+    shape: of the tree; keep: successors per token; warm: add the bigrams of the prompt at the start; memory: keeps the table between
+    runs; without it every run starts with an empty table. successors: token -> its successors, most probable first.
     """
 
     def __init__(self, shape: Shape, keep: int = 8, warm: bool = True, memory: Memory | None = None):
         self.shape, self.keep, self.warm, self.memory = shape, keep, warm, memory
         self.successors: dict[int, list[int]] = {}
-        self.fresh: set[int] = set()
+        self.updated_tokens: set[int] = set()
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.successors = {} if self.memory is None else self.memory.table(("successors", self.keep), dict)
-        self.fresh = set()
+        self.updated_tokens = set()
         for token, after in zip(state.tokens, state.tokens[1:]) if self.warm else ():
             known = self.successors.get(token, [])
             self.successors[token] = [after, *(x for x in known if x != after)][:self.keep]
@@ -47,13 +46,13 @@ class Recycling(Drafter):
         return build.tree()
 
     def note_rows(self, build: TreeBuilder, state: State) -> None:
-        """Record the table rows used for this tree, the root's first."""
+        """Attach the note "successors": the table's rows of the first SHOWN tokens with children in this tree, the root's first."""
         used = list(dict.fromkeys([state.tokens[-1], *(build.tokens[p] for p in build.parents if p >= 0)]))[:SHOWN]
-        rows = [{"tok": t, "tokens": list(self.successors.get(t, ())), "fresh": t in self.fresh} for t in used]
+        rows = [{"tok": t, "tokens": list(self.successors.get(t, ())), "fresh": t in self.updated_tokens} for t in used]
         state.note("successors", rows=rows, keep=self.keep)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         root = state.tokens[-1 - len(outcome.committed)]
         likely = top_k(outcome.scores.logits, self.keep)[1].tolist()
         self.successors.update(zip((root, *outcome.tree.tokens), likely))  # later rows of the same token win
-        self.fresh = {root, *outcome.tree.tokens}
+        self.updated_tokens = {root, *outcome.tree.tokens}

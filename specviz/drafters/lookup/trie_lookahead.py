@@ -7,11 +7,11 @@ from ...indexes.earlier_answers import Memory
 
 
 class TrieLookahead(Drafter):
-    """Draft a tree of the most frequent continuations in a trie. length: tokens per stored sequence; longest: longest
-    suffix that is looked up.
+    """Drafter of a tree: the most frequent continuations of the context's last tokens in a trie of token sequences (Lookahead, Zhao et
+    al. 2312.12728).
 
-    Sequences of answers are kept in the visitor's memory, those of the prompt for the run. If a suffix yields fewer
-    than ``length`` tokens, a shorter one is used.
+    memory: keeps the sequences of a session's answers; those of the prompt are kept for the run; length: tokens per stored sequence;
+    longest: longest suffix that is looked up. If it yields fewer than ``length`` nodes, shorter suffixes are tried, too.
     """
 
     def __init__(self, memory: Memory, length: int = 12, longest: int = 4):
@@ -33,7 +33,7 @@ class TrieLookahead(Drafter):
         build, at = TreeBuilder(), {-1: -1}
         if budget.gamma <= 0:
             return build.tree()
-        n, found = self.found(state.tokens, budget)
+        n, found = self.find_continuations(state.tokens, budget)
         for place, (token, parent, _) in enumerate(found):
             if parent in at:
                 node = build.add(token, at[parent])
@@ -44,8 +44,8 @@ class TrieLookahead(Drafter):
             state.note("retrieved", source="prompt and answers", n=n, places=often, nodes=len(build))
         return build.tree()
 
-    def found(self, tokens: list[int], budget: Budget) -> tuple[int, list[tuple[int, int, float]]]:
-        """Return (length of the matched suffix, most frequent continuations)."""
+    def find_continuations(self, tokens: list[int], budget: Budget) -> tuple[int, list[tuple[int, int, float]]]:
+        """Return the length of the suffix of ``tokens`` with the most continuations, and these: (token, parent, count) per node."""
         fullest: tuple[int, list] = (0, [])
         for n in range(min(self.longest, len(tokens)), 0, -1):
             nodes = [node for node in (self.prompt.find(tokens[-n:]), self.answers.find(tokens[-n:])) if node is not None]

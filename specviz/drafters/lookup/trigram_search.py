@@ -19,8 +19,9 @@ MOST = 3.0  # maximum score
 PAIRS = 20_000  # maximum pairs; the least recently used is dropped
 
 
-class Matrix:
-    """Token pair -> {successor: score}, initialised from a corpus and updated online."""
+class TrigramMatrix:
+    """Scores of tri-grams: token pair -> {successor: score}, initialised from a corpus and updated during generation. It holds at most
+    PAIRS pairs; the least recently used one is dropped."""
 
     def __init__(self, corpus: Trigrams | None = None):
         self.corpus, self.rows = corpus, {}
@@ -35,7 +36,7 @@ class Matrix:
         self.rows[pair] = row
 
     def __getitem__(self, pair: tuple[int, int]) -> dict[int, float]:
-        """Return the mutable successor scores of a pair; empty if unknown."""
+        """Return the successor scores of a pair, a dict to be changed in place; empty if the pair is unknown."""
         row = self.rows.pop(pair, None)
         if row is None:
             row = dict(self.corpus.successors(pair, KEPT)) if self.corpus else {}
@@ -46,7 +47,8 @@ class Matrix:
 
 
 class SearchNode:
-    """A search node: token, prior, score, visits and summed reward."""
+    """A node of the Monte Carlo tree search. pair: the last two tokens up to it; prior, score: its tri-gram's score; visits, reward:
+    number of simulations through it and the sum of their rewards."""
 
     __slots__ = ("token", "pair", "parent", "children", "prior", "score", "visits", "reward")
 
@@ -57,14 +59,15 @@ class SearchNode:
 
 
 class TrigramSearch(Drafter):
-    """Draft the most visited nodes of a tree search. iterations: per round; gain: score added to recent tri-grams;
-    explore: weight of the prior in the exploration bonus; memory: of the visitor, holds the matrix; corpus: initial
-    tri-grams."""
+    """Drafter of a tree: the most visited nodes of a Monte Carlo tree search over tri-gram scores (ADED, Liu et al. 2407.12021).
+
+    iterations: simulations per round; gain: score added to each recent tri-gram per round; explore: weight of the prior in the
+    exploration bonus; memory: the session's memory, which holds the scores; corpus: initial tri-grams."""
 
     def __init__(self, iterations: int = 150, gain: float = 0.04, explore: float = 32.0, memory: Memory | None = None,
                  corpus: Trigrams | None = None):
         self.iterations, self.gain, self.explore = iterations, gain, explore
-        self.matrix = (memory or Memory()).table(("tri-grams", corpus is not None), lambda: Matrix(corpus))
+        self.matrix = (memory or Memory()).table(("tri-grams", corpus is not None), lambda: TrigramMatrix(corpus))
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         counts = NgramCounts(3)
@@ -75,14 +78,14 @@ class TrigramSearch(Drafter):
                 total = sum(count for _, count in known)
                 for token, count in known:
                     row[token] = max(row.get(token, 0.0), count / total)
-                forget(row)
+                drop_lowest_scores(row)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         last = state.tokens[-WINDOW:]
         for a, b, c in zip(last, last[1:], last[2:]):
             known = self.matrix[a, b]
             known[c] = min(MOST, known.get(c, 0.0) + self.gain)
-            forget(known, c)
+            drop_lowest_scores(known, c)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -94,7 +97,7 @@ class TrigramSearch(Drafter):
         # a separate random stream: the draft must not depend on the verifier's random numbers
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")
         root = self.search(pair, budget.gamma, rolls)
-        chosen = best_visited(root, budget.nodes, budget.width, state.stop)
+        chosen = most_visited(root, budget.nodes, budget.width, state.stop)
         at = {id(root): -1}
         for place in chosen:
             at[id(place)] = build.add(place.token, at[id(place.parent)])
@@ -122,7 +125,7 @@ class TrigramSearch(Drafter):
         return root
 
     def select(self, place: SearchNode) -> SearchNode:
-        """Return the child with the best mean reward plus exploration bonus; an unvisited one first."""
+        """Return the child with the highest mean reward plus exploration bonus; an unvisited child first."""
         weight = (self.explore + math.log((place.visits + 9) / 8)) * math.sqrt(place.visits)
         best, found = -math.inf, place.children[0]
         for child in place.children:
@@ -134,6 +137,7 @@ class TrigramSearch(Drafter):
         return found
 
     def expand(self, place: SearchNode) -> bool:
+        """Add the known successors of a node as its children; return whether there are any."""
         known = self.matrix[place.pair]
         if not known:
             return False
@@ -142,7 +146,8 @@ class TrigramSearch(Drafter):
         return True
 
     def rollout(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> float:
-        """Return the summed scores of a random continuation drawn by score."""
+        """Return the summed scores of a random continuation of ``pair``, up to ``depth`` tokens, each sampled in proportion to its
+        score."""
         gained = 0.0
         for _ in range(depth):
             known = self.matrix[pair]
@@ -153,14 +158,15 @@ class TrigramSearch(Drafter):
         return gained
 
 
-def forget(row: dict[int, float], kept: int | None = None) -> None:
-    """Drop the lowest scores beyond ``KEPT`` successors, except that of ``kept``."""
+def drop_lowest_scores(row: dict[int, float], kept: int | None = None) -> None:
+    """Drop the successors with the lowest scores from ``row`` until KEPT are left; never the token ``kept``."""
     while len(row) > KEPT:
         del row[min((token for token in row if token != kept), key=row.__getitem__)]
 
 
-def best_visited(root: SearchNode, count: int, width: int, stop: frozenset[int]) -> list[SearchNode]:
-    """Return the most visited nodes, parents first (a parent has more visits than its children)."""
+def most_visited(root: SearchNode, count: int, width: int, stop: frozenset[int]) -> list[SearchNode]:
+    """Return up to ``count`` of the most visited nodes below the root, parents before children, with at most ``width`` children per
+    node and none after an end token (``stop``)."""
     chosen, todo = [], [root]
     while todo and len(chosen) < count:
         todo.sort(key=lambda place: -place.visits)

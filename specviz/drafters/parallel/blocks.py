@@ -14,7 +14,7 @@ from torch import Tensor
 from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
 from ...indexes.suffix_automaton import Grams
 from ...trees import Shape, sample_token, top_k
-from ..combined.fusion import join
+from ..combined.fusion import merge_trees_with_sources
 
 
 class BlockJacobi(Drafter):
@@ -123,7 +123,7 @@ class JacobiTree(Drafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         known = len(self.places)
-        tree, owners = join([self.fill(state, budget), self.copied(state, budget)])
+        tree, owners = merge_trees_with_sources([self.fill(state, budget), self.copied(state, budget)])
         if len(tree):
             names = {(0,): "guess", (1,): "retrieved", (0, 1): "both"}
             state.note("fused", by=[names[who] for who in owners], places=known)

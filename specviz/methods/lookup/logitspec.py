@@ -6,11 +6,11 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, nodes: int, longest: int, reach: int) -> Parts:
-    from ...drafters.lookup.logit_successors import LogitSuccessors
+    from ...drafters.lookup.logit_successors import LogitSpecDrafter
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(LogitSuccessors(longest, reach), Fixed(max(reach, 4), nodes, nodes), TokenRejection())
+    return Parts(LogitSpecDrafter(longest, reach), Fixed(max(reach, 4), nodes, nodes), TokenRejection())
 
 
 METHOD = Method(

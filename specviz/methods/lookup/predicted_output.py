@@ -8,11 +8,11 @@ from . import CAUTION
 
 def build(kit, gamma: int, longest: int, least: int, caution: float) -> Parts:
     from ...drafters.lookup.cost_gate import with_cost_gate
-    from ...drafters.lookup.prediction import Prediction, predicted_of
+    from ...drafters.lookup.prediction import Prediction, predicted_text
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(with_cost_gate(Prediction(predicted_of(kit), longest, least), caution), Fixed(gamma), TokenRejection())
+    return Parts(with_cost_gate(Prediction(predicted_text(kit), longest, least), caution), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

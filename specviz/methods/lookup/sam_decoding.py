@@ -10,7 +10,7 @@ def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: in
     from ...drafters.combined.fusion import FirstSufficientDraft
     from ...drafters.lookup.copying import SuffixCopy
     from ...drafters.lookup.cost_gate import with_cost_gate
-    from ...drafters.lookup.token_recycling import Recycling
+    from ...drafters.lookup.token_recycling import TokenRecycling
     from ...policies import Fixed
     from ...trees import sparse_tree
     from ...verifiers import TokenRejection
@@ -19,7 +19,8 @@ def build(kit, gamma: int, least: int, stretch: float, otherwise: str, nodes: in
     if otherwise == "nothing":
         return Parts(copy, Fixed(gamma), TokenRejection())
     depth = min(gamma, 6)
-    return Parts(FirstSufficientDraft(copy, Recycling(sparse_tree(8, depth, nodes))), Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
+    drafter = FirstSufficientDraft(copy, TokenRecycling(sparse_tree(8, depth, nodes)))
+    return Parts(drafter, Fixed(gamma, 8, max(nodes, gamma)), TokenRejection())
 
 
 METHOD = Method(

@@ -6,14 +6,14 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, nodes: int, depth: int, start: str) -> Parts:
-    from ...drafters.lookup.token_recycling import Recycling
+    from ...drafters.lookup.token_recycling import TokenRecycling
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
     from ...trees import RECYCLING, sparse_tree
     from ...verifiers import TokenRejection
 
     shape = RECYCLING if nodes == len(RECYCLING) else sparse_tree(8, depth, nodes)
-    drafter = Recycling(shape, warm=start != "empty", memory=memory_of(kit) if start == "hot" else None)
+    drafter = TokenRecycling(shape, warm=start != "empty", memory=memory_of(kit) if start == "hot" else None)
     return Parts(drafter, Fixed(depth, 8, nodes), TokenRejection())
 
 

@@ -21,7 +21,13 @@ from specviz.core import (
     StopBelowProbability,
     TreeBuilder,
 )
-from specviz.drafters.combined.fusion import BudgetLimited, DraftUnion, FirstSufficientDraft, fuse, join
+from specviz.drafters.combined.fusion import (
+    BudgetLimited,
+    DraftUnion,
+    FirstSufficientDraft,
+    merge_trees,
+    merge_trees_with_sources,
+)
 from specviz.drafters.model.chain import DraftChain
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
@@ -58,7 +64,7 @@ def draws(tree):
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
 def test_union(seeds):
     trees = [some_tree(seed) for seed in seeds]
-    union, owners = join(trees)
+    union, owners = merge_trees_with_sources(trees)
     for path, who in zip(paths(union), owners):
         assert who and all(path in paths(trees[k]) for k in who)
     for i in [-1, *range(len(union))]:
@@ -75,8 +81,8 @@ def test_union(seeds):
 def test_places_and_refusals():
     probe = DraftTree().add(1, -1, probe=True)
     with refuses(ValueError, "fusion.probes"):
-        fuse([probe])
-    assert len(fuse([])) == 0 and len(fuse([DraftTree(), DraftTree.chain([1, 2])])) == 2
+        merge_trees([probe])
+    assert len(merge_trees([])) == 0 and len(merge_trees([DraftTree(), DraftTree.chain([1, 2])])) == 2
 
 
 class Chosen(Drafter):
@@ -126,7 +132,7 @@ class TwinsMerged(DraftUnion):
 
     def propose(self, state, budget):
         a, b = (d.propose(state, budget) for d in self.drafters)
-        union = fuse([a, b])
+        union = merge_trees([a, b])
         return replace(a) if len(a) and a.tokens[0] == b.tokens[0] else union
 
 

@@ -34,7 +34,7 @@ def test_kept_layers_are_the_published_ones(layers, speedup, kept):
 def search(wanted, choices=tuple(range(2, 22)), trials=200, **settings):
     found = LayerSearch(choices, 0.45, random.Random(1), **settings)
     scores = []
-    while not found.over and found.trials < trials:
+    while not found.finished and found.trials < trials:
         trial = found.propose()
         assert len(trial) == found.size == int(len(choices) * 0.45) and trial <= set(choices)
         scores.append(len(trial & wanted) / found.size)
@@ -72,9 +72,9 @@ def test_search_ends():
     assert search(set(), patience=7)[0].trials == 7
     assert search({2, 3}, most=9, enough=2, patience=99)[0].trials == 9
     nothing = LayerSearch((), 0.45, random.Random(1))
-    assert nothing.best == frozenset() and not nothing.over
+    assert nothing.best == frozenset() and not nothing.finished
     nothing.learn(nothing.propose(), 0.3)
-    assert nothing.over
+    assert nothing.finished
 
 
 METHODS = [(SKIP, {}), (SKIP, {"share": 0.9, "gamma": 5}), (SWIFT, {"context": 8}), (SWIFT, {"sure": 0.0, "gamma": 3, "wide": 1, "ratio": 0.1}),

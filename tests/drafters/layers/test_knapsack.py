@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, Sampling, play
-from specviz.drafters.layers.knapsack import best_plan, candidates, speed_of, weights_of
+from specviz.drafters.layers.knapsack import best_plan, expected_speedup, find_skip_sets, integer_costs
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
 from specviz.targets.sublayers import Sublayers
@@ -78,32 +78,32 @@ def test_alternatives_do_not_see_each_other(kind, same, model):
 def test_each_cell_is_its_own_skip_set_and_keeps_the_budget(share, model):
     target = synced(model.open())
     sub = target.sublayers(COUNT)
-    weights = weights_of(sub.costs)
-    cells, full = candidates(sub, 4, share, 0.0)
+    weights = integer_costs(sub.costs)
+    cells, full = find_skip_sets(sub, 4, share, 0.0)
     assert torch.allclose(full, through(sub, (), 4)) and len(cells) > 1
     for cell in cells:
         assert torch.allclose(cell.states, through(sub, cell.skipped, 4), atol=1e-9)
         assert not {0, 1, 6, 7} & set(cell.skipped)
         assert sum(weights[s % 2] for s in cell.skipped) <= sum(weights) * 4 * share
-    assert candidates(sub, 4, share, 2.0)[0] == []  # no cosine is above 1
+    assert find_skip_sets(sub, 4, share, 2.0)[0] == []  # no cosine is above 1
 
 
 def test_of_one_sublayer_the_most_similar_is_skipped(model):
     """With one skip allowed the programme is a search over all, so it can be compared with one."""
     sub = synced(model.open()).sublayers(COUNT)
-    weights = weights_of(sub.costs)
-    cells, full = candidates(sub, 4, min(weights) / (sum(weights) * 4), -1.0)
+    weights = integer_costs(sub.costs)
+    cells, full = find_skip_sets(sub, 4, min(weights) / (sum(weights) * 4), -1.0)
     cheap = [s for s in range(2, 6) if weights[s % 2] == min(weights)]
-    alike = {s: float(torch.cosine_similarity(through(sub, (s,), 4), full, dim=-1).mean()) for s in cheap}
+    similarity = {s: float(torch.cosine_similarity(through(sub, (s,), 4), full, dim=-1).mean()) for s in cheap}
     found = next(cell for cell in cells if cell.skipped)
-    assert len(found.skipped) == 1 and found.alike == pytest.approx(alike[found.skipped[0]])
+    assert len(found.skipped) == 1 and found.similarity == pytest.approx(similarity[found.skipped[0]])
 
 
 def test_the_plan_is_the_best_of_all_sets_and_lengths(model):
     sub = synced(model.open()).sublayers(COUNT)
-    plan, (cells, full) = best_plan(sub, 4, 0.5, 0.0, 5), candidates(sub, 4, 0.5, 0.0)
+    plan, (cells, full) = best_plan(sub, 4, 0.5, 0.0, 5), find_skip_sets(sub, 4, 0.5, 0.0)
     want = sub.logits(full).argmax(-1)
-    speeds = [speed_of(float((sub.logits(cell.states).argmax(-1) == want).double().mean()), length, cell.skipped, 4, sub.costs)
+    speeds = [expected_speedup(float((sub.logits(cell.states).argmax(-1) == want).double().mean()), length, cell.skipped, 4, sub.costs)
               for cell, length in itertools.product(cells, range(1, 6)) if cell.skipped]
     assert plan.speed == max(speeds) and 1 <= plan.length <= 5 and plan.skipped
 
@@ -113,12 +113,12 @@ def test_the_speed_is_expected_tokens_over_cost(agreement):
     length, skipped, layers, costs = 3, (2, 3, 5), 4, (2.0, 7.0)
     tokens = sum(agreement**i for i in range(length + 1))
     cost = length * (2.0 * 3 + 7.0 * 2) + 4 * 9.0
-    assert speed_of(agreement, length, skipped, layers, costs) == pytest.approx(tokens / cost * 36)
+    assert expected_speedup(agreement, length, skipped, layers, costs) == pytest.approx(tokens / cost * 36)
 
 
 @pytest.mark.parametrize("costs, weights", [((10, 10), (1, 1)), ((10, 26), (1, 3)), ((100, 10), (5, 1)), ((1, 99), (1, 5))])
 def test_the_cheaper_sublayer_weighs_one(costs, weights):
-    assert weights_of(costs) == weights
+    assert integer_costs(costs) == weights
 
 
 def test_it_plans_again_after_so_many_rounds_and_writes_the_targets_text(monkeypatch):

@@ -11,7 +11,7 @@ from specviz.core import RandomStreams
 from specviz.indexes.earlier_answers import Memory
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
-from specviz.training.datastore import make_store, save
+from specviz.training.datastore import build_store, save
 from specviz.training.dense_store import with_states
 from specviz.zoo import Kit, Loaded, ZooError
 
@@ -32,7 +32,7 @@ def test_the_families_are_here():
 
 def stored(one, texts):
     def open_store(role):
-        store = make_store(role, texts)
+        store = build_store(role, texts)
         return with_states(store, one.fresh(), 4) if role == "dense" else store
 
     one.open_store = open_store
@@ -103,7 +103,7 @@ def test_a_store_that_cannot_be_used_is_named_in_one_sentence(tmp_path):
     loaded.__dict__["tokenizer"] = FakeLoaded().tokenizer
     store = object.__new__(Kit)
     store.loaded = loaded
-    save(make_store("text", [[1, 2]], mark="of another tokenizer"), tmp_path / "text")
+    save(build_store("text", [[1, 2]], mark="of another tokenizer"), tmp_path / "text")
     for name, words in (("text", "datastore.tokenizer"), ("gone", "datastore.missing"), ("none", "datastore.unknown")):
         with refuses(ZooError, *words.split()):
             store.open_store(name)

@@ -11,7 +11,7 @@ from specviz.indexes.nearest import mark_of, marks
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
 from specviz.targets.tiny import TinyTarget
-from specviz.training.datastore import make_store, save
+from specviz.training.datastore import build_store, save
 from specviz.training.dense_store import with_states
 
 from ...message_codes import refuses
@@ -85,7 +85,7 @@ TEXTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 1, 2, 4], [7], [], [3, 1, 2, 6, 1, 2, 3]]
 
 
 def dense_store(one, texts=TEXTS, **settings):
-    return with_states(make_store("dense", texts), one.fresh(), 6, **settings)
+    return with_states(build_store("dense", texts), one.fresh(), 6, **settings)
 
 
 def test_a_states_key_is_that_of_the_row_that_wrote_the_token(tmp_path):
@@ -164,7 +164,7 @@ def test_a_target_is_known_again_on_a_processor_that_rounds_otherwise(noise):
 
 def test_states_of_another_target_are_refused(tmp_path):
     one = kit(12, 1)
-    for store in (make_store("dense", TEXTS), dense_store(kit(12, 5))):
+    for store in (build_store("dense", TEXTS), dense_store(kit(12, 5))):
         one.open_store = lambda role, store=store: store
         with refuses(StoreError, "datastore.no_states"):
             dresd_store.METHOD.build(one, **dresd_store.METHOD.read_knobs({}))
@@ -180,12 +180,12 @@ def test_states_of_another_target_are_refused(tmp_path):
 
 def test_states_are_compared_in_their_main_directions():
     """Eighty states of two hundred dimensions, which vary in three of them but for a little noise: three are kept, and they are those."""
-    from specviz.drafters.lookup.hidden_state_lookup import main_directions
+    from specviz.drafters.lookup.hidden_state_lookup import principal_components
 
     source = torch.Generator().manual_seed(3)
     plane = torch.linalg.qr(torch.randn(200, 3, generator=source)).Q
     states = torch.randn(80, 3, generator=source) @ plane.T + 1e-3 * torch.randn(80, 200, generator=source)
-    assert float((plane.T @ main_directions(states - states.mean(0), 3)).svd().S.min()) > 0.999
+    assert float((plane.T @ principal_components(states - states.mean(0), 3)).svd().S.min()) > 0.999
     for dims, width in ((64, 64), (79, 79), (80, 200), (4096, 200)):
         drafter = HiddenStateCopy(2, -1.0, dims)
         drafter.start(State(list(range(81))), None, Scores(torch.zeros(1, 9), {"final": states}))

@@ -63,7 +63,7 @@ def test_it_learns_from_drafts_it_held_back():
     drafter = Told(False)
     gate = CostGate(drafter)
     write(gate, 100)
-    rates = gate.rate(3).value
+    rates = gate.success_rate(3).value
     start, gate.start = gate.start, lambda *args: None  # the run goes on
     drafter.right = True
     passed = write(gate, 100)
@@ -138,11 +138,11 @@ def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
     gate = CostGate(Told(True))
     gate.start(State([0]), None, None)
     tree = DraftTree((1, 2, 3), (-1, -1, 1), (-1, -1, -1))
-    before = gate.rate(3).value, gate.rate(4).value
-    assert not gate.follow([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.rate(3).value > before[0] and gate.rate(4).value > before[1]
+    before = gate.success_rate(3).value, gate.success_rate(4).value
+    assert not gate.follow([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.success_rate(3).value > before[0] and gate.success_rate(4).value > before[1]
     assert gate.follow([tree, -1, 1, 3], [0, 2])
-    before = gate.rate(4).value
-    assert not gate.follow([tree, -1, 1, 3], [0, 2, 4]) and gate.rate(4).value < before
+    before = gate.success_rate(4).value
+    assert not gate.follow([tree, -1, 1, 3], [0, 2, 4]) and gate.success_rate(4).value < before
     assert not gate.follow([tree, -1, 1, 3], [0, 4])
 
 

@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import Budget, Outcome, Scores, State, Verdict
 from specviz.drafters.lookup.branched_copy import BranchedCopy
-from specviz.drafters.lookup.logit_successors import LogitSuccessors
+from specviz.drafters.lookup.logit_successors import LogitSpecDrafter
 from specviz.drafters.lookup.ngram_map import NgramMap, NgramPool
 from specviz.drafters.lookup.trie_lookahead import TrieLookahead
 from specviz.indexes.branch_trie import BranchTrie, grow
@@ -96,7 +96,7 @@ def test_pieces_of_answers_stay_and_those_of_the_prompt_go():
 
 def test_the_last_distributions_other_favourites_are_branches_made_longer_by_the_text():
     text = [4, 5, 6, 7, 8, 9, 5]  # 5 stood before, followed by 6 7 8; the distribution of the last token also liked 8 and 3
-    drafter, state = LogitSuccessors(2, 3), State(list(text))
+    drafter, state = LogitSpecDrafter(2, 3), State(list(text))
     row = torch.zeros(12)
     row[[5, 8, 3]] = torch.tensor([9.0, 8.0, 7.0])
     drafter.start(state, None, Scores(row[None]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specviz.core import Budget, State
-from specviz.drafters.lookup.trigram_search import KEPT, MOST, PAIRS, Matrix, TrigramSearch, best_visited
+from specviz.drafters.lookup.trigram_search import KEPT, MOST, PAIRS, TrigramMatrix, TrigramSearch, most_visited
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.suffix_array import PART
 from specviz.indexes.trigrams import Trigrams
@@ -47,7 +47,7 @@ def test_search_visits():
     for place in todo:
         assert place.visits >= sum(c.visits for c in place.children)
         todo += place.children
-    chosen = best_visited(root, 5, 12, frozenset())
+    chosen = most_visited(root, 5, 12, frozenset())
     assert all(p.parent is root or p.parent in chosen for p in chosen)
     assert chosen[0].token == 3 and root.children[0].visits > root.children[1].visits
 
@@ -113,7 +113,7 @@ def test_the_matrix_begins_with_a_corpus_and_outlives_the_run():
 
 
 def test_the_memory_of_the_matrix_is_bounded():
-    matrix = Matrix()
+    matrix = TrigramMatrix()
     for i in range(PAIRS + 5):
         matrix[i, 0][1] = 1.0
     assert len(matrix) == PAIRS and (0, 0) not in matrix.rows and (PAIRS + 4, 0) in matrix.rows

@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import Budget, Parts, RandomStreams, Sampling, State, Step, open_run, play
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
-from specviz.drafters.lookup.token_recycling import Recycling
+from specviz.drafters.lookup.token_recycling import TokenRecycling
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.drafters.parallel.lookahead import Lookahead
@@ -59,7 +59,7 @@ def play_all(drafter, policy, count=30, vocab=12, prompt=(1, 2, 0, 3, 1, 2)):
 
 
 def test_recycling_keeps_the_last_rows_successors():
-    drafter, table = Recycling(RECYCLING, keep=8, warm=False), {}
+    drafter, table = TokenRecycling(RECYCLING, keep=8, warm=False), {}
     rounds = 0
     for before, outcome, _ in play_all(drafter, Fixed(6, 8, 80)):
         for token, row in zip((before[-1], *outcome.tree.tokens), outcome.scores.logits):
@@ -70,7 +70,7 @@ def test_recycling_keeps_the_last_rows_successors():
 
 
 def test_recycling_fills_the_template_and_skips_what_it_does_not_know():
-    drafter = Recycling(RECYCLING, warm=False)
+    drafter = TokenRecycling(RECYCLING, warm=False)
     drafter.successors = {1: [2, 3], 2: [1]}
     tree = drafter.propose(State([1]), Budget(gamma=3, width=8))
     assert (tree.tokens, tree.parents) == ((2, 3, 1, 2, 3), (-1, -1, 0, 2, 2))
@@ -78,7 +78,7 @@ def test_recycling_fills_the_template_and_skips_what_it_does_not_know():
 
 
 def test_recycling_starts_warm_with_the_pairs_of_the_prompt():
-    drafter = Recycling(RECYCLING)
+    drafter = TokenRecycling(RECYCLING)
     drafter.start(State([1, 2, 1, 3, 1, 2]), None, None)
     assert drafter.successors == {1: [2, 3], 2: [1], 3: [1]}
 
