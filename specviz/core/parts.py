@@ -291,12 +291,16 @@ class CapableTarget(Target, Protocol):
         (targets/cache_selection.py). Capability "partial_cache"."""
         ...
 
+    def draft_path(self, path: Any, /) -> Any:
+        """Return draft passes through a trained second path (targets.draft_path), over this target's KV cache. Capability "draft_path"."""
+        ...
+
     def score_many(self, targets: Any, trees: Sequence[DraftTree], starts: Sequence[int] = (), /) -> list[Scores]:
         """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over the shared weights;
         ``starts`` default to 0. Capability "batch"."""
         ...
 
-    def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
+    def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
                     least: float | None = None, /) -> Any:
         """Generate a chain of ``count`` draft tokens after the draft tokens ``after`` in one call
         (targets.fast.WrittenTokens). roll(n): returns n uniform random numbers; least: stop after a token with a
@@ -319,7 +323,7 @@ class CapableTarget(Target, Protocol):
     def flush(self) -> None:
         """Compute the committed tokens whose forward pass ``sync`` deferred to the next ``score``."""
 
-    def forget(self) -> None:
+    def drop_draft_rows(self) -> None:
         """Drop the draft rows, so that the next ``score`` computes root and nodes again. Committed tokens stay cached."""
 
 
@@ -337,7 +341,7 @@ class TrainableTarget(CapableTarget, Protocol):
         """Return the logits [n, vocab] of a text from its beginning, with gradients."""
         ...
 
-    def renew(self) -> None:
+    def drop_outdated(self) -> None:
         """Drop everything computed with the old weights. Call it after each optimiser step; the next ``sync`` computes the
         whole text."""
 

@@ -85,7 +85,7 @@ def layer_times(size: str, count: int) -> dict[str, float]:
     layer, x = layer_of(hidden, experts, width), rows_of(count, hidden)
     up, down = layer.w_in.permute(0, 2, 1).flatten(0, 1).contiguous(), layer.w_out.flatten(0, 1).T.contiguous()
     found = {"share": float(layer(x, x)[1].any(0).double().mean()), "union": milliseconds(lambda: layer(x, x))}
-    layer.whole = True
+    layer.read_all = True
     return found | {"all": milliseconds(lambda: layer(x, x)), "dense": milliseconds(lambda: F.linear(F.silu(F.linear(x, up)), down))}
 
 

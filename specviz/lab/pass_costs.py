@@ -54,7 +54,7 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
 def time_pass(model: Any, past: list[int], more: list[int]) -> float:
     """Return the seconds of one pass that scores the root and the chain ``more``."""
     model.sync([*past[:-1], past[-1]])
-    model.forget()
+    model.drop_draft_rows()
     _synchronise(model)
     began = time.perf_counter()
     model.score(DraftTree.chain(more))

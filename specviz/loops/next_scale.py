@@ -40,7 +40,7 @@ class NextScale:
 
     def _rounds(self, parts: Parts, target: PaintsScales, state: State) -> Generator[Iterable[Event]]:
         while not state.done:
-            scale = target.scales.done(len(state.tokens) - state.start)
+            scale = target.scales.num_complete(len(state.tokens) - state.start)
             large = self.large is None or scale < self.large
             who = target if large else parts.helpers["refiner"]
             began, rows = state.clock.now(), target.scales.grids[scale] ** 2

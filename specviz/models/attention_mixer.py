@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import Place, TreeRows
+from .tree_rows import RowPositions, TreeRows
 from .weights import Weights
 
 
@@ -33,9 +33,10 @@ class AttentionMixer:
         self.heads, self.kv_heads, self.head_dim, self.rotary = heads, kv_heads, head_dim, rotary
         sizes = {"q": heads, "k": kv_heads, "v": kv_heads}
         self.projections = [(weights.get(f"{at}{name}_proj.weight", count * head_dim, hidden),
-                             weights.maybe(f"{at}{name}_proj.bias", count * head_dim)) for name, count in sizes.items()]
-        self.o_proj, self.o_bias = weights.get(f"{at}{out}.weight", hidden, heads * head_dim), weights.maybe(f"{at}{out}.bias", hidden)
-        self.norms, self.eps = [weights.maybe(f"{at}{name}_layernorm.weight", head_dim) for name in "qk"], eps
+                             weights.get_optional(f"{at}{name}_proj.bias", count * head_dim)) for name, count in sizes.items()]
+        self.o_proj = weights.get(f"{at}{out}.weight", hidden, heads * head_dim)
+        self.o_bias = weights.get_optional(f"{at}{out}.bias", hidden)
+        self.norms, self.eps = [weights.get_optional(f"{at}{name}_layernorm.weight", head_dim) for name in "qk"], eps
         self.inverse = theta ** -(torch.arange(0, rotary, 2, device=self.o_proj.device).float() / rotary)
 
     def new_state(self) -> KeysValues:
@@ -45,7 +46,7 @@ class AttentionMixer:
     def advance(self, state: KeysValues, rows: KeysValues, path: list[int]) -> KeysValues:
         return state.then(KeysValues(rows.k[path], rows.v[path]))
 
-    def run(self, x: Tensor, state: KeysValues, before: KeysValues | None, place: Place) -> tuple[Tensor, KeysValues]:
+    def run(self, x: Tensor, state: KeysValues, before: KeysValues | None, place: RowPositions) -> tuple[Tensor, KeysValues]:
         """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' keys and values."""
         q, k, v = (F.linear(x, *projection).view(len(x), -1, self.head_dim) for projection in self.projections)
         q, k = (part if norm is None else F.rms_norm(part, (self.head_dim,), norm, self.eps) for part, norm in zip((q, k), self.norms))

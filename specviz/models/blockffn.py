@@ -64,9 +64,9 @@ class Experts(nn.Module):
     """The experts of one layer for decoding. router [experts, hidden]; scale [experts]; w_in [experts, hidden, size]; w_out [experts,
     size, hidden]; whole: read all experts in every pass, for comparison."""
 
-    def __init__(self, router: Tensor, scale: Tensor, w_in: Tensor, w_out: Tensor, eps: float, whole: bool = False):
+    def __init__(self, router: Tensor, scale: Tensor, w_in: Tensor, w_out: Tensor, eps: float, read_all: bool = False):
         super().__init__()
-        self.router, self.scale, self.eps, self.whole = router, scale, eps, whole
+        self.router, self.scale, self.eps, self.read_all = router, scale, eps, read_all
         experts, size = router.shape[0], w_in.shape[0] // router.shape[0]
         self.w_in = w_in.view(experts, size, -1).transpose(1, 2).contiguous()
         self.w_out = w_out.t().reshape(experts, size, -1).contiguous()
@@ -77,7 +77,7 @@ class Experts(nn.Module):
         active = F.relu(F.linear(x, self.router))
         r = active * torch.rsqrt(active.square().mean(-1, keepdim=True) + self.eps) * self.scale
         used = r != 0
-        union: list[int] = torch.nonzero(torch.ones_like(self.scale) if self.whole else used.any(0)).flatten().tolist()
+        union: list[int] = torch.nonzero(torch.ones_like(self.scale) if self.read_all else used.any(0)).flatten().tolist()
         y = residual.clone()
         for e in union:
             inner = F.silu(torch.mm(x, self.w_in[e])) * r.narrow(1, e, 1)
@@ -118,10 +118,10 @@ class BlockFFN(Llama):
         """Return x plus its feed-forward, and which experts each row uses, bool [rows, experts]."""
         return block.down(block.norm_mlp(x), x)
 
-    def read_all_experts(self, whole: bool = True) -> None:
+    def read_all_experts(self, enabled: bool = True) -> None:
         """Make every pass read all experts, for comparison; the results are bit-identical."""
         for block in self.blocks:
-            block.down.whole = whole
+            block.down.read_all = enabled
 
     @property
     def expert_bytes(self) -> int:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .eagle import config_like, layer_weights
-from .eagle_layers import Fused, Layer, Sizes, angles_of
-from .heads import Body, HeadWeights, check_fit, config_of, fill
+from .eagle_layers import FusedLayers, Layer, Sizes, angles_of
+from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .rms_norm import Norm
 from .weights import ModelError
 
@@ -29,7 +29,7 @@ class Decoder(nn.Module):
     norm: nn.RMSNorm
 
 
-class Causal(nn.Module):
+class CausalModel(nn.Module):
     """A small decoder of the Llama family that can be trained.
 
     config: a Llama-like config.json with attention_bias, qk_norm, tie_word_embeddings.
@@ -70,10 +70,10 @@ class Causal(nn.Module):
         return CausalNet(self)
 
 
-class CausalNet(Fused):
+class CausalNet(FusedLayers):
     """The attributes of models/llama.py's Llama that a target needs, from trained modules."""
 
-    def __init__(self, whole: Causal):
+    def __init__(self, whole: CausalModel):
         super().__init__(whole.model.layers, whole.config)
         self.name, self.vocab, self.config = whole.name, whole.vocab, whole.config
         self.embedding, self.output_weight = whole.model.embed_tokens.weight.detach(), whole.output.detach()
@@ -83,11 +83,11 @@ class CausalNet(Fused):
         return F.linear(states, self.output_weight)
 
 
-class LowRank(nn.Module):
+class LoraAdapters(nn.Module):
     """Low-rank adapters of a frozen model, W x + B (A x), under PEFT's names (LoRA, Hu et al. 2106.09685). It has the
     interface of the model; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a layer."""
 
-    def __init__(self, whole: Causal, rank: int):
+    def __init__(self, whole: CausalModel, rank: int):
         super().__init__()
         self.whole = (whole.requires_grad_(False),)  # not among the weights of this module
         self.config = {key: whole.config[key] for key in ("hidden_size", "vocab_size")}
@@ -117,14 +117,14 @@ def _below(root: nn.Module, path: str) -> nn.Module:
     return root
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Causal:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> CausalModel:
     """Return an untrained model shaped like the target. hparams, all optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     config = {**config_like(body, {"layers": body.layers, **hparams}), "tie_word_embeddings": True}
-    return Causal(config, f"the consistency model of {body.name}")
+    return CausalModel(config, f"the consistency model of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Causal:
+def load(folder: str | Path, body: TargetInfo) -> CausalModel:
     """Load the model of a folder; its width is the target's. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "cllm")
@@ -133,10 +133,10 @@ def load(folder: str | Path, body: Body) -> Causal:
         config, found = adapted(weights, config, body)
     else:
         config, found = read(weights, config)
-    return fill(Causal(config, folder.name), found, body)
+    return fill(CausalModel(config, folder.name), found, body)
 
 
-def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def adapted(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read the target and merge the low-rank adapters into its matrices; results are rounded to bfloat16, as the
     target's weights are. Raises ModelError."""
     if body.folder is None:
@@ -152,7 +152,7 @@ def adapted(weights: HeadWeights, config: dict[str, Any], body: Body) -> tuple[d
             rows, columns = matrix.shape
             more = weights.get(f"{at}lora_B.weight", rows, rank) @ weights.get(f"{at}lora_A.weight", rank, columns)
             found[name] = (matrix + alpha / rank * more).to(torch.bfloat16).to(matrix.dtype)
-    weights.none_left()
+    weights.check_none_unread()
     return config, found
 
 
@@ -173,5 +173,5 @@ def read(weights: HeadWeights, config: dict[str, Any]) -> tuple[dict[str, Any], 
         if config["qk_norm"]:
             names = (f"{at}self_attn.{part}.weight" for part in ("q_norm", "k_norm"))
             found |= {name: weights.get(name, sizes.head_dim) for name in names}
-    weights.none_left()
+    weights.check_none_unread()
     return config | {"vocab_size": vocab}, {name: tensor for name, tensor in found.items() if tensor is not None}

@@ -33,9 +33,9 @@ def check_config(config: dict[str, Any], name: str) -> None:
     for part in (config, inner):
         for word in WORDS:
             value = part.get(word)
-            if value is not None and not all(type(one) is int and 0 < one < MOST_SIZE for one in listed(value)):
+            if value is not None and not all(type(one) is int and 0 < one < MOST_SIZE for one in as_list(value)):
                 raise ModelError(f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size", "config.size")
-        layers = max(listed(part.get("num_hidden_layers") or part.get("n_layer") or 1))
+        layers = max(as_list(part.get("num_hidden_layers") or part.get("n_layer") or 1))
         if layers > MOST_LAYERS:
             raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read",
                              "config.layers")
@@ -55,20 +55,20 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
     value."""
     heads = weights.headers()
     if not config.get("quantization_config"):
-        odd = quantised(heads)
+        odd = quantised_tensor(heads)
         if odd:
             raise ModelError(f"{name} is quantised ({odd}), and its config.json does not say how", "checkpoint.quantised")
     stored = sum(end - start for start, end in (head["data_offsets"] for head in heads.values()))
     inner = config.get("text_config") or config
     hidden = inner.get("hidden_size") or inner.get("n_embd") or 1
     for word in ("vocab_size", "intermediate_size"):
-        if hidden * max(listed(inner.get(word) or 1)) > 2 * stored:  # two numbers per byte, as in 4-bit weights
+        if hidden * max(as_list(inner.get(word) or 1)) > 2 * stored:  # two numbers per byte, as in 4-bit weights
             raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
                              f"{stored} bytes", "config.size_differs")
-    fits(name, sum(width * prod(head["shape"]) for head in heads.values()), *devices)
+    check_memory(name, sum(width * prod(head["shape"]) for head in heads.values()), *devices)
 
 
-def quantised(heads: dict[str, Any]) -> str | None:
+def quantised_tensor(heads: dict[str, Any]) -> str | None:
     """Return the name of a tensor that only a quantised checkpoint has; None if there is none."""
     for key, head in heads.items():
         if SCALES.search(key) or key.endswith(".weight") and head["dtype"] not in PLAIN:
@@ -76,26 +76,26 @@ def quantised(heads: dict[str, Any]) -> str | None:
     return None
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return one size, or one per layer, as a list."""
     return value if isinstance(value, list) and value else [value]
 
 
-def fits(name: str, need: int, *devices: torch.device) -> None:
+def check_memory(name: str, need: int, *devices: torch.device) -> None:
     """Raise ModelError if ``need`` bytes are not free on all devices together."""
-    known = [have for have in map(free, devices) if have is not None]
+    known = [have for have in map(free_bytes, devices) if have is not None]
     have = sum(known) if len(known) == len(devices) else need
     if need > have:
         raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free", "checkpoint.memory")
 
 
-def everywhere(spread: bool) -> list[torch.device]:
+def weight_devices(spread: bool) -> list[torch.device]:
     """Return the devices that may hold weights: the CPU, and every GPU if the model is spread."""
     cards = torch.cuda.device_count() if spread and torch.cuda.is_available() else 0
     return [torch.device("cpu"), *(torch.device("cuda", card) for card in range(cards))]
 
 
-def free(device: torch.device) -> int | None:
+def free_bytes(device: torch.device) -> int | None:
     """Return the bytes that may still be allocated; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]

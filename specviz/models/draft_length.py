@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .fallbacks import log_fallback
-from .heads import Body, HeadWeights, config_of, fill
+from .heads import HeadWeights, TargetInfo, config_of, fill
 from .torchscript import scripted
 from .weights import ModelError
 
@@ -56,7 +56,7 @@ class CompiledPerToken(nn.Module):
             return self
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     def __init__(self, hidden: int):
         super().__init__()
         self.linear = nn.Linear(hidden, hidden)
@@ -74,7 +74,7 @@ class AcceptanceHead(CompiledPerToken):
     def __init__(self, hidden: int, vocab: int, layers: int = 3):
         super().__init__()
         self.hidden, self.vocab, self.depth = hidden, vocab, layers
-        self.model = nn.Sequential(*(Residual(hidden) for _ in range(layers)), nn.Linear(hidden, 2))
+        self.model = nn.Sequential(*(ResidualBlock(hidden) for _ in range(layers)), nn.Linear(hidden, 2))
 
     def logit(self, states: Tensor) -> Tensor:
         """Return log odds [...] of acceptance from states [..., hidden]: the difference of the two logits."""
@@ -98,7 +98,7 @@ def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
-class Classifier(CompiledPerToken):
+class AcceptanceClassifier(CompiledPerToken):
     """DISCO's classifier: predicts whether a drafted token is accepted, to decide whether to continue drafting.
 
     top: number of largest probabilities used; inner: width between the two layers.
@@ -132,7 +132,7 @@ class LengthHead(CompiledPerToken):
         super().__init__()
         self.hidden, self.vocab, self.most = hidden, vocab, most
         self.first, self.last = nn.Linear(2 * hidden, inner), nn.Linear(inner, 1)
-        self.middle = nn.ModuleList(Residual(inner) for _ in range(2))
+        self.middle = nn.ModuleList(ResidualBlock(inner) for _ in range(2))
 
     def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
         """Return the expected number of accepted tokens [...], from the embedding and the hidden state, both [...,
@@ -148,35 +148,35 @@ class LengthHead(CompiledPerToken):
         return {"model_type": LENGTH, **sizes, "most": self.most}
 
 
-def loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
+def acceptance_loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
     """Return the weighted mean cross-entropy of log odds [n] against probabilities [n]; rejections weigh ``refused`` times an
     acceptance."""
     weights = refused * (1 - passes) + passes
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
-def build(body: Body, hparams: dict[str, Any]) -> AcceptanceHead | Classifier | LengthHead:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
     """Return an untrained network. body: the draft model, or the target for AdaEAGLE. hparams["kind"] selects the network and its other
     keys: AdaEAGLE ``inner`` (width) and ``most`` (longest draft); DISCO ``top`` (number of largest probabilities read) and ``inner``;
     SpecDec++ ``layers``."""
     if hparams["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, hparams["inner"], hparams["most"])
     if hparams["kind"] == DISCO:
-        return Classifier(body.vocab, hparams["top"], hparams["inner"])
+        return AcceptanceClassifier(body.vocab, hparams["top"], hparams["inner"])
     return AcceptanceHead(body.hidden, body.vocab, hparams["layers"])
 
 
-def load(folder: str | Path, body: Body) -> AcceptanceHead | Classifier | LengthHead:
+def load(folder: str | Path, body: TargetInfo) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
     """Load the network of a folder; ``body``: of the target. Raises ModelError."""
     weights, config = HeadWeights(Path(folder), body), config_of(Path(folder))
     kind = config.get("model_type")
     found = _length(weights, config, body) if kind == LENGTH else _classifier(weights, config, body) if kind == DISCO else (
         _acceptance(weights, body))
-    weights.none_left()
+    weights.check_none_unread()
     return found
 
 
-def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> LengthHead:
+def _length(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> LengthHead:
     inner, most = weights.shape("first.weight")[0], config.get("most")
     if type(most) is not int or most < 1:
         raise ModelError(f"config.json of {weights.title} says most is {str(most)[:40]}, where a number of tokens must stand",
@@ -185,17 +185,17 @@ def _length(weights: HeadWeights, config: dict[str, Any], body: Body) -> LengthH
     return fill(made, {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}, body)
 
 
-def _classifier(weights: HeadWeights, config: dict[str, Any], body: Body) -> Classifier:
+def _classifier(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> AcceptanceClassifier:
     inner, fields = weights.shape("first.weight")
     if fields < 3 or fields - 2 > body.vocab or config.get("top", fields - 2) != fields - 2:
         raise ModelError(f"{weights.title} reads {fields} numbers a token, and its config.json says top {config.get('top')}: "
                          "its probabilities, the entropy and the place must be as many", "draft_length.fields")
     tensors = {"first.weight": weights.get("first.weight", inner, fields), "first.bias": weights.get("first.bias", inner),
                "second.weight": weights.get("second.weight", 1, inner), "second.bias": weights.get("second.bias", 1)}
-    return fill(Classifier(body.vocab, fields - 2, inner), tensors, body)
+    return fill(AcceptanceClassifier(body.vocab, fields - 2, inner), tensors, body)
 
 
-def _acceptance(weights: HeadWeights, body: Body) -> AcceptanceHead:
+def _acceptance(weights: HeadWeights, body: TargetInfo) -> AcceptanceHead:
     last = max(weights.indices(r"model\.(\d+)\.weight"), default=-1)
     if last < 0:
         raise ModelError(f"{weights.title} holds no acceptance head: there is no matrix named model.N.weight",

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .eagle_layers import Fused, Layer, Sizes, angles_of, rotary_keys
-from .heads import Body, HeadWeights, check_fit, config_of, fill
+from .eagle_layers import FusedLayers, Layer, Sizes, angles_of, rotary_keys
+from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .row_cache import RowCache
 from .weights import ModelError, Weights
 
 
-def seen(place: Tensor, step: int) -> Tensor | None:
+def rollout_mask(place: Tensor, step: int) -> Tensor | None:
     """Return the attention mask of step ``step`` of a rollout, [n, (step + 1) * n]: a row sees true features up to ``step``
     places before it, and of each later step the one row of its own path. None: causal."""
     return None if step == 0 else torch.cat([place <= place[:, None] - step] + [
@@ -60,7 +60,7 @@ class Eagle(nn.Module):
         past: list = [None] * len(self.layers)
         out, place = [], torch.arange(n, device=embeds.device)
         for step in range(steps):
-            mask = seen(place, step)
+            mask = rollout_mask(place, step)
             x = self.joined(embeds, features).to(features.dtype)  # the residual stays precise under autocast
             for i, layer in enumerate(self.layers):
                 x, past[i] = layer(x, angles, past[i], mask)
@@ -87,9 +87,9 @@ class Eagle(nn.Module):
         return target_head(states)
 
     @cached_property
-    def fused(self) -> Fused:
+    def fused(self) -> FusedLayers:
         """Return the weights in inference layout; they are converted once and shared by all runs."""
-        return Fused(self.layers, self.config, self.fc)
+        return FusedLayers(self.layers, self.config, self.fc)
 
     def open(self) -> EagleRows:
         """Return a KV cache over these weights for one run."""
@@ -112,13 +112,22 @@ class EagleRows(RowCache):
         return self.net.lead(torch.cat([embeds.to(kind), features.to(kind)], -1))
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Eagle:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle:
     """Return an untrained head for a target, shaped like one of its layers. hparams, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
     return Eagle({**config_like(body, hparams), "bias": bool(hparams.get("bias", True))}, f"the EAGLE head of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Eagle:
+def serial_weights(weights: Weights, sizes: Sizes) -> dict[str, Tensor]:
+    """Return ``fc`` and the layers of a head in EAGLE's layout, by name. Raises ModelError."""
+    d = sizes.hidden
+    found = {"fc.weight": weights.get("fc.weight", d, 2 * d), "fc.bias": weights.get_optional("fc.bias", d)}
+    for i in range(sizes.layers):
+        found |= layer_weights(weights, sizes, f"layers.{i}.", i > 0, True)
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def load(folder: str | Path, body: TargetInfo) -> Eagle:
     """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "eagle")
@@ -127,16 +136,13 @@ def load(folder: str | Path, body: Body) -> Eagle:
     if "embed_tokens.weight" in weights and weights.shape("embed_tokens.weight")[0] != body.vocab:
         raise ModelError(f"{folder.name} knows {weights.shape('embed_tokens.weight')[0]} tokens; {body.name} has {body.vocab}",
                          "head.vocabulary")
-    found = {"fc.weight": weights.get("fc.weight", d, 2 * d), "fc.bias": weights.maybe("fc.bias", d)}
-    for i in range(sizes.layers):
-        found |= layer_weights(weights, sizes, f"layers.{i}.", i > 0, True)
-    found = {name: tensor for name, tensor in found.items() if tensor is not None}
-    weights.none_left()
+    found = serial_weights(weights, sizes)
+    weights.check_none_unread()
     config = {**config, "bias": "fc.bias" in found, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}
     return fill(Eagle(config, folder.name), found, body)
 
 
-def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: str) -> Any:
+def load_variant(folder: Path, body: TargetInfo, kind: Callable[..., Eagle], *ignored: str) -> Any:
     """Load a variant of EAGLE's head that uses this project's parameter names. Biases of queries, keys and values are
     optional; weights whose names match the patterns ``fine`` are ignored. Raises ModelError."""
     weights = HeadWeights(folder, body)
@@ -146,11 +152,11 @@ def load_variant(folder: Path, body: Body, kind: Callable[..., Eagle], *fine: st
         raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one", "head.layers")
     made = kind(config | {"qkv_bias": "layers.0.self_attn.q_proj.bias" in weights}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left(*fine)
+    weights.check_none_unread(*ignored)
     return fill(made, found, body)
 
 
-def config_like(body: Body, hparams: dict[str, Any]) -> dict[str, Any]:
+def config_like(body: TargetInfo, hparams: dict[str, Any]) -> dict[str, Any]:
     """Return a config.json for a head with layers like the target's, except for the sizes given in hparams."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
@@ -169,7 +175,7 @@ def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedbac
     d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
     rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
     found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, wide * d) for name, out in rows.items()}
-    found |= {f"{at}self_attn.{name}.bias": weights.maybe(f"{at}self_attn.{name}.bias", out) for name, out in rows.items()}
+    found |= {f"{at}self_attn.{name}.bias": weights.get_optional(f"{at}self_attn.{name}.bias", out) for name, out in rows.items()}
     shapes: dict[str, tuple[int, ...]] = {"self_attn.o_proj": (d, q)}
     if normed:
         shapes["input_layernorm"] = (d,)

@@ -22,9 +22,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .eagle import config_like, layer_weights, seen
-from .eagle_layers import KV, Fused, Layer, Sizes, angles_of
-from .heads import Body, HeadWeights, check_fit, config_of, fill
+from .eagle import config_like, layer_weights, rollout_mask
+from .eagle_layers import KV, FusedLayers, Layer, Sizes, angles_of
+from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .rms_norm import Norm
 from .row_cache import RowCache
 from .weights import ModelError
@@ -45,7 +45,7 @@ class Eagle3Layer(Layer):
         state = self.hidden_norm(x)
         y, kv = self.self_attn(torch.cat([self.input_layernorm(embeds), state], -1), angles, past, mask)
         x = (state if self.before else x) + y
-        return self.feed(x), kv
+        return self.feed_forward(x), kv
 
 
 class Eagle3(nn.Module):
@@ -100,7 +100,7 @@ class Eagle3(nn.Module):
             states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, states.chunk(len(self.fc_norm), -1))], -1)
         return self.fc(states if self.input_norm is None else self.input_norm(states))
 
-    def own(self, states: Tensor) -> Tensor:
+    def draft_logits(self, states: Tensor) -> Tensor:
         """Return logits over the draft vocabulary, from the head's own output matrix."""
         assert self.lm_head is not None
         return self.lm_head(states if self.norm_output else self.norm(states))
@@ -109,7 +109,7 @@ class Eagle3(nn.Module):
         """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``target_head``: the target's head."""
         if self.lm_head is None:
             return target_head(states if self.norm_output else self.norm(states))
-        logits, tokens = self.own(states), self.tokens
+        logits, tokens = self.draft_logits(states), self.tokens
         if tokens is None:
             return logits
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, tokens, logits)
@@ -123,7 +123,7 @@ class Eagle3(nn.Module):
         past: list = [None] * len(self.layers)
         out, state = [], self.joined(states).to(states.dtype)
         for step in range(steps):
-            mask = seen(place, step)
+            mask = rollout_mask(place, step)
             x, past[0] = cast(Eagle3Layer, self.layers[0]).forward_pair(embeds, state, angles, past[0], mask)
             for i, layer in enumerate(self.layers[1:], 1):
                 x, past[i] = layer(x, angles, past[i], mask)
@@ -142,7 +142,7 @@ class Eagle3(nn.Module):
         return Eagle3Rows(self)
 
 
-class Eagle3Net(Fused):
+class Eagle3Net(FusedLayers):
     """The layers in inference layout; input rows are twice as wide as the layers: the embedding, then the state."""
 
     def __init__(self, head: Eagle3):
@@ -193,7 +193,7 @@ def default_layers(layers: int) -> list[int]:
     return [2, layers // 2, layers - 3] if layers > 6 else list(range(max(1, layers - 3), layers)) or [0]
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Eagle3:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle3:
     """Return an untrained head with a layer like the target's. hparams, all optional: draft_vocab (size of the draft vocabulary,
     the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix and full vocabulary are used),
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
@@ -204,17 +204,17 @@ def build(body: Body, hparams: dict[str, Any]) -> Eagle3:
     return Eagle3({**config_like(body, hparams), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Eagle3:
+def load(folder: str | Path, body: TargetInfo) -> Eagle3:
     """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "eagle3")
     weights = HeadWeights(folder, body)
     config, found = read(weights, config_of(folder), body)
-    weights.none_left(*VERIFIER)
+    weights.check_none_unread(*VERIFIER)
     return fill(Eagle3(config, folder.name), found, body)
 
 
-def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(weights: HeadWeights, raw: dict[str, Any], body: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return (config, tensors by this project's names) of a head's file; raw: its config.json. Raises ModelError."""
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
@@ -229,7 +229,7 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[st
         raise ModelError(f"config.json of {weights.title} does not say norm_before_residual, and readers differ in its default",
                          "head.config_lacks")
     sizes, d, hidden_states = Sizes.of(config, weights.title), body.hidden, len(config["read_layers"])
-    found: dict[str, Tensor | None] = {"fc.weight": weights.fitting("fc.weight", body, d, hidden_states * d)}
+    found: dict[str, Tensor | None] = {"fc.weight": weights.get_target_wide("fc.weight", body, d, hidden_states * d)}
     found["norm.weight"] = weights.get("norm.weight", d)
     if config["fc_norm"]:
         found |= {f"fc_norm.{i}.weight": weights.get(f"fc_norm.{i}.weight", d) for i in range(hidden_states)}
@@ -248,7 +248,7 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: Body) -> tuple[dict[st
     return config, {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
-def draft_vocabulary(weights: HeadWeights, draft_vocab: int, body: Body) -> dict[str, Tensor | None]:
+def draft_vocabulary(weights: HeadWeights, draft_vocab: int, body: TargetInfo) -> dict[str, Tensor | None]:
     """Return the draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
     if draft_vocab == body.vocab and "d2t" not in weights:
         return {}
@@ -266,7 +266,7 @@ def draft_vocabulary(weights: HeadWeights, draft_vocab: int, body: Body) -> dict
     return {"d2t": d2t, "t2d": t2d} if draft_vocab < body.vocab else {}
 
 
-def _read_layers(config: dict[str, Any], body: Body, name: str) -> list[int]:
+def _read_layers(config: dict[str, Any], body: TargetInfo, name: str) -> list[int]:
     """Return the layers of the target whose inputs a file's head reads. Raises ModelError for layers that cannot be read."""
     inner, ours, key = config.get("eagle_config"), config.get("read_layers"), "eagle_aux_hidden_state_layer_ids"
     inner = inner if isinstance(inner, dict) else {}

@@ -20,7 +20,7 @@ from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
 from .rms_norm import Norm
 from .static_rows import StaticRowBufferPool
-from .torchscript_llama import script
+from .torchscript_llama import compile_blocks
 from .weights import ModelError
 
 SMALL = 2**16  # weights below which no way of storing them is worth measuring
@@ -177,9 +177,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None) -> tuple[Tensor, KV]:
         y, kv = self.self_attn(self.input_layernorm(x), angles, past, mask)
-        return self.feed(x + y), kv
+        return self.feed_forward(x + y), kv
 
-    def feed(self, x: Tensor) -> Tensor:
+    def feed_forward(self, x: Tensor) -> Tensor:
         """Apply the feed-forward block, with its residual connection, to the attention's output rows."""
         if self.mlp is None or self.post_attention_layernorm is None:
             return x
@@ -192,7 +192,7 @@ def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -
 
 
 # --- the same weights, for drafting ------------------------------------------------------------------------------------
-class Fused(Llama):
+class FusedLayers(Llama):
     """Layers in the row-wise inference layout: matrices fused and stored in the fastest layout of this processor.
 
     lead: a linear layer before the layers (EAGLE's fc); ``lead`` then applies it.
@@ -217,7 +217,7 @@ class Fused(Llama):
                            for layer, found in zip(layers, parts)]
             self.lead: Any = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
             self._tables(rope_of(config))
-            script(self, layers[0].self_attn.q_proj.in_features)
+            compile_blocks(self, layers[0].self_attn.q_proj.in_features)
 
     def _stored(self, matrices: list[Tensor], layers: int, eight: bool) -> Layout:
         size = sum(matrix.numel() for matrix in matrices)
@@ -253,10 +253,6 @@ class Fused(Llama):
             both = torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight]).detach()
             out |= {"gate_up": (both, None), "down": (layer.mlp.down_proj.weight.detach(), None)}
         return out
-
-    def _paired(self, x: Tensor) -> Tensor:
-        """Reorder the rows of whole heads from halves to adjacent pairs."""
-        return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
 
     def _block(self, layer: Layer, matrices: dict[str, Any]) -> Block:
         def norm(module: nn.Module | None) -> Any:

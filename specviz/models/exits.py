@@ -3,7 +3,7 @@ et al. 2309.00255; S2D 2407.01955). Training and drafting read the sizes from he
 from __future__ import annotations
 
 
-def exits(layers: int) -> tuple[int, ...]:
+def sub_model_layers(layers: int) -> tuple[int, ...]:
     """Return the layer counts of the sizes: half, three quarters and all of the layers (the paper's 6, 9 and 12), without
     duplicates, smallest first."""
     return tuple(sorted({max(1, layers // 2), max(1, 3 * layers // 4), layers}))

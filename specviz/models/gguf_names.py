@@ -53,7 +53,7 @@ class GGUFTensors:
     def __init__(self, file: GGUFFile):
         self.file, self.architecture = file, architecture(file)
         self._layout = LAYOUTS[self.architecture]
-        layers = integer(file, f"{self.architecture}.block_count")
+        layers = positive_integer(file, f"{self.architecture}.block_count")
         self.names = {self._name(name, layers): name for name in file.tensors if name not in FACTORS}
 
     def _name(self, name: str, layers: int) -> str:
@@ -78,17 +78,17 @@ class GGUFTensors:
         if self._layout.norms_plus_one and there.endswith("norm.weight"):
             return tensor - 1
         if self._layout.paired and (".attn_q." in there or ".attn_k." in there):
-            heads = integer(self.file, f"{self.architecture}.attention.head_count")
+            heads = positive_integer(self.file, f"{self.architecture}.attention.head_count")
             if ".attn_k." in there:
-                heads = integer(self.file, f"{self.architecture}.attention.head_count_kv", heads)
+                heads = positive_integer(self.file, f"{self.architecture}.attention.head_count_kv", heads)
             if len(tensor) % (2 * heads):
                 raise ModelError(f"{there} of {self.file.name} has {len(tensor)} rows, which {heads} heads cannot share",
                                  "gguf.rows")
-            return halved(tensor, heads)
+            return unpair_rotary_rows(tensor, heads)
         return tensor
 
 
-def halved(tensor: Tensor, heads: int) -> Tensor:
+def unpair_rotary_rows(tensor: Tensor, heads: int) -> Tensor:
     """Reorder the rows [heads * size, ...] of each head: rows 2i and 2i + 1, which rotate as a pair, become rows i and i + size / 2."""
     return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).reshape(tensor.shape)
 
@@ -102,7 +102,7 @@ def architecture(file: GGUFFile) -> str:
     return found
 
 
-def integer(file: GGUFFile, key: str, default: int | None = None) -> int:
+def positive_integer(file: GGUFFile, key: str, default: int | None = None) -> int:
     """Return a positive integer of the metadata. Raises ModelError."""
     found = file.metadata.get(key, default)
     if type(found) is not int or not 0 < found < 2**31:

@@ -29,7 +29,7 @@ TARGET_COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # the targ
 
 
 @dataclass(frozen=True)
-class Body:
+class TargetInfo:
     """The facts about a target that its head needs. hidden: hidden size; config: its config.json, if it has one;
     static: whether its forward pass has static shapes, which the head then uses, too; eight: whether it multiplies in
     int8, so that the head may, too; folder: of its weights, for heads that modify the target itself."""
@@ -51,7 +51,7 @@ class HeadWeights(Weights):
     """The tensors of a head's folder; ``names`` and ``shape`` identify the published layout. Raises ModelError.
     """
 
-    def __init__(self, folder: Path, body: Body):
+    def __init__(self, folder: Path, body: TargetInfo):
         super().__init__(folder, body.device, body.dtype)
         self._read: set[str] = set()
 
@@ -59,11 +59,11 @@ class HeadWeights(Weights):
         self._read.add(name)
         return super().get(name, *shape)
 
-    def none_left(self, *fine: str) -> None:
+    def check_none_unread(self, *ignored: str) -> None:
         """Raise ModelError if the file has weights that were not read, because it is then another kind of head. fine:
         patterns of names that may be ignored, such as copies of the target's weights."""
         left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name)
-                                                                          for one in (*fine, *TARGET_COPIES))]
+                                                                          for one in (*ignored, *TARGET_COPIES))]
         if left:
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             raise ModelError(f"{self.title} has weights that no reader here knows ({', '.join(left[:3])}{more}): "
@@ -99,7 +99,7 @@ class HeadWeights(Weights):
             raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names",
                              "head.index") from None
 
-    def fitting(self, name: str, body: Body, *shape: int) -> Tensor:
+    def get_target_wide(self, name: str, body: TargetInfo, *shape: int) -> Tensor:
         """Return a matrix, as ``get`` does, whose input width must be the target's hidden size. Raises ModelError with
         both widths if they differ."""
         wide = self.shape(name)[-1]
@@ -129,7 +129,7 @@ class HeadWeights(Weights):
 class SharedWeights(HeadWeights):
     """The tensors of a head's folder that stores only what differs from another head, ``base``, of the same target."""
 
-    def __init__(self, folder: Path, body: Body, base: Path):
+    def __init__(self, folder: Path, body: TargetInfo, base: Path):
         super().__init__(folder, body)
         self._base = HeadWeights(base, body)
 
@@ -140,7 +140,7 @@ class SharedWeights(HeadWeights):
         return (super() if name in self._where else self._base).get(name, *shape)
 
 
-def head_weights(folder: Path, body: Body) -> HeadWeights:
+def head_weights(folder: Path, body: TargetInfo) -> HeadWeights:
     """Return the tensors of a head's folder, and those of the head that its config.json says it shares weights with. Raises
     ModelError."""
     base = base_of(folder, config_of(folder))
@@ -168,7 +168,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
 
-def key_shape(body: Body) -> tuple[int, int]:
+def key_shape(body: TargetInfo) -> tuple[int, int]:
     """Return (number of key/value heads, head width) of the target."""
     whole = body.config.get("text_config") or body.config
     heads = whole.get("num_attention_heads") or max(1, body.hidden // 64)
@@ -204,7 +204,7 @@ def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") 
     """
     config = config_of(folder)
     base_of(folder, config)
-    weights = HeadWeights(folder, Body(name, hidden, vocab, 0))
+    weights = HeadWeights(folder, TargetInfo(name, hidden, vocab, 0))
     for shard in sorted(set(weights._where.values())):
         weights._file(shard)
     if kind == "eagle" and (third := eagle3_mark(weights.names, config)):
@@ -231,7 +231,7 @@ def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
 M = TypeVar("M", bound=nn.Module)
 
 
-def fill(module: M, tensors: dict[str, Tensor], body: Body) -> M:
+def fill(module: M, tensors: dict[str, Tensor], body: TargetInfo) -> M:
     """Load tensors into a module and prepare it for drafting: on the target's device, in its data type, without gradients."""
     try:
         module.load_state_dict(tensors, assign=True)
@@ -240,7 +240,7 @@ def fill(module: M, tensors: dict[str, Tensor], body: Body) -> M:
     return ready(module, body)
 
 
-def ready(module: M, body: Body) -> M:
+def ready(module: M, body: TargetInfo) -> M:
     """Prepare a head for drafting with its target: on its device, in its data type, without gradients, with static shapes where
     the target has them."""
     for part in module.modules():
@@ -250,11 +250,11 @@ def ready(module: M, body: Body) -> M:
     if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "compiled"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
-                part.forward = Streamed(part, body.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
+                part.forward = StreamedLinear(part, body.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
     return module
 
 
-class Streamed:
+class StreamedLinear:
     """Forward pass of a head's large matrix, with the weights in the 16-bit format of the file, or as int8 (``eight``).
     With few rows the product is bound by memory bandwidth, so narrow weights are faster. They are packed at first use,
     and again after they change."""
@@ -281,7 +281,7 @@ class Streamed:
         if self._eight:
             return Int8Linear(weight)
         try:
-            return HalfLinear(weight) if HalfLinear.holds(weight) else None
+            return HalfLinear(weight) if HalfLinear.represents_exactly(weight) else None
         except RuntimeError:  # a processor for which torch has no such product
             log_fallback("torch's 16-bit product", "32-bit floats are multiplied")
             return None

@@ -19,8 +19,8 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .eagle_layers import OF_TARGET, Fused, Layer, Sizes, angles_of, layer_keys, saved_layer_keys
-from .heads import Body, HeadWeights, ModelError, calibration, config_of, fill
+from .eagle_layers import OF_TARGET, FusedLayers, Layer, Sizes, angles_of, layer_keys, saved_layer_keys
+from .heads import HeadWeights, ModelError, TargetInfo, calibration, config_of, fill
 from .rms_norm import Norm
 from .row_cache import RowCache
 
@@ -56,9 +56,9 @@ class Prefix(nn.Module):
         return self.norm(self.layers[0](states, angles_of(self.config, self.sizes.head_dim, states.shape[1], states.device))[0])
 
     @cached_property
-    def fused(self) -> tuple[Fused, Norm]:
+    def fused(self) -> tuple[FusedLayers, Norm]:
         """Return the weights in inference layout; they are converted once and shared by all runs."""
-        return Fused(self.layers, self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
+        return FusedLayers(self.layers, self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
 
 
 class PrefixRows:
@@ -122,7 +122,7 @@ class Hydra(nn.Module):
         return cast(nn.Linear, self.hydra_lm_head[index]).weight if len(self.hydra_lm_head) else targets
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Hydra:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Hydra:
     """Return untrained heads."""
     sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": hparams["heads"],
@@ -130,7 +130,7 @@ def build(body: Body, hparams: dict[str, Any]) -> Hydra:
                   "grounded": hparams.get("grounded", True), "own_output": hparams["own_output"]}, output_bias=False)
 
 
-def load(folder: Path, body: Body) -> Hydra:
+def load(folder: Path, body: TargetInfo) -> Hydra:
     """Load heads from a folder, in this project\'s or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"hydra_mlp\.(\d+)\.")
@@ -161,12 +161,12 @@ def load(folder: Path, body: Body) -> Hydra:
         once = re.sub(r"^(hydra_mlp\.\d+)\.(?:[2-9]|\d\d+)\.", r"\1.1.", ours)  # the name of the block that is applied again
         theirs = names.get(ours, ours)
         tensors[ours] = weights.get(theirs if theirs in weights else names.get(once, ours), *like.shape)
-    weights.none_left(rf"{PREFIX}\.embed_tokens\.weight", r"hydra_mlp\.\d+\.\d+\.linear\.(weight|bias)")  # one block's copies
+    weights.check_none_unread(rf"{PREFIX}\.embed_tokens\.weight", r"hydra_mlp\.\d+\.\d+\.linear\.(weight|bias)")  # one block's copies
     made.accuracy, made.nodes = calibration(config, folder.name)
     return fill(made, tensors, body)
 
 
-def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: Body) -> None:
+def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: TargetInfo) -> None:
     """Refuse heads of another width or vocabulary. Heads that read only the state are not grounded, as the authors call it."""
     d = body.hidden
     for i in heads:

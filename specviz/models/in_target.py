@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .heads import Body, HeadWeights, calibration, config_of, fill
+from .heads import HeadWeights, TargetInfo, calibration, config_of, fill
 from .weights import ModelError
 
 
@@ -42,7 +42,7 @@ class InTargetRows(nn.Module):
     def __len__(self) -> int:
         return len(self.layers)
 
-    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+    def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
         """Return the input rows [n, hidden] of a step. chains [n]: index of each row among the step's rows; owners [n,
         hidden]: hidden states of the tokens that the rows follow."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows")
@@ -57,7 +57,7 @@ class InTargetRows(nn.Module):
                 "chains": self.chains, "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-class Prompts(InTargetRows):
+class PromptRows(InTargetRows):
     """Trained embeddings of the extra rows (PPD).
 
     ``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side.
@@ -69,11 +69,11 @@ class Prompts(InTargetRows):
         super().__init__(hidden, vocab, (0,) * len(layers), chains)
         self.prompt_embeddings = nn.Parameter(torch.randn(len(layers) * chains, hidden) * hidden**-0.5)
 
-    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+    def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
         return self.prompt_embeddings[step * self.chains + chains]
 
 
-class Transfer(InTargetRows):
+class HiddenTransferRows(InTargetRows):
     """One matrix per step, initialised to the identity."""
 
     kind = "transfer"
@@ -86,11 +86,11 @@ class Transfer(InTargetRows):
             nn.init.eye_(matrix.weight)
             nn.init.zeros_(matrix.bias)
 
-    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+    def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
         return self.transfer[step](owners)
 
 
-class Streams(InTargetRows):
+class StreamRows(InTargetRows):
     """One vector per step, added to the token's hidden state; all enter at the same layer. down, up: low-rank matrices
     that predict the next token from the hidden state at that layer."""
 
@@ -103,7 +103,7 @@ class Streams(InTargetRows):
         self.down, self.up = nn.Linear(hidden, min(self.RANK, hidden), False), nn.Linear(min(self.RANK, hidden), hidden, False)
         nn.init.zeros_(self.up.weight)
 
-    def made(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+    def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
         return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:
@@ -112,17 +112,17 @@ class Streams(InTargetRows):
         return states + self.up(self.down(states))
 
 
-HOW = {how.kind: how for how in (Prompts, Transfer, Streams)}
+HOW = {how.kind: how for how in (PromptRows, HiddenTransferRows, StreamRows)}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> InTargetRows:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> InTargetRows:
     """Return an untrained network. hparams: how; from_end: for each step the number of target layers its row goes through;
     chains."""
     layers = tuple(max(0, body.layers - count) for count in hparams["from_end"])
     return HOW[hparams["how"]](body.hidden, body.vocab, layers, hparams.get("chains", 1))
 
 
-def load(folder: Path, body: Body) -> InTargetRows:
+def load(folder: Path, body: TargetInfo) -> InTargetRows:
     """Load the extra rows from a folder, in this project\'s layout or PPD\'s. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
@@ -138,9 +138,9 @@ def load(folder: Path, body: Body) -> InTargetRows:
         raise ModelError(f"config.json of {folder.name} must name a layer of {body.name}, from 0 to {body.layers - 1}, for each step",
                          "in_target.layer")
     made = HOW[how](body.hidden, body.vocab, tuple(layers), chains)
-    found = {name: weights.fitting(name, body, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
+    found = {name: weights.get_target_wide(name, body, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
              for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     made.accuracy, made.nodes = calibration(config, folder.name)
     return fill(made, found, body)
 

@@ -28,8 +28,8 @@ WIDTH = (2**24 - 1) // MOST**2  # largest number of products whose sum float32 h
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Quantise per row: return int8 values [out, in] from -127 to 127 and float32 scales [out]; weight is about values * scales.
     """
-    steps = weight.abs().amax(1).clamp_min(LEAST).float() / MOST
-    return torch.round(weight / steps[:, None]).to(torch.int8), steps
+    scales = weight.abs().amax(1).clamp_min(LEAST).float() / MOST
+    return torch.round(weight / scales[:, None]).to(torch.int8), scales
 
 
 class Int8Kernel(nn.Module):
@@ -42,72 +42,72 @@ class Int8Kernel(nn.Module):
 
     bias: Tensor | None
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
+    def __init__(self, values: Tensor, scales: Tensor, bias: Tensor | None, int16_input: bool = False):
         super().__init__()
-        self.bias, self.most, self.least, self.fine = bias, torch.tensor(float(MOST)), LEAST, fine
+        self.bias, self.most, self.least, self.int16_input = bias, torch.tensor(float(MOST)), LEAST, int16_input
         self.fine_scale, self.fine_step = torch.tensor(float(FINE)), 1.0 / FINE
 
-    def times(self, x: Tensor) -> Tensor:
+    def multiply(self, x: Tensor) -> Tensor:
         """Round x [rows, in], from -127 to 127, to integers; return the sums of products times steps / 127."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         largest, bias = x.abs().amax([-1], True).clamp_min_(self.least), self.bias
         x = x.mul(self.most.div(largest))
-        if self.fine:
+        if self.int16_input:
             n, coarse = x.shape[0], x.round()
-            y = self.times(torch.cat([coarse, x.sub_(coarse).mul_(self.fine_scale)]))
+            y = self.multiply(torch.cat([coarse, x.sub_(coarse).mul_(self.fine_scale)]))
             y = torch.add(y.narrow(0, 0, n), y.narrow(0, n, n), alpha=self.fine_step).mul_(largest)  # the product is exact
         else:
-            y = self.times(x).mul_(largest)
+            y = self.multiply(x).mul_(largest)
         return y if bias is None else y.add_(bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return self.forward(x).add_(residual)
 
 
-class ByteProducts(Int8Kernel):
+class VnniInt8Kernel(Int8Kernel):
     """Int8 products by the processor's instructions (VNNI), through fbgemm."""
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
-        super().__init__(numbers, steps, bias, fine)
+    def __init__(self, values: Tensor, scales: Tensor, bias: Tensor | None, int16_input: bool = False):
+        super().__init__(values, scales, bias, int16_input)
         with warnings.catch_warnings(), _fbgemm():
             warnings.simplefilter("ignore")  # torch points to a successor that has no such product
-            zeros = torch.zeros(len(steps), dtype=torch.long)
-            weight = torch._make_per_channel_quantized_tensor(numbers.contiguous(), steps.double() / MOST, zeros, 0)  # pyright: ignore[reportPrivateImportUsage] (there is no public one)
+            zeros = torch.zeros(len(scales), dtype=torch.long)
+            weight = torch._make_per_channel_quantized_tensor(values.contiguous(), scales.double() / MOST, zeros, 0)  # pyright: ignore[reportPrivateImportUsage] (there is no public one)
             self.packed = torch.ops.quantized.linear_prepack(weight, None)
 
-    def times(self, x: Tensor) -> Tensor:
+    def multiply(self, x: Tensor) -> Tensor:
         return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, 128, self.packed)
 
 
-class FloatProducts(Int8Kernel):
+class FloatInt8Kernel(Int8Kernel):
     """Int8 products multiplied as floats, over so few columns at a time that sums are exact."""
 
-    def __init__(self, numbers: Tensor, steps: Tensor, bias: Tensor | None, fine: bool = False):
-        super().__init__(numbers, steps, bias, fine)
-        if numbers.shape[1] > 2 * WIDTH:
-            raise NotImplementedError(f"{numbers.shape[1]} products in a row are more than two sums hold")
-        self.steps, self.width, self.more = (steps.double() / MOST).float(), min(WIDTH, numbers.shape[1]), numbers.shape[1] > WIDTH
-        self.first, self.second = map(_floats, (numbers[:, :self.width], numbers[:, self.width * int(self.more):]))
+    def __init__(self, values: Tensor, scales: Tensor, bias: Tensor | None, int16_input: bool = False):
+        super().__init__(values, scales, bias, int16_input)
+        if values.shape[1] > 2 * WIDTH:
+            raise NotImplementedError(f"{values.shape[1]} products in a row are more than two sums hold")
+        self.scales, self.width, self.more = (scales.double() / MOST).float(), min(WIDTH, values.shape[1]), values.shape[1] > WIDTH
+        self.first, self.second = map(_floats, (values[:, :self.width], values[:, self.width * int(self.more):]))
 
-    def times(self, x: Tensor) -> Tensor:
+    def multiply(self, x: Tensor) -> Tensor:
         x = x.add(128.0).round_().sub_(128.0)  # as bytes are made: a tie is one of the sum
         if not self.more:
-            return self.first(x).mul_(self.steps)
-        return self.first(x[:, :self.width].contiguous()).add_(self.second(x[:, self.width:].contiguous())).mul_(self.steps)
+            return self.first(x).mul_(self.scales)
+        return self.first(x[:, :self.width].contiguous()).add_(self.second(x[:, self.width:].contiguous())).mul_(self.scales)
 
 
-def _floats(numbers: Tensor) -> nn.Module:
+def _floats(values: Tensor) -> nn.Module:
     """Return a module for x W^T with integer weights [out, in], stored as float16, which represents them, or as float32 if torch
     lacks that product."""
     try:
         with _fbgemm():
-            return HalfProducts(torch.ops.quantized.linear_prepack_fp16(numbers.float().contiguous(), None))
+            return HalfProducts(torch.ops.quantized.linear_prepack_fp16(values.float().contiguous(), None))
     except RuntimeError:
         log_fallback("torch's 16-bit product", "32-bit floats are multiplied")
-        plain = nn.Linear(numbers.shape[1], numbers.shape[0], bias=False)
-        plain.weight = nn.Parameter(numbers.float(), requires_grad=False)
+        plain = nn.Linear(values.shape[1], values.shape[0], bias=False)
+        plain.weight = nn.Parameter(values.float(), requires_grad=False)
         return plain
 
 
@@ -127,8 +127,8 @@ class Int8Linear(PlainLinear):
 
     kernel = "int8"
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, fine: bool = False):
-        self.module = _kind()(*quantise_rows(weight), bias, fine)
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, int16_input: bool = False):
+        self.module = _kind()(*quantise_rows(weight), bias, int16_input)
 
     @cached_property
     def _run(self) -> Callable[[Tensor], Tensor]:
@@ -149,23 +149,23 @@ class Int8Layout(Layout):
         super().__init__()
         self.kernel = Int8Linear.kernel if has_byte_products() else f"{Int8Linear.kernel}, multiplied as floats"
 
-    def __call__(self, weight: Tensor, bias: Tensor | None = None, fine: bool = False) -> Int8Linear:
-        return Int8Linear(weight, bias, fine)
+    def __call__(self, weight: Tensor, bias: Tensor | None = None, int16_input: bool = False) -> Int8Linear:
+        return Int8Linear(weight, bias, int16_input)
 
 
 def has_byte_products() -> bool:
     """Return whether this processor has int8 dot products, so that int8 is faster than 16 bits."""
-    return _kind() is ByteProducts
+    return _kind() is VnniInt8Kernel
 
 
 @lru_cache(maxsize=1)
 def _kind() -> type[Int8Kernel]:
     """Return ``ByteProducts`` if its sums are exact here (without VNNI they saturate at 16 bits), else ``FloatProducts``."""
-    numbers = torch.full((64, 256), MOST, dtype=torch.int8)
-    numbers[1::2] *= -1
+    values = torch.full((64, 256), MOST, dtype=torch.int8)
+    values[1::2] *= -1
     try:
         with torch.inference_mode():
-            product = ByteProducts(numbers, torch.full((64,), float(MOST)), None).times(torch.full((3, 256), float(MOST)))
-        return ByteProducts if torch.equal(product, numbers.float().sum(1).mul(MOST).expand(3, -1)) else FloatProducts
+            product = VnniInt8Kernel(values, torch.full((64,), float(MOST)), None).multiply(torch.full((3, 256), float(MOST)))
+        return VnniInt8Kernel if torch.equal(product, values.float().sum(1).mul(MOST).expand(3, -1)) else FloatInt8Kernel
     except (RuntimeError, AttributeError, NotImplementedError):  # another torch or processor: the op is not there
-        return FloatProducts
+        return FloatInt8Kernel

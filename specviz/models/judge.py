@@ -14,14 +14,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .heads import Body, HeadWeights, check_fit, config_of, fill
+from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .weights import ModelError
 
 JUDGE = "judge"  # kinds of networks
 REWARD = "reward"
 
 
-class Judge(nn.Module):
+class JudgeHead(nn.Module):
     def __init__(self, hidden: int, vocab: int):
         super().__init__()
         self.hidden, self.vocab, self.proj = hidden, vocab, nn.Linear(hidden, 1)
@@ -39,7 +39,7 @@ class Judge(nn.Module):
         return {"model_type": JUDGE, "hidden_size": self.hidden, "vocab_size": self.vocab}
 
 
-class Reward(nn.Module):
+class RewardHead(nn.Module):
     """A reward head: two layers that score a step from the target's hidden states.
 
     inner: width between the two layers.
@@ -63,13 +63,13 @@ class Reward(nn.Module):
         return {"model_type": REWARD, "hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Judge | Reward:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> JudgeHead | RewardHead:
     """Return an untrained network. hparams: kind ("judge" or "reward"), and inner (width between the layers) for a reward head.
     """
-    return Judge(body.hidden, body.vocab) if hparams["kind"] == JUDGE else Reward(body.hidden, body.vocab, hparams["inner"])
+    return JudgeHead(body.hidden, body.vocab) if hparams["kind"] == JUDGE else RewardHead(body.hidden, body.vocab, hparams["inner"])
 
 
-def load(folder: str | Path, body: Body) -> Judge | Reward:
+def load(folder: str | Path, body: TargetInfo) -> JudgeHead | RewardHead:
     """Load the network of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
@@ -80,5 +80,5 @@ def load(folder: str | Path, body: Body) -> Judge | Reward:
     inner = weights.shape("first.weight")[0] if config["model_type"] == REWARD else 0
     made = build(body, {"kind": config["model_type"], "inner": inner})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

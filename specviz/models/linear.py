@@ -50,7 +50,7 @@ class PlainLinear:
         return residual + F.linear(x, self.weight, self.bias)
 
     @staticmethod
-    def holds(weight: Tensor) -> bool:
+    def represents_exactly(weight: Tensor) -> bool:
         return True
 
 
@@ -101,7 +101,7 @@ class HalfLinear(PlainLinear):
         return self(x).add_(residual)
 
     @staticmethod
-    def holds(weight: Tensor) -> bool:
+    def represents_exactly(weight: Tensor) -> bool:
         """Return whether the weights are 16-bit numbers already, as most published ones are."""
         return bool(((weight.half().to(weight.dtype) - weight).abs() <= HALF).all())
 
@@ -133,7 +133,7 @@ class Layout:
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None):
         pair = self._kinds.get(tuple(weight.shape), (PlainLinear, PlainLinear))
-        few, many = (kind if kind.holds(weight) else PlainLinear for kind in pair)
+        few, many = (kind if kind.represents_exactly(weight) else PlainLinear for kind in pair)
         return few(weight, bias) if many is few else TwoLayouts(few(weight, bias), many(weight, bias))
 
 
@@ -210,7 +210,7 @@ def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict
 @torch.inference_mode()
 def _agrees(kind: type, weights: list[Tensor]) -> bool:
     """Return whether the layout works here and agrees with F.linear, with and without the residual."""
-    if not all(kind.holds(weight) for weight in weights):
+    if not all(kind.represents_exactly(weight) for weight in weights):
         return False
     weight = weights[0]
     generator, bias = torch.Generator().manual_seed(0), weight[:, 0].clone()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import Place, TreeRows
+from .tree_rows import RowPositions, TreeRows
 from .weights import Weights
 
 
@@ -65,7 +65,7 @@ class LinearAttentionMixer:
             sums = sums + torch.einsum("jhd,jhe->hde", k[part].float(), v[part].float())
         return LinearState(sums, k[complete:], v[complete:], torch.cat([state.window, rows.v[path]])[len(path):])
 
-    def run(self, x: Tensor, state: LinearState, before: LinearRows | None, place: Place) -> tuple[Tensor, LinearRows]:
+    def run(self, x: Tensor, state: LinearState, before: LinearRows | None, place: RowPositions) -> tuple[Tensor, LinearRows]:
         """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' values."""
         q, k, v = (F.linear(x, weight).view(len(x), -1, self.head_dim) for weight in (self.q_proj, self.k_proj, self.v_proj))
         q, k = self._rotated(q, place.past + place.new_depths), self._rotated(k, place.past + place.new_depths)
@@ -79,7 +79,7 @@ class LinearAttentionMixer:
         mixed = mixed + torch.einsum("rkhd,hk->rhd", window.repeat_interleave(self.heads // self.kv_heads, 2), self.taps)
         return F.linear(mixed.reshape(len(x), -1).to(x.dtype), self.o_proj), rows
 
-    def _sides(self, running: int, place: Place) -> tuple[Tensor, Tensor]:
+    def _sides(self, running: int, place: RowPositions) -> tuple[Tensor, Tensor]:
         """Return which of the ``running`` committed rows and of all tree rows each new row attends to in its own group, and which in
         earlier ones; both [n - lo, running + n]."""
         committed = torch.arange(place.past - running, place.past, device=place.depths.device)

@@ -25,7 +25,7 @@ from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
-from .torchscript_llama import compiled_writer, script
+from .torchscript_llama import compile_blocks, compiled_writer
 from .weights import ModelError, Weights, read_json
 from .whole_vectors import rotate_, silu
 
@@ -102,7 +102,7 @@ def fused_layer(weights: Weights, *parts: tuple[str, int, int], turned: Callable
     """Return a fused linear layer's weights: the matrices of several parts (name, rows, width) stacked, and their
     biases (None if none has any). turned: a function applied to the rows of the first ``pairs`` parts."""
     matrix = [weights.get(f"{name}.weight", out, width) for name, out, width in parts]
-    bias = [weights.maybe(f"{name}.bias", out) for name, out, _ in parts]
+    bias = [weights.get_optional(f"{name}.bias", out) for name, out, _ in parts]
     matrix[:pairs] = map(turned, matrix[:pairs])
     bias[:pairs] = [b if b is None else turned(b) for b in bias[:pairs]]
     if all(b is None for b in bias):
@@ -137,6 +137,9 @@ class Llama:
 
     refuses = staticmethod(unsupported_reason)  # config.json -> why this forward pass cannot run it
     matrices: tuple[str, ...] = ("qkv", "out", "gate_up", "down")  # of a block, stored as linear layers
+    fused_parts = {  # of each, the checkpoint's matrices it is made of
+        "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "out": ("self_attn.o_proj",),
+        "gate_up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",)}
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
 
@@ -171,7 +174,7 @@ class Llama:
             self._compile()
 
     def _compile(self) -> None:
-        script(self, self.hidden)
+        compile_blocks(self, self.hidden)
 
     def _measure(self, config: dict[str, Any]) -> None:
         config = with_defaults(config)
@@ -232,16 +235,12 @@ class Llama:
         """Return the tensors of one block: matrices fused, rotary pairs of queries and keys adjacent."""
         d, hd, q, kv = self.hidden, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
 
-        def paired(x: Tensor) -> Tensor:
-            """Reorder rows of whole heads from halves to pairs."""
-            return x.unflatten(0, (-1, 2, hd // 2)).transpose(1, 2).flatten(0, 2)
-
         def fused(*parts: tuple[str, int, int], pairs: int = 0) -> tuple[Tensor, Tensor | None]:
-            return fused_layer(weights, *((at + name, out, width) for name, out, width in parts), turned=paired, pairs=pairs)
+            return fused_layer(weights, *((at + name, out, width) for name, out, width in parts), turned=self._paired, pairs=pairs)
 
         def head_norm(name: str) -> Norm | None:
-            weight = weights.maybe(f"{at}self_attn.{name}.weight", hd)
-            return weight if weight is None else self._norm(paired(weight))
+            weight = weights.get_optional(f"{at}self_attn.{name}.weight", hd)
+            return weight if weight is None else self._norm(self._paired(weight))
 
         return dict(
             norm_in=self._norm(weights.get(f"{at}input_layernorm.weight", d)),
@@ -316,7 +315,7 @@ class Llama:
         """Convert a normalised residual stream to the checkpoint's final hidden states, which drafters and ``head`` read."""
         return normed
 
-    def ends(self) -> tuple[Tensor, Any, Any, nn.Module]:
+    def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
         """Return the parts before and after the blocks, for TorchScript: the table of ``enter``, the norm and the layer
         of ``output``, and a module that computes ``final_states``."""
         return self.embedding, self.norm_final, self.head, nn.Identity()
@@ -324,6 +323,19 @@ class Llama:
     def from_checkpoint(self, x: Tensor) -> Tensor:
         """Convert states from the checkpoint's basis to the basis that the blocks use."""
         return x
+
+    def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
+        """Convert a matrix [n, in] that multiplies the input of a layer's matrix ``name`` in the checkpoint to one that does so here."""
+        return matrix
+
+    def as_output(self, part: str, matrix: Tensor) -> Tensor:
+        """Convert a matrix [out, n] whose product is added to the output of the checkpoint's matrix ``part`` to one for the output here.
+        """
+        return self._paired(matrix) if part.endswith(("q_proj", "k_proj")) else matrix
+
+    def _paired(self, x: Tensor) -> Tensor:
+        """Reorder rows of whole heads from halves to adjacent pairs."""
+        return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
 
     def attend(self, block: Block, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
                reads: Tensor | None = None) -> Tensor:

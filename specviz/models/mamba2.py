@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import Place, TreeRows
+from .tree_rows import RowPositions, TreeRows
 from .weights import ModelError, Weights
 
 
@@ -85,13 +85,13 @@ class Mamba2Mixer:
     def __init__(self, weights: Weights, at: str, sizes: MambaSizes):
         self.sizes, self.kernel, d = sizes, sizes.kernel, sizes.hidden
         rows = sizes.inner + sizes.channels + sizes.heads
-        self.in_proj, self.in_bias = weights.get(f"{at}in_proj.weight", rows, d), weights.maybe(f"{at}in_proj.bias", rows)
+        self.in_proj, self.in_bias = weights.get(f"{at}in_proj.weight", rows, d), weights.get_optional(f"{at}in_proj.bias", rows)
         self.conv = weights.get(f"{at}conv1d.weight", sizes.channels, 1, sizes.kernel)[:, 0]
-        self.conv_bias = weights.maybe(f"{at}conv1d.bias", sizes.channels)
+        self.conv_bias = weights.get_optional(f"{at}conv1d.bias", sizes.channels)
         self.dt_bias, self.d = weights.get(f"{at}dt_bias", sizes.heads).float(), weights.get(f"{at}D", sizes.heads).float()
         self.a = -weights.get(f"{at}A_log", sizes.heads).float().exp()
         self.norm = weights.get(f"{at}norm.weight", sizes.inner)
-        self.out_proj, self.out_bias = weights.get(f"{at}out_proj.weight", d, sizes.inner), weights.maybe(f"{at}out_proj.bias", d)
+        self.out_proj, self.out_bias = weights.get(f"{at}out_proj.weight", d, sizes.inner), weights.get_optional(f"{at}out_proj.bias", d)
 
     def new_state(self) -> MambaState:
         sizes = self.sizes
@@ -105,7 +105,7 @@ class Mamba2Mixer:
         added = torch.einsum("jh,jhp,jhn->hpn", weight, x, self._per_head(b))
         return MambaState(torch.cat([state.conv, raw])[len(path):], state.ssm * total[-1].exp()[:, None, None] + added)
 
-    def run(self, x: Tensor, state: MambaState, before: MambaRows | None, place: Place) -> tuple[Tensor, MambaRows]:
+    def run(self, x: Tensor, state: MambaState, before: MambaRows | None, place: RowPositions) -> tuple[Tensor, MambaRows]:
         """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' values."""
         sizes = self.sizes
         inner, gn = sizes.inner, sizes.groups * sizes.state

@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from ..core import token_tensor
 from . import causal
 from .eagle import config_like
-from .heads import Body, HeadWeights, check_fit, config_of, fill
+from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .llama import FAMILY
 from .row_cache import RowCache
 from .weights import ModelError
 
 
-class MaskedModel(causal.Causal):
+class MaskedModel(causal.CausalModel):
     """A draft model that predicts several tokens in one pass from mask tokens (PARD).
 
     config: as Causal's, with pard_token. width: of its logits, the target's vocabulary size; tokens beyond its own vocabulary are
@@ -58,14 +58,14 @@ class MaskedRows(RowCache):
         return F.pad(logits[:, :self.width], (0, self.width - min(self.width, logits.shape[1])), value=-torch.inf)
 
 
-def build(body: Body, hparams: dict[str, Any]) -> MaskedModel:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> MaskedModel:
     """Return an untrained network. hparams, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
     settings = {"pard_token": hparams.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
     config = config_like(body, hparams) | {"hidden_size": hparams.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> MaskedModel:
+def load(folder: str | Path, body: TargetInfo) -> MaskedModel:
     """Load the draft model of a folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "pard")
@@ -78,7 +78,7 @@ def load(folder: str | Path, body: Body) -> MaskedModel:
     return read(folder, config, body)
 
 
-def read(folder: Path, config: dict[str, Any], body: Body) -> MaskedModel:
+def read(folder: Path, config: dict[str, Any], body: TargetInfo) -> MaskedModel:
     """Load a causal language model as a draft model with mask tokens; config: with pard_token. Raises ModelError."""
     config, found = causal.read(HeadWeights(folder, body), config)
     return fill(MaskedModel(config, folder.name, body.vocab), found, body)

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .eagle import config_like, layer_weights
+from .eagle import config_like
 from .eagle3 import VERIFIER, draft_vocabulary
-from .eagle_layers import Attention, Fused, Layer, Sizes, _rotated, angles_of
-from .heads import Body, HeadWeights, check_fit, config_of, fill
+from .eagle_layers import Attention, FusedLayers, Layer, Sizes, _rotated, angles_of
+from .heads import TargetInfo, check_fit, config_of, fill, head_weights
 from .rms_norm import Norm
 from .row_cache import STEP, RowCache
 from .weights import ModelError
@@ -36,6 +36,11 @@ class BlockAttention(Attention):
 
     def __init__(self, sizes: Sizes, bias: bool = False):
         super().__init__(sizes, bias, qk_norm=True)
+
+    @property
+    def of_text(self) -> tuple[nn.Linear, nn.Linear]:
+        """Return the projections to keys and values of the text's rows."""
+        return self.k_proj, self.v_proj
 
     def heads(self, project: nn.Linear, x: Tensor) -> Tensor:
         return project(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2)
@@ -48,9 +53,10 @@ class BlockAttention(Attention):
         """
         assert self.q_norm is not None and self.k_norm is not None
         q = _rotated(self.q_norm(self.heads(self.q_proj, x)), angles)
-        k = torch.cat([_rotated(self.k_norm(self.heads(self.k_proj, text)), text_angles),
+        of_keys, of_values = self.of_text
+        k = torch.cat([_rotated(self.k_norm(self.heads(of_keys, text)), text_angles),
                        _rotated(self.k_norm(self.heads(self.k_proj, x)), angles)], 2)
-        v = torch.cat([self.heads(self.v_proj, text), self.heads(self.v_proj, x)], 2)
+        v = torch.cat([self.heads(of_values, text), self.heads(self.v_proj, x)], 2)
         group = self.sizes.heads // self.sizes.kv_heads
         keys, values = (part.repeat_interleave(group, 1) for part in (k, v))
         y = F.scaled_dot_product_attention(q.type_as(values), keys.type_as(values), values, mask)
@@ -58,13 +64,21 @@ class BlockAttention(Attention):
 
 
 class BlockLayer(Layer):
+    attention = BlockAttention
+
     def __init__(self, sizes: Sizes, bias: bool = False):
         super().__init__(sizes, True, True, bias)
-        self.self_attn = BlockAttention(sizes, bias)
+        self.self_attn = self.attention(sizes, bias)
 
     def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
         x = x + self.self_attn.across(self.input_layernorm(x), text, angles, text_angles, mask)
-        return self.feed(x)
+        return self.feed_forward(x)
+
+
+def block_mask(size: int, causal: bool) -> Tensor:
+    """Return which rows of a block attend to which, bool [size, size]."""
+    every = torch.ones(size, size, dtype=torch.bool)
+    return every.tril() if causal else every
 
 
 class MarkovHead(nn.Module):
@@ -100,8 +114,11 @@ class BlockDrafter(nn.Module):
     config: a Llama-like config.json with block_size, mask_token_id, target_layer_ids (layers whose output is read, 0 first;
     -1: the embeddings), maybe markov_rank, markov_head_type ("vanilla" or "gated"), enable_confidence_head,
     confidence_head_with_markov and sample_from_anchor (default: whether there is a Markov head, or DSpark's trainer wrote the
-    config); draft_vocab_size of an output matrix of its own, without it the target's is used."""
+    config), causal_head (JetSpec, 2606.18394: a row of the block attends to no later one); draft_vocab_size of an output matrix of
+    its own, without it the target's is used. layer: the class of the layers."""
 
+    layer: type[BlockLayer] = BlockLayer
+    elsewhere: tuple[str, ...] = ()  # patterns of weights in a published file that other parts read
     d2t: Tensor | None
     t2d: Tensor | None
 
@@ -122,9 +139,10 @@ class BlockDrafter(nn.Module):
             raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read",
                              "masked_block.markov")
         self.anchored = bool(settings.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
+        self.causal = bool(settings.get("causal_head"))
         self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
         self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
-        self.layers = nn.ModuleList(BlockLayer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
+        self.layers = nn.ModuleList(self.layer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
         self.markov_head = MarkovHead(config["vocab_size"], rank, d, kind) if rank else None
         sure, with_markov = bool(settings.get("enable_confidence_head")), bool(settings.get("confidence_head_with_markov"))
         if sure and with_markov and not rank:
@@ -163,17 +181,20 @@ class BlockDrafter(nn.Module):
     def raw(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
         """Return the same before the last norm."""
         batch, blocks, size, _ = embeds.shape
-        text = self.hidden_norm(self.fc(states))
-        places = torch.arange(text.shape[1], device=text.device)
-        rotations = angles_of(self.config, self.sizes.head_dim, text.shape[1] + size, text.device)
-        at = (anchors[:, :, None] + torch.arange(size, device=text.device)).flatten(1)  # [batch, blocks * size]
+        places = torch.arange(states.shape[1], device=states.device)
+        rotations = angles_of(self.config, self.sizes.head_dim, len(places) + size, states.device)
+        at = (anchors[:, :, None] + torch.arange(size, device=states.device)).flatten(1)  # [batch, blocks * size]
         seen = (places < anchors[:, :, None]).repeat_interleave(size, 1)  # [batch, rows, c]
-        own = torch.arange(blocks, device=text.device).repeat_interleave(size)
-        mask = torch.cat([seen, (own == own[:, None]).expand(batch, -1, -1)], 2)[:, None]
+        own = torch.block_diag(*[block_mask(size, self.causal)] * blocks).to(states.device)
+        mask = torch.cat([seen, own.expand(batch, -1, -1)], 2)[:, None]
         x = embeds.flatten(1, 2)
-        for layer in self.layers:
+        for layer, text in zip(self.layers, self.text_rows(states)):
             x = cast(BlockLayer, layer).across(x, text, rotations[at][:, None], rotations[:len(places)], mask)
         return x.unflatten(1, (blocks, size))
+
+    def text_rows(self, states: Tensor) -> list[Tensor]:
+        """Training: return the text as each layer reads it, [..., hidden], from the target's states [..., layers * hidden]."""
+        return [self.hidden_norm(self.fc(states))] * len(self.layers)
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
         """Return logits [n] that the tokens of rows are accepted, from their states [n, hidden] and the tokens before them [n].
@@ -189,31 +210,31 @@ class BlockDrafter(nn.Module):
     @cached_property
     def fused(self) -> BlockNet:
         """Return the weights in inference layout; they are converted once and shared by all runs."""
-        return BlockNet(self)
+        return BlockNet(self, self.fc)
 
     def open(self) -> BlockRows:
         """Return a KV cache over these weights for one run."""
         return BlockRows(self.fused)
 
 
-class BlockNet(Fused):
+class BlockNet(FusedLayers):
     """The layers in row-wise inference layout, and one matrix for the keys and values of all layers from a row of text."""
 
-    def __init__(self, head: BlockDrafter):
-        super().__init__(head.layers, head.config, head.fc)
+    def __init__(self, head: BlockDrafter, lead: nn.Linear | None):
+        super().__init__(head.layers, head.config, lead)
         with torch.inference_mode():
+            self.causal = head.causal
             self.after_fc, self.after = Norm(head.hidden_norm.weight.detach(), self.eps), Norm(head.norm.weight.detach(), self.eps)
-            parts = [cast(BlockLayer, layer).self_attn for layer in head.layers]
-            self.text = torch.cat([torch.cat([self._paired(at.k_proj.weight), at.v_proj.weight]) for at in parts]).detach()
-            biases = [torch.cat([self._paired(at.k_proj.bias), at.v_proj.bias]) for at in parts if at.k_proj.bias is not None]
+            parts = [cast(BlockAttention, layer.self_attn).of_text for layer in cast("list[BlockLayer]", list(head.layers))]
+            self.text = torch.cat([torch.cat([self._paired(k.weight), v.weight]) for k, v in parts]).detach()
+            biases = [torch.cat([self._paired(k.bias), v.bias]) for k, v in parts if k.bias is not None]
             self.text_bias = torch.cat(biases).detach() if biases else None
 
     def take(self, states: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None) -> None:
         """Write keys and values of text rows [n, layers * hidden] into slots [layers, 2, kv_heads, slots, head_dim]:
         ``at``..at+n, or those of a tensor [n]. Text rows attend to nothing, so there is no mask."""
         n = len(states)
-        kv = F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
-        kv = kv.view(n, self.layers, 2, self.kv_heads, self.head_dim)
+        kv = self.keys_and_values(states).view(n, self.layers, 2, self.kv_heads, self.head_dim)
         for i, block in enumerate(self.blocks):
             assert block.norm_k is not None
             keys = block.norm_k(kv[:, i, 0]).contiguous()
@@ -223,6 +244,11 @@ class BlockNet(Fused):
                 slots[i].index_copy_(2, at, new)
             else:
                 slots[i, :, :, at:at + n] = new
+
+
+    def keys_and_values(self, states: Tensor) -> Tensor:
+        """Return keys, not yet normed, and values of text rows [n, layers * hidden]: [n, layers * 2 * kv_heads * head_dim]."""
+        return F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
 
 
 class BlockRows(RowCache):
@@ -248,7 +274,7 @@ class BlockRows(RowCache):
     def draft_raw(self, embeds: Tensor) -> Tensor:
         """Return the same states before the last norm."""
         n = len(embeds)
-        return self._run(embeds.to(self.net.dtype), list(range(n)), torch.ones(n, n, dtype=torch.bool))
+        return self._run(embeds.to(self.net.dtype), list(range(n)), block_mask(n, self.net.causal))
 
 
 def _trained_as_dspark(config: dict[str, Any]) -> bool:
@@ -258,9 +284,10 @@ def _trained_as_dspark(config: dict[str, Any]) -> bool:
     return config.get("speculators_model_type") == "dspark" or any("DSpark" in str(name) for name in names)
 
 
-def build(body: Body, hparams: dict[str, Any]) -> BlockDrafter:
+def build(body: TargetInfo, hparams: dict[str, Any], make: type[BlockDrafter] = BlockDrafter, **more: Any) -> BlockDrafter:
     """Return an untrained drafter with layers like the target's. hparams: block, mask_token; read_layers (else three spread over
-    the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence."""
+    the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence. make: its class; more: further keys of its
+    config.json."""
     rank, last = int(hparams.get("markov_rank") or 0), body.layers - 2
     spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
     settings = {"block_size": hparams["block"], "mask_token_id": hparams.get("mask_token", 0),
@@ -268,41 +295,33 @@ def build(body: Body, hparams: dict[str, Any]) -> BlockDrafter:
             "markov_head_type": hparams.get("markov_kind", "vanilla"), "enable_confidence_head": bool(hparams.get("confidence")),
             "confidence_head_with_markov": bool(hparams.get("confidence")) and rank > 0, "confidence_head_gated": False,
             "sample_from_anchor": rank > 0}
-    return BlockDrafter({**config_like(body, hparams), **settings}, f"the block drafter of {body.name}")
+    return make({**config_like(body, hparams), **settings, **more}, f"the block drafter of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> BlockDrafter:
-    """Load the drafter of a folder, in this project\'s or a published layout. Raises ModelError."""
+def load(folder: str | Path, body: TargetInfo, make: type[BlockDrafter] = BlockDrafter) -> BlockDrafter:
+    """Load the drafter of a folder, in this project's or a published layout. make: its class. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
-    weights, config = HeadWeights(folder, body), _settings(config_of(folder), body)
-    config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights.names
+    weights, config = head_weights(folder, body), _settings(config_of(folder), body)
+    config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights
     spoken = weights.shape("lm_head.weight")[0] if "d2t" in weights.names else body.vocab
     tokens = draft_vocabulary(weights, spoken, body)
     config["draft_vocab_size"] = spoken if tokens else None
-    made = BlockDrafter(config, folder.name)
+    made = make(config, folder.name)
     if max(made.read_layers) >= body.layers - 1:
         raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {body.name} layers 0 to "
                          f"{body.layers - 2} can be read", "head.read_layers")
-    sizes, d = made.sizes, body.hidden
-    found = {"fc.weight": weights.get("fc.weight", d, len(made.read_layers) * d)}
-    found |= {f"{name}.weight": weights.get(f"{name}.weight", d) for name in ("hidden_norm", "norm")}
-    for i in range(sizes.layers):
-        found |= layer_weights(weights, sizes, f"layers.{i}.", True, True)
-        found |= {f"layers.{i}.self_attn.{name}.weight": weights.get(f"layers.{i}.self_attn.{name}.weight", sizes.head_dim)
-                  for name in ("q_norm", "k_norm")}
-    if made.lm_head is not None:
-        found |= {"lm_head.weight": weights.get("lm_head.weight", spoken, d)} | tokens
+    found: dict[str, Tensor] = dict(tokens)
     for name, tensor in made.state_dict().items():
         if name == "markov_head.markov_w2.weight" and (d2t := tokens.get("d2t")) is not None:
             found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), d2t, body.vocab)
-        elif name.startswith(("markov_head.", "confidence_head.")):
+        elif name not in tokens:
             found[name] = weights.get(name, *tensor.shape)
-    weights.none_left(*VERIFIER, r"lm_head\.weight")
-    return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)
+    weights.check_none_unread(*VERIFIER, r"lm_head\.weight", *make.elsewhere)
+    return fill(made, found, body)
 
 
-def _settings(raw: dict[str, Any], body: Body) -> dict[str, Any]:
+def _settings(raw: dict[str, Any], body: TargetInfo) -> dict[str, Any]:
     """Return a config.json with the layers' config of speculators at its top, and its layers counted by their outputs."""
     nested, inputs = raw.get("transformer_layer_config"), raw.get("aux_hidden_state_layer_ids")
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **(nested if isinstance(nested, dict) else {}), **raw}

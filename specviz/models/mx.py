@@ -22,7 +22,7 @@ def is_large_matrix(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= WORTH
 
 
-def packed(tensor: Tensor) -> tuple[Tensor, Tensor]:
+def quantise_mxint8(tensor: Tensor) -> tuple[Tensor, Tensor]:
     """Quantise finite numbers [..., n] to elements int8 [..., n] and exponents uint8 [..., ceil(n / 32)]."""
     n = tensor.shape[-1]
     blocks = F.pad(tensor.detach().double(), (0, -n % BLOCK)).unflatten(-1, (-1, BLOCK))
@@ -31,7 +31,7 @@ def packed(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return elements.to(torch.int8).flatten(-2)[..., :n].contiguous(), (exponents + BIAS).to(torch.uint8)
 
 
-def unpacked(elements: Tensor, exponents: Tensor) -> Tensor:
+def dequantise_mxint8(elements: Tensor, exponents: Tensor) -> Tensor:
     """Dequantise to float32 [..., n]; blocks with the exponent 255 become NaN."""
     n = elements.shape[-1]
     exponents = exponents.float()
@@ -39,19 +39,19 @@ def unpacked(elements: Tensor, exponents: Tensor) -> Tensor:
     return elements.float() * scales.repeat_interleave(BLOCK, -1)[..., :n]
 
 
-def stored(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def to_file_tensors(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors as they are written to a file: matrices in MXINT8, each followed by its scales, all others unchanged."""
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if is_large_matrix(tensor):
-            found[name], found[name + SCALE] = packed(tensor)
+            found[name], found[name + SCALE] = quantise_mxint8(tensor)
         else:
             found[name] = tensor
     return found
 
 
-def read(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def from_file_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a file written by ``stored``; quantised ones in float32."""
     scales = {name for name in tensors if name.endswith(SCALE) and name.removesuffix(SCALE) in tensors}
-    return {name: unpacked(tensor, tensors[name + SCALE]) if name + SCALE in scales else tensor
+    return {name: dequantise_mxint8(tensor, tensors[name + SCALE]) if name + SCALE in scales else tensor
             for name, tensor in tensors.items() if name not in scales}

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..core.errors import code_of
-from .checkpoint_sizes import SCALES, check_config, check_weights, everywhere, fits
+from .checkpoint_sizes import SCALES, check_config, check_memory, check_weights, weight_devices
 from .errors import about_files
 from .gguf_reader import gguf_in
 from .weights import DERIVED, ModelError, Weights, read_json
@@ -38,7 +38,7 @@ def capabilities(config: dict[str, Any]) -> frozenset[str]:
     return frozenset(capabilities if kinds - WINDOWED else capabilities | {"tree"})
 
 
-def cache_word(net: torch.nn.Module) -> str | None:
+def cache_argument(net: torch.nn.Module) -> str | None:
     """Return the name of the cache argument of the network's forward; None if it has none. Since transformers 5.24 it
     is `cache`."""
     takes = inspect.signature(net.forward).parameters
@@ -47,7 +47,7 @@ def cache_word(net: torch.nn.Module) -> str | None:
 
 def with_cache(net: torch.nn.Module, cache: Any) -> dict[str, Any]:
     """Return the keyword argument that gives a network a KV cache."""
-    word = cache_word(net)
+    word = cache_argument(net)
     assert word is not None  # every network that is trained after has one
     return {word: cache}
 
@@ -101,7 +101,7 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     checkpoint."""
     import transformers
 
-    ask_nothing()
+    refuse_code_prompts()
     spread = bool(options.get("device_map"))
     width = 1 if options.get("quantization_config") else (options.get("dtype") or torch.float32).itemsize
     try:
@@ -149,7 +149,7 @@ def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tens
     return {name: weights.get(name, *head["shape"]) for name, head in weights.headers().items()}
 
 
-def ask_nothing() -> None:
+def refuse_code_prompts() -> None:
     """Context manager: refuse immediately if transformers would ask on standard input whether to run a folder's own code."""
     from transformers import dynamic_module_utils
 
@@ -159,7 +159,7 @@ def ask_nothing() -> None:
 def _check_files(name: str, folder: Path, width: int, spread: bool) -> None:
     config = read_json(folder, "config.json")
     check_config(config, name)
-    check_weights(config, Weights(folder, torch.device("cpu"), torch.float32), name, width, *everywhere(spread))
+    check_weights(config, Weights(folder, torch.device("cpu"), torch.float32), name, width, *weight_devices(spread))
 
 
 def _check_sizes(name: str, config: Any, width: int, spread: bool) -> None:
@@ -169,7 +169,7 @@ def _check_sizes(name: str, config: Any, width: int, spread: bool) -> None:
     with torch.device("meta"):
         net = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     need = sum(p.numel() for p in net.parameters()) * (1 if getattr(config, "quantization_config", None) else width)
-    fits(name, need + sum(b.numel() * b.element_size() for b in net.buffers()), *everywhere(spread))
+    check_memory(name, need + sum(b.numel() * b.element_size() for b in net.buffers()), *weight_devices(spread))
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def _quiet(logging):
             logging.enable_progress_bar()
 
 
-def blocks_of(net, config) -> list[torch.nn.Module]:
+def decoder_layers(net, config) -> list[torch.nn.Module]:
     """Return the decoder's layers in order; empty if the module tree does not show them."""
     for module in net.modules():
         if type(module) is torch.nn.ModuleList and len(module) == getattr(config, "num_hidden_layers", -1):
@@ -194,7 +194,7 @@ def blocks_of(net, config) -> list[torch.nn.Module]:
     return []
 
 
-def window_of(config) -> tuple[int | None, bool]:
+def sliding_window_of(config) -> tuple[int | None, bool]:
     """Return (width of the sliding window, None if no layer has one; whether some layers have none)."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None)

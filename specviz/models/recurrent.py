@@ -20,7 +20,7 @@ from .linear_attention import LinearAttentionMixer
 from .mamba2 import Mamba2Mixer, MambaSizes, dt_limits
 from .mx import QUANTISED
 from .short_convolution import ShortConvolutionMixer
-from .tree_rows import Mixer, Place
+from .tree_rows import Mixer, RowPositions
 from .weights import ModelError, Weights, read_json
 
 UNBOUNDED = 32768  # tokens: a recurrent state has no context limit, so this one only bounds a run
@@ -62,12 +62,12 @@ class Architecture:
     table: str
     last: str
     layer: Callable[[Weights, Config, int, str], Layer]
-    shows: str
+    state_capability: str
     context: Callable[[Config], int] = lambda config: UNBOUNDED
 
     @property
-    def shown(self) -> frozenset[str]:
-        return frozenset({self.shows} - {""})
+    def state_capabilities(self) -> frozenset[str]:
+        return frozenset({self.state_capability} - {""})
 
 
 def unsupported_reason(config: Config) -> str | None:
@@ -108,7 +108,7 @@ class RecurrentNetwork:
         if missing:
             raise ModelError(f"config.json of {self.name} gives no size {missing[0]}", "config.lacks")
         self.hidden, self.layers, self.vocab = (config[name] for name in ("hidden_size", "num_hidden_layers", "vocab_size"))
-        self.eps, self.context, self.shows = config.get(kind.eps, 1e-5), kind.context(config), kind.shown
+        self.eps, self.context, self.state_capabilities = config.get(kind.eps, 1e-5), kind.context(config), kind.state_capabilities
         with torch.inference_mode():
             weights = Weights(folder, self.device, self.dtype)
             check_weights(config, weights, folder.name, self.dtype.itemsize, self.device)
@@ -121,7 +121,7 @@ class RecurrentNetwork:
         self.output = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
         self.norm_final = weights.get(kind.last, d)
         self.blocks = [kind.layer(weights, self.config, index, self.name) for index in range(self.layers)]
-        self.reach = max(block.mixer.kernel for block in self.blocks)
+        self.longest_kernel = max(block.mixer.kernel for block in self.blocks)
         self.parameters = weights.count
 
     # --- states ----------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class RecurrentNetwork:
         """Return logits [rows, vocab] of states after the last norm."""
         return F.linear(states, self.output)
 
-    def run_layer(self, layer: int, hidden: Tensor, state: Any, before: Any, place: Place) -> tuple[Tensor, Any]:
+    def run_layer(self, layer: int, hidden: Tensor, state: Any, before: Any, place: RowPositions) -> tuple[Tensor, Any]:
         """Run one layer over rows lo..n of a tree, whose rows before lo are ``before``: hidden [n - lo, hidden]. Returns the states
         after the layer, and all rows' values."""
         block = self.blocks[layer]

@@ -26,7 +26,7 @@ class ReducedOutput:
         self.layer, self.tokens, self.vocab = layer, tokens, vocab
 
     def __call__(self, x: Tensor) -> Tensor:
-        return spread(self.layer(x), self.tokens, self.vocab)
+        return expand_to_vocab(self.layer(x), self.tokens, self.vocab)
 
 
 class ScriptedReducedOutput(nn.Module):
@@ -41,7 +41,7 @@ class ScriptedReducedOutput(nn.Module):
         return part.new_full([part.shape[0], self.vocab], self.outside).index_copy(1, self.tokens, part)
 
 
-def spread(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
+def expand_to_vocab(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
     """Expand logits of some tokens [rows, tokens] to the vocabulary [rows, vocab]."""
     return part.new_full([part.shape[0], vocab], OUTSIDE).index_copy(1, tokens, part)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .cuda_graph_capture import BUCKETS
-from .eagle_layers import Fused
-from .static_rows import StaticRowBuffer, holds
+from .eagle_layers import FusedLayers
+from .static_rows import StaticRowBuffer, fits_bucket
 from .static_rows import run as run_static
 
 STEP = 256  # slots are allocated in multiples of this
@@ -24,7 +24,7 @@ class RowCache:
     ``read`` or ``crop``. With static shapes, small numbers of rows run in buckets (static_rows.py); the slots are the same.
     """
 
-    def __init__(self, net: Fused):
+    def __init__(self, net: FusedLayers):
         self.net, self.first, self.count = net, 0, 0
         self._slots: Tensor | None = None
         self._static: StaticRowBuffer | None = None
@@ -71,7 +71,7 @@ class RowCache:
         """Run the net (or another function of it) over rows at the end of the scratch: depths [n] after the text, sees [n, scratch]."""
         n, scratch = sees.shape
         work, buffer = work or self.net.run, self._buffer(self.count + scratch, max(depths))
-        if self._static is not None and holds(n, scratch):
+        if self._static is not None and fits_bucket(n, scratch):
             return run_static(self.net, self._static, x, self.first, self.count, depths, sees, work, work.__name__)
         sees = sees.cpu()  # tensors of varying shape are built on the host
         rotation = self.net.rotations_at([self.first + self.count + depth for depth in depths])
@@ -103,12 +103,12 @@ class RowCache:
         if old is None or slots > old.capacity or positions > len(old.rotation):
             pool = self.net.buffers
             assert pool is not None  # static layers have one
-            self._static = new = pool.take(slots, positions)
+            self._static = new = pool.take_buffer(slots, positions)
             if old is not None:
                 with torch.inference_mode():
                     new.slots[:, :, :, :self.count] = old.slots[:, :, :, :self.count]
                 self._gone()
-            self._gone = weakref.finalize(self, pool.give, new)
+            self._gone = weakref.finalize(self, pool.return_buffer, new)
             return new.slots
         return old.slots
 

@@ -58,7 +58,7 @@ class Scales:
     def tokens(self) -> int:
         return self.ends[-1]
 
-    def done(self, tokens: int) -> int:
+    def num_complete(self, tokens: int) -> int:
         """Return how many scales are complete after the first ``tokens`` tokens."""
         return sum(end <= tokens for end in self.ends[1:])
 
@@ -67,27 +67,27 @@ class Scales:
         scale = torch.cat([torch.full((grid * grid,), i) for i, grid in enumerate(self.grids)])
         return scale[:, None] >= scale[None]
 
-    def cut(self, maps: Tensor) -> Tensor:
+    def to_patches(self, maps: Tensor) -> Tensor:
         """Cut maps [n, 3, grid * patch, grid * patch] into patches [n, grid * grid, patch * patch * 3], in raster order."""
         p, grid = self.patch, maps.shape[-1] // self.patch
         return maps.unflatten(2, (grid, p)).unflatten(4, (grid, p)).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
 
-    def paste(self, patches: Tensor) -> Tensor:
+    def from_patches(self, patches: Tensor) -> Tensor:
         """Join patches to maps; the inverse of ``cut``."""
         grid, p = round(patches.shape[1] ** 0.5), self.patch
         return patches.unflatten(1, (grid, grid)).unflatten(3, (p, p, 3)).permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
 
-    def reduced(self, picture: Tensor, scale: int) -> Tensor:
+    def downsample(self, picture: Tensor, scale: int) -> Tensor:
         """Return pictures [n, 3, side, side] at a scale's resolution, by area, cut into patches."""
         size = self.grids[scale] * self.patch
-        return self.cut(picture if size == self.side else F.interpolate(picture, size=(size, size), mode="area"))
+        return self.to_patches(picture if size == self.side else F.interpolate(picture, size=(size, size), mode="area"))
 
-    def enlarged(self, patches: Tensor) -> Tensor:
+    def upsample(self, patches: Tensor) -> Tensor:
         """Return a scale's patches pasted and enlarged to the picture's size, bilinearly, [n, 3, side, side]."""
-        maps = self.paste(patches)
+        maps = self.from_patches(patches)
         return maps if maps.shape[-1] == self.side else F.interpolate(maps, size=(self.side,) * 2, mode="bilinear", align_corners=False)
 
-    def blank(self, count: int = 1) -> Tensor:
+    def blank_pictures(self, count: int = 1) -> Tensor:
         """Return pictures without any scale, [count, 3, side, side]."""
         return torch.zeros(count, 3, self.side, self.side)
 
@@ -170,11 +170,11 @@ class ScaleNet(nn.Module):
 
     def inputs(self, picture: Tensor, scale: int) -> Tensor:
         """Return the inputs of a scale's rows, [n, rows, patch values], given the picture so far."""
-        return self.scales.reduced(picture, scale)
+        return self.scales.downsample(picture, scale)
 
-    def grown(self, picture: Tensor, entries: Tensor) -> Tensor:
+    def add_scale(self, picture: Tensor, entries: Tensor) -> Tensor:
         """Return the picture with one more scale added. entries [n, grid * grid]: rows of ``codes``."""
-        return picture + self.scales.enlarged(self.codes[entries])
+        return picture + self.scales.upsample(self.codes[entries])
 
 
 class ScaleModel:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import Place, TreeRows
+from .tree_rows import RowPositions, TreeRows
 from .weights import Weights
 
 
@@ -23,9 +23,11 @@ class ShortConvolutionMixer:
 
     def __init__(self, weights: Weights, at: str, hidden: int, kernel: int):
         self.kernel = kernel
-        self.in_proj, self.in_bias = weights.get(f"{at}in_proj.weight", 3 * hidden, hidden), weights.maybe(f"{at}in_proj.bias", 3 * hidden)
-        self.conv, self.conv_bias = weights.get(f"{at}conv.weight", hidden, 1, kernel)[:, 0], weights.maybe(f"{at}conv.bias", hidden)
-        self.out_proj, self.out_bias = weights.get(f"{at}out_proj.weight", hidden, hidden), weights.maybe(f"{at}out_proj.bias", hidden)
+        self.in_proj = weights.get(f"{at}in_proj.weight", 3 * hidden, hidden)
+        self.in_bias = weights.get_optional(f"{at}in_proj.bias", 3 * hidden)
+        self.conv, self.conv_bias = weights.get(f"{at}conv.weight", hidden, 1, kernel)[:, 0], weights.get_optional(f"{at}conv.bias", hidden)
+        self.out_proj = weights.get(f"{at}out_proj.weight", hidden, hidden)
+        self.out_bias = weights.get_optional(f"{at}out_proj.bias", hidden)
 
     def new_state(self) -> ConvolutionRows:
         return ConvolutionRows(self.conv.new_zeros(self.kernel - 1, len(self.conv)))
@@ -33,7 +35,7 @@ class ShortConvolutionMixer:
     def advance(self, state: ConvolutionRows, rows: ConvolutionRows, path: list[int]) -> ConvolutionRows:
         return ConvolutionRows(torch.cat([state.raw, rows.raw[path]])[len(path):])
 
-    def run(self, x: Tensor, state: ConvolutionRows, before: ConvolutionRows | None, place: Place) -> tuple[Tensor, ConvolutionRows]:
+    def run(self, x: Tensor, state: ConvolutionRows, before: ConvolutionRows | None, place: RowPositions) -> tuple[Tensor, ConvolutionRows]:
         """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' inputs of the convolution."""
         enter, leave, value = F.linear(x, self.in_proj, self.in_bias).chunk(3, -1)
         rows = ConvolutionRows(enter * value).after(before)

@@ -18,18 +18,18 @@ PART = 8_000_000  # bytes
 _PART = re.compile(r"(.+\.(?:safetensors|gguf))\.part-(\d{2})-of-(\d{2})")
 
 
-def split(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
+def split_shards(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
     """Cut every shard of more than ``largest`` bytes into parts of at most ``part`` bytes, and remove parts left from
     earlier shards."""
     for old in folder.glob("*.safetensors.part-*"):
         old.unlink()
     for shard in sorted(folder.glob("*.safetensors")):
         if shard.stat().st_size > largest:
-            cut(shard, folder, part)
+            write_parts(shard, folder, part)
             shard.unlink()
 
 
-def cut(file: Path, folder: Path, part: int = PART) -> None:
+def write_parts(file: Path, folder: Path, part: int = PART) -> None:
     """Write a file's bytes into ``folder`` as numbered parts of at most ``part`` bytes."""
     data = file.read_bytes()
     pieces = [data[at:at + part] for at in range(0, len(data), part)]
@@ -37,7 +37,7 @@ def cut(file: Path, folder: Path, part: int = PART) -> None:
         (folder / f"{file.name}.part-{number:02d}-of-{len(pieces):02d}").write_bytes(piece)
 
 
-def whole(folder: Path) -> Path:
+def joined_folder(folder: Path) -> Path:
     """Return a folder with complete safetensors shards: the folder itself, or a cached copy in which the parts are
     joined. GGUF files stay in parts, because their reader joins them. Raises ModelError if a part is missing or the
     cache cannot be written."""

@@ -64,7 +64,7 @@ class StaticKVBuffer:
     def capacity(self) -> int:
         return self.order.shape[0]
 
-    def arrange(self, positions: list[int]) -> None:
+    def set_order(self, positions: list[int]) -> None:
         """Copy a changed slot map to the device."""
         copy_without_sync(self.order, torch.tensor(positions, dtype=self.order.dtype))
 
@@ -76,7 +76,8 @@ def new_kv_buffer(model: Llama, slots: int) -> StaticKVBuffer:
     return StaticKVBuffer(model.new_slots(slots).zero_(), order, model.rotations(slots)[:slots])
 
 
-def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozenset[str], steady: bool) -> tuple[Tensor, dict[str, Tensor]]:
+def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozenset[str],
+            float64_attention: bool) -> tuple[Tensor, dict[str, Tensor]]:
     """Return logits [rows, vocab] and the captured hidden states. No control flow depends on values.
 
     steady: sum attention in double precision, so that the result, rounded to half precision, does not depend on the
@@ -85,7 +86,7 @@ def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozense
     ids, positions, where, past = inputs.split()
     x, rotation, hidden_states = model.embed(ids), buffer.rotation.index_select(0, positions), {}
     mask = mask_of(inputs.bias, buffer.order, past, model.group)
-    mask = mask.double() if steady else mask
+    mask = mask.double() if float64_attention else mask
     for i, block in enumerate(model.blocks):
         if f"layer:{i}" in want:
             hidden_states[f"layer:{i}"] = x

@@ -40,7 +40,7 @@ class StaticRowBufferPool:
         self._spare: list[StaticRowBuffer] = []
         self._lock = threading.Lock()
 
-    def take(self, slots: int, positions: int) -> StaticRowBuffer:
+    def take_buffer(self, slots: int, positions: int) -> StaticRowBuffer:
         """Return a buffer of at least so many slots and rotations, one of an earlier run if possible."""
         with self._lock:
             fits = [buffer for buffer in self._spare if buffer.capacity >= slots and len(buffer.rotation) >= positions]
@@ -48,23 +48,23 @@ class StaticRowBufferPool:
                 buffer = min(fits, key=lambda buffer: buffer.capacity)
                 self._spare = [spare for spare in self._spare if spare is not buffer]
                 return buffer
-        capacity = doubled(slots)
+        capacity = next_capacity(slots)
         order = torch.arange(capacity, dtype=torch.int32, device=self.net.device)
-        return StaticRowBuffer(self.net.new_slots(capacity).zero_(), order, self.net.rotations_to(doubled(max(positions, capacity))))
+        return StaticRowBuffer(self.net.new_slots(capacity).zero_(), order, self.net.rotations_to(next_capacity(max(positions, capacity))))
 
-    def give(self, buffer: StaticRowBuffer) -> None:
+    def return_buffer(self, buffer: StaticRowBuffer) -> None:
         with self._lock:
             self._spare = [*self._spare, buffer][-SPARE:]
 
 
-def doubled(least: int) -> int:
+def next_capacity(least: int) -> int:
     size = SMALLEST
     while size < least:
         size *= 2
     return size
 
 
-def holds(rows: int, scratch: int) -> bool:
+def fits_bucket(rows: int, scratch: int) -> bool:
     """Return whether ``rows`` rows at the end of a scratch of this size fit into a pass with static shapes."""
     return rows <= BUCKETS[-1] and scratch <= WIDTH - BUCKETS[-1] + rows
 

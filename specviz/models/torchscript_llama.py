@@ -60,7 +60,7 @@ class ScriptedPacked(ScriptedPlain):
 class ScriptedTwoLayouts(nn.Module):
     def __init__(self, layer: TwoLayouts):
         super().__init__()
-        self.few, self.many, self.limit = linear(layer.few), linear(layer.many), MANY
+        self.few, self.many, self.limit = scripted_linear(layer.few), scripted_linear(layer.many), MANY
 
     def forward(self, x: Tensor) -> Tensor:
         return self.few(x) if x.shape[0] < self.limit else self.many(x)
@@ -71,10 +71,10 @@ class ScriptedTwoLayouts(nn.Module):
 
 MADE = {PlainLinear: ScriptedPlain, TransposedLinear: ScriptedTransposed, PackedLinear: ScriptedPacked, TwoLayouts: ScriptedTwoLayouts,
         HalfLinear: lambda layer: HalfProducts(layer.packed), Int8Linear: lambda layer: layer.module,
-        ReducedOutput: lambda layer: ScriptedReducedOutput(linear(layer.layer), layer.tokens, layer.vocab)}
+        ReducedOutput: lambda layer: ScriptedReducedOutput(scripted_linear(layer.layer), layer.tokens, layer.vocab)}
 
 
-def linear(layer: Any) -> Any:
+def scripted_linear(layer: Any) -> Any:
     """Return a linear layer as a TorchScript module, which also has ``add``."""
     return MADE[type(layer)](layer)
 
@@ -90,7 +90,7 @@ class ScriptedNorm(nn.Module):
         return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor)).mul_(self.scaled)
 
 
-class ToUnitLength(nn.Module):
+class ScriptedUnitNorm(nn.Module):
     """UnitNorm of models/rms_norm.py in TorchScript."""
 
     def __init__(self, norm: UnitNorm):
@@ -101,9 +101,9 @@ class ToUnitLength(nn.Module):
         return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor))
 
 
-def norm_of(norm: Any) -> nn.Module:
+def scripted_norm(norm: Any) -> nn.Module:
     if isinstance(norm, UnitNorm):
-        return ToUnitLength(norm)
+        return ScriptedUnitNorm(norm)
     return ScriptedNorm(norm) if hasattr(norm, "_floor") else nn.Identity()
 
 
@@ -113,9 +113,9 @@ class ScriptedAttention(nn.Module):
     def __init__(self, model: Any, block: Any):
         super().__init__()
         self.heads, self.kv, self.width, self.group = model.heads, model.kv_heads, model.head_dim, model.group
-        self.norm, self.qkv, self.out = norm_of(block.norm_in), linear(block.qkv), linear(block.out)
+        self.norm, self.qkv, self.out = scripted_norm(block.norm_in), scripted_linear(block.qkv), scripted_linear(block.out)
         self.normed, self.exact = block.norm_q is not None, block.exact
-        self.norm_q, self.norm_k = norm_of(block.norm_q), norm_of(block.norm_k)
+        self.norm_q, self.norm_k = scripted_norm(block.norm_q), scripted_norm(block.norm_k)
 
     def forward(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None,
                 reads: Tensor | None = None) -> Tensor:
@@ -145,7 +145,7 @@ class ScriptedFeedForward(nn.Module):
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
-        self.norm, self.gate_up, self.down = norm_of(block.norm_mlp), linear(block.gate_up), linear(block.down)
+        self.norm, self.gate_up, self.down = scripted_norm(block.norm_mlp), scripted_linear(block.gate_up), scripted_linear(block.down)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(self.norm(x)).chunk(2, 1)
@@ -177,8 +177,8 @@ class ScriptedDraftLoop(nn.Module):
 
     def __init__(self, model: Any):
         super().__init__()
-        self.embedding, norm, head, self.final_states = model.ends()
-        self.layers, self.norm, self.head, self.depth = Layers(model.blocks), norm_of(norm), linear(head), model.layers
+        self.embedding, norm, head, self.final_states = model.input_output_modules()
+        self.layers, self.norm, self.head, self.depth = Layers(model.blocks), scripted_norm(norm), scripted_linear(head), model.layers
 
     def forward(self, ids: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
                 uniforms: Tensor, least: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
@@ -226,7 +226,7 @@ class ScriptedDraftLoop(nn.Module):
 FAILURES = (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedError)
 
 
-def script(model: Any, width: int) -> None:
+def compile_blocks(model: Any, width: int) -> None:
     """Compile attention and feed-forward of each block with TorchScript, then all blocks as one function. A compiled
     part is used only if its results are bit-identical to eager code. width: input features of the projection to
     queries, keys and values. If something is not used, ``model.uncompiled`` and the log say why."""

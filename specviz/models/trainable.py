@@ -47,11 +47,11 @@ class LinearAttention(LlamaAttention):
         q, k = apply_rotary_pos_emb(q, k, *position_embeddings)
         k, v = (x.repeat_interleave(self.num_key_value_groups, 1) for x in (k, v))
         q, k = (F.normalize(x.float(), dim=-1, eps=1e-6).to(v.dtype) for x in (q, k))
-        mixed = in_groups(q, k, v, self.global_factor, self.group) + shifted_sum(v, self.value_conv[:, :, None].to(v.dtype))
+        mixed = grouped_linear_attention(q, k, v, self.global_factor, self.group) + shifted_sum(v, self.value_conv[:, :, None].to(v.dtype))
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1)), None
 
 
-def in_groups(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, group: int) -> Tensor:
+def grouped_linear_attention(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, group: int) -> Tensor:
     """Return local squared relu attention within groups plus ``factor`` times linear attention to earlier groups; all [batch, heads,
     length, head_dim]."""
     length = q.shape[2]
@@ -126,7 +126,7 @@ def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> T
     return (y.transpose(2, 3) + d.to(x.dtype)[:, None] * x).flatten(1, 2)[:, :length]
 
 
-def quick(model: BambaForCausalLM) -> BambaForCausalLM:
+def with_scanned_mixers(model: BambaForCausalLM) -> BambaForCausalLM:
     """Replace the mixers by ones with the same parameters and a quick scan."""
     layers: Any = model.model.layers
     for index, layer in enumerate(layers):
@@ -141,7 +141,7 @@ def open_trained(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     """Open a folder with linear attention or Bamba's layers, whose matrices may be stored in MXINT8. Raises ModelError."""
     config.__dict__.pop("quantization_config", None)
     model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    model = quick(model) if isinstance(model, BambaForCausalLM) else model
+    model = with_scanned_mixers(model) if isinstance(model, BambaForCausalLM) else model
     stored = Weights(folder, torch.device("cpu"), torch.float32)
     shapes = {name: weight.shape for name, weight in model.state_dict().items() if name in stored}
     lacking = sorted(name for name, _ in model.named_parameters() if name not in stored)  # tied weights have one name

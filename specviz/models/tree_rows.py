@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Place:
+class RowPositions:
     """Where rows lo..n of a tree stand. past: committed tokens; depths [n]: of all rows, 0 for the root; sees [n - lo, n]: ancestors of
     each row and itself; taps [n - lo, kernel]: index of each row's last inputs, itself last, over ``kernel - 1`` committed rows followed
     by all rows of the tree."""
@@ -54,6 +54,6 @@ class Mixer(Protocol):
 
     def new_state(self) -> Any: ...
 
-    def run(self, x: Tensor, state: Any, before: Any, place: Place) -> tuple[Tensor, Any]: ...
+    def run(self, x: Tensor, state: Any, before: Any, place: RowPositions) -> tuple[Tensor, Any]: ...
 
     def advance(self, state: Any, rows: Any, path: list[int]) -> Any: ...

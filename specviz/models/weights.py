@@ -148,7 +148,7 @@ class Weights:
         if (tensor.dtype, scales.dtype) != (torch.int8, torch.uint8) or tuple(scales.shape) != blocks:
             raise ModelError(f"{name} of {self._folder.name} is stored with scales, and together they are not weights in the MXINT8 "
                              "format that is read here", "checkpoint.scales")
-        return mx.unpacked(tensor, scales)
+        return mx.dequantise_mxint8(tensor, scales)
 
-    def maybe(self, name: str, *shape: int) -> Tensor | None:
+    def get_optional(self, name: str, *shape: int) -> Tensor | None:
         return self.get(name, *shape) if name in self else None

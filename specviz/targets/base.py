@@ -53,7 +53,7 @@ class CachedTarget:
         self._pending: list[int] = []
         self._logits: AppendableRows | None = None
         self._hidden_states: dict[str, AppendableRows] = {}
-        self.forget()
+        self.drop_draft_rows()
 
     # --- implemented by a target ----------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -71,7 +71,7 @@ class CachedTarget:
         """Return the largest number of committed tokens, at most ``length``, that the cache can be brought back to."""
         return length
 
-    def see(self, pixels: Any) -> None:
+    def set_picture(self, pixels: Any) -> None:
         """Set the picture that is read before every text from now on. Raises InvalidUse if the target reads no pictures."""
         raise InvalidUse(f"{self.name} reads no pictures", "target.picture")
 
@@ -142,7 +142,7 @@ class CachedTarget:
         lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again with its first children
         if lo > len(tree):
             return None
-        ids, pending = self.ids_of(tree, lo), self._pending
+        ids, pending = self.row_token_ids(tree, lo), self._pending
         if pending:
             return Rows(_prepend_pending(pending, root, tree), pending + ids, len(self.cached_tokens), 0, False)
         return Rows(tree, ids, len(self.cached_tokens), lo, False)
@@ -180,13 +180,13 @@ class CachedTarget:
         self._drop()
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
-    def forget(self) -> None:
+    def drop_draft_rows(self) -> None:
         """Drop the scratch."""
         self._tree, self._rows, self._pending = DraftTree(), 0, []
         self._logits, self._hidden_states = None, {}
 
     def _drop(self) -> None:
-        self.forget()
+        self.drop_draft_rows()
         self._crop(len(self.cached_tokens))
 
     def _check(self, tokens: list[int]) -> None:
@@ -253,7 +253,7 @@ class CachedTarget:
             self._extend(self._pending)
             self._pending = []
 
-    def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
+    def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]:
         """Return the token ids of the scratch rows from ``lo`` on; a probe that is not a vocabulary token counts as token 0."""
         ids = [max(int(token), 0) for token in self._tokens_from(tree, lo)]
         self._readable(ids)

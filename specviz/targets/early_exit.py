@@ -43,15 +43,15 @@ class ExitTarget(Protocol):
 
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]: ...
 
-    def lower(self, rows: Rows, exit: int) -> Tensor: ...
+    def run_lower_layers(self, rows: Rows, exit: int) -> Tensor: ...
 
-    def ids_of(self, tree: DraftTree, lo: int) -> list[int]: ...
+    def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]: ...
 
     def timed(self) -> AbstractContextManager[None]: ...
 
     def flush(self) -> None: ...
 
-    def forget(self) -> None: ...
+    def drop_draft_rows(self) -> None: ...
 
 
 class EarlyExit:
@@ -78,10 +78,10 @@ class EarlyExit:
         lo = start + 1 if start else int(work is not None and len(tree) > 0)  # a lone root is not run again
         if work is not None and lo > len(tree):
             return self._target.model.to_checkpoint(work.states.first(lo)[lo:])
-        rows = Rows(tree, target.ids_of(tree, lo), len(target.cached_tokens), lo, False)
+        rows = Rows(tree, target.row_token_ids(tree, lo), len(target.cached_tokens), lo, False)
         with target.timed():
-            target.forget()
-            states = target.lower(rows, self._exit)
+            target.drop_draft_rows()
+            states = target.run_lower_layers(rows, self._exit)
             if work is not None and lo:
                 states = work.states.add(lo, states)
             target.work = ExitStates(self._exit, tree, work.states if work is not None and lo else AppendableRows(states))

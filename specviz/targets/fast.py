@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores
+from ..models.draft_path import DraftPath
 from ..models.llama import Llama
 from .cache_selection import CacheSelection
+from .draft_path import LlamaDraftPath
 from .early_exit import EarlyExit, ExitStates
 from .layer_views import GroupedLayers, SkippedLayers
 from .learning import LlamaLearner
@@ -24,7 +26,7 @@ from .rows import AppendableRows, Rows
 from .sublayers import Sublayers
 
 
-class WrittenTokens(NamedTuple):
+class GeneratedTokens(NamedTuple):
     """Tokens generated in one call: logits [tokens, vocab], the distributions they were sampled from (None at
     temperature 0), final hidden states [tokens, hidden], and their probabilities if a threshold was given."""
 
@@ -51,7 +53,8 @@ class FastTarget(LlamaTarget):
     """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
 
     capabilities = LlamaTarget.capabilities | {
-        "kv", "early", "skip", "layer_parallel", "learning", "partial_cache", "batch", "draft_chain", "sublayers"}
+        "kv", "early", "skip", "layer_parallel", "learning", "partial_cache", "batch", "draft_chain", "sublayers",
+        "draft_path"}
     model: FastModel
     work: ExitStates | None = None  # result of an early exit
 
@@ -76,6 +79,10 @@ class FastTarget(LlamaTarget):
         """Return this target over the part of its KV cache that ``keep`` selects (cache_selection.py)."""
         return PartialCache(self, keep)
 
+    def draft_path(self, path: DraftPath) -> LlamaDraftPath:
+        """Return draft passes through a trained second path, over this target's KV cache."""
+        return LlamaDraftPath(self, path)
+
     def learning(self) -> LlamaLearner:
         """Return this model with a trainable copy of its weights."""
         return LlamaLearner(self)
@@ -84,8 +91,8 @@ class FastTarget(LlamaTarget):
     def weights(self) -> FastModel:
         return self.model
 
-    def draft_chain(self, after: Sequence[int], count: int, temperature: float, roll: Callable[[int], list[float]],
-              least: float | None = None) -> WrittenTokens | None:
+    def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
+              least: float | None = None) -> GeneratedTokens | None:
         """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled with the
         uniform random numbers of ``roll(count)``. Stops after the first token with a probability below ``least``. None,
         without side effects, if the caller has to draft pass by pass.
@@ -105,22 +112,22 @@ class FastTarget(LlamaTarget):
         self._readable(last_tokens)
         with self.timed():
             self._reserve(at + len(last_tokens) + count)
-            rng = torch.tensor(roll(count) if temperature else [0.0], dtype=torch.float64)
+            rng = torch.tensor(draw_uniforms(count) if temperature else [0.0], dtype=torch.float64)
             rotation = self.model.rotations(at + len(last_tokens) + count)
             made = writer(torch.tensor(last_tokens), rotation, self.slots, at, self._mask(rows), count, temperature, rng, least)
-            written = WrittenTokens(made[0].tolist(), *made[1:])
-            self.passes += len(written.tokens)
+            generated = GeneratedTokens(made[0].tolist(), *made[1:])
+            self.passes += len(generated.tokens)
         if not after:
             self.cached_tokens, self._pending = self.cached_tokens + pending, []
-            self._logits = AppendableRows(written.logits)
-            self._hidden_states = {"final": AppendableRows(written.states)} if self._want else {}
+            self._logits = AppendableRows(generated.logits)
+            self._hidden_states = {"final": AppendableRows(generated.states)} if self._want else {}
         else:
             assert self._logits is not None  # the chain lies in the scratch
-            self._logits.add(len(after), written.logits)
+            self._logits.add(len(after), generated.logits)
             for rows in self._hidden_states.values():
-                rows.add(len(after), written.states)
-        self._tree, self._rows = DraftTree.chain((*after, *written.tokens[:-1])), len(after) + len(written.tokens)
-        return written
+                rows.add(len(after), generated.states)
+        self._tree, self._rows = DraftTree.chain((*after, *generated.tokens[:-1])), len(after) + len(generated.tokens)
+        return generated
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
         """Return each target's score() of its tree, from one pass over the shared weights."""
@@ -141,12 +148,12 @@ class FastTarget(LlamaTarget):
         """Return states that enter layer ``work.exit``: those of the early exit, and new ones for the rows it did not run."""
         done = 1 + work.shared(rows.tree)
         x = work.states.first(done)
-        return torch.cat([x, self.lower(replace(rows, ids=rows.ids[done:], lo=done), work.exit)]) if done < len(rows.ids) else x
+        return torch.cat([x, self.run_lower_layers(replace(rows, ids=rows.ids[done:], lo=done), work.exit)]) if done < len(rows.ids) else x
 
-    def lower(self, rows: Rows, exit: int) -> Tensor:
+    def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
         """Return states [rows, hidden] that enter layer ``exit``."""
         return self._layers(rows, self._embed(rows), 0, exit)[0]
 
-    def forget(self) -> None:
-        super().forget()
+    def drop_draft_rows(self) -> None:
+        super().drop_draft_rows()
         self.work = None

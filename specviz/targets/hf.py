@@ -17,7 +17,7 @@ from torch import Tensor
 from ..core import DraftTree, Verdict
 from ..models.config_defaults import context_of
 from ..models.cuda_attention import disable_cudnn_attention
-from ..models.pretrained import WINDOWED, blocks_of, cache_word, load_causal, window_of
+from ..models.pretrained import WINDOWED, cache_argument, decoder_layers, load_causal, sliding_window_of
 from ..models.quantised import quantised
 from ..models.rotary_limits import fixed_rotary_length
 from ..models.weights import ModelError
@@ -52,10 +52,10 @@ class HFModel:
         fixed = fixed_rotary_length(self.config.to_dict())
         self.context = min(self.context, fixed or self.context)  # beyond it a row would depend on the rows after it
         self.parameters = sum(p.numel() for p in self.net.parameters())
-        self.blocks = blocks_of(self.net, self.config)
+        self.blocks = decoder_layers(self.net, self.config)
         self.layers = len(self.blocks)
-        self.accepts, self.cache_word = set(inspect.signature(self.net.forward).parameters), cache_word(self.net)
-        self.window, self.hybrid = window_of(self.config)
+        self.accepts, self.cache_argument = set(inspect.signature(self.net.forward).parameters), cache_argument(self.net)
+        self.window, self.hybrid = sliding_window_of(self.config)
         self.lock = threading.RLock()  # hooks are registered on shared modules, so passes must not overlap
         if self._depends_on_pass_length():
             raise ModelError(f"{self.name} computes a token differently in a longer forward pass, so drafts cannot be verified",
@@ -97,7 +97,7 @@ class HFModel:
     def _why_no_cache(self) -> str | None:
         """Score a small tree with the cache and path by path without it; return a sentence if that fails or differs."""
         kinds = set(getattr(self.config, "layer_types", None) or ())
-        if self.cache_word is None or kinds - WINDOWED:
+        if self.cache_argument is None or kinds - WINDOWED:
             return f"{self.name} keeps a state that cannot be rewound"
         a, b, c, *prompt = (int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 7))
         try:
@@ -117,7 +117,7 @@ class HFModel:
     def _can_be_checkpointed(self) -> bool:
         """Verify three chains over copies of the model's own cache, the first kept in part and the second as a whole, and compare with
         passes over the whole text."""
-        if self.cache_word is None:
+        if self.cache_argument is None:
             return False
         text = [int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 14)]
         try:

@@ -18,8 +18,10 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from ..core import DraftTree
 from ..core.errors import InvalidUse
-from ..models.pretrained import blocks_of
+from ..models.draft_path import DraftPath, fits
+from ..models.pretrained import decoder_layers
 from .base import CachedTarget
+from .draft_path import block_rows
 from .learning import Learner
 from .rows import Rows, shape_of
 
@@ -88,7 +90,8 @@ class HFTarget(CachedTarget):
         super().__init__()
 
     def _provides(self) -> frozenset[str]:
-        return self.model.capabilities() | {"tree", "learning"}
+        found = {"tree", "learning", "draft_path"} if self.model.blocks and all(map(fits, self.model.blocks)) else {"tree", "learning"}
+        return self.model.capabilities() | found
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
         """Return rows of the embedding table, [n, hidden]."""
@@ -101,16 +104,22 @@ class HFTarget(CachedTarget):
         with torch.inference_mode():
             return head(states.to(head.weight.device))
 
+    def draft_path(self, path: DraftPath) -> HFDraftPath:
+        """Return draft passes through a trained second path, over this target's KV cache."""
+        return HFDraftPath(self, path)
+
     def learning(self) -> HFTarget:
         """Return this model with a trainable copy of its weights."""
         return self.learner(self)
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._watched(rows, 0, rows.ids, self.inputs(rows))
+
+    def inputs(self, rows: Rows) -> dict[str, Any]:
+        """Return the model's arguments for rows, with the cache cropped to the rows before them."""
         positions = (rows.shape.depth + rows.past).clamp(max=self.context - 1).to(self.model.device)
-        inputs = {"position_ids": positions[None], "attention_mask": self._mask(rows), self.model.cache_word: self._cache,
-                  "use_cache": True}
         self._crop(rows.past + rows.lo)
-        return self._watched(rows, 0, rows.ids, inputs)
+        return {"position_ids": positions[None], "attention_mask": self._mask(rows), self.model.cache_argument: self._cache, "use_cache": True}
 
     def _watched(self, rows: Rows, skip: int, ids: list[int], inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Run the forward pass with temporary hooks for captured states and entries. skip: leading rows that are not returned."""
@@ -160,6 +169,23 @@ class HFTarget(CachedTarget):
     def close(self) -> None:
         super().close()
         self._cache = Cache(layer_class_to_replicate=Slots)
+
+
+class HFDraftPath:
+    """Draft passes of a transformers model through a second path (targets/draft_path.py)."""
+
+    def __init__(self, target: HFTarget, path: DraftPath):
+        self._target, self._path = target, path
+
+    def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return logits [1 + tokens, vocab] of the root and the tokens after it, run as one block."""
+        target, path = self._target, self._path
+        rows = block_rows(target, path, tokens)
+        on = torch.arange(len(rows.ids), device=target.model.device) >= path.first
+        with target.timed(), target.model.lock, path.through(target.model.blocks, lambda x: on):
+            logits = target.model.run(rows.ids, **target.inputs(rows))
+        target._crop(rows.past)
+        return logits
 
 
 class UncachedTarget(HFTarget):
@@ -212,7 +238,7 @@ class CheckpointedTarget(UncachedTarget):
     def _run(self, rows: Rows, before: list[int], ids: list[int], start: int) -> tuple[Tensor, dict[str, Tensor]]:
         positions = torch.arange(start, start + len(before) + len(ids), device=self.model.device).clamp(max=self.context - 1)
         return self._watched(rows, len(before), before + ids,
-                             {"position_ids": positions[None], self.model.cache_word: self._copy, "use_cache": True})
+                             {"position_ids": positions[None], self.model.cache_argument: self._copy, "use_cache": True})
 
     def _advance(self, tokens: list[int]) -> None:
         """Bring the checkpoint to all committed tokens in a pass of its own."""
@@ -249,13 +275,13 @@ class CheckpointedTarget(UncachedTarget):
 class HFLearner(Learner, HFTarget):
     """Trainable copy of a model. Raises ValueError for quantised or offloaded weights."""
 
-    def __init__(self, whole: HFTarget):
-        self.whole, model = whole, copy.copy(whole.model)
+    def __init__(self, original: HFTarget):
+        self.original, model = original, copy.copy(original.model)
         if any(not weight.is_floating_point() or weight.device.type == "meta" for weight in model.net.parameters()):
-            raise ValueError(f"{whole.name} cannot be trained: its weights are quantised or on several devices")
+            raise ValueError(f"{original.name} cannot be trained: its weights are quantised or on several devices")
         with torch.inference_mode(False):
-            model.net = copy.deepcopy(whole.model.net).float().requires_grad_(True)
-        model.dtype, model.blocks = torch.float32, blocks_of(model.net, model.config)
+            model.net = copy.deepcopy(original.model.net).float().requires_grad_(True)
+        model.dtype, model.blocks = torch.float32, decoder_layers(model.net, model.config)
         self.weights = list(model.net.parameters())
         super().__init__(model)
 

@@ -45,6 +45,7 @@ class Int8Model(FastModel):
         super()._measure(config)
         self.context = min(self.context, SLOTS)  # attention sums exactly over so many tokens
         self._basis = Basis(self.hidden)
+        self._folded: list[dict[str, Tensor]] = []  # of each layer: norm weights that were folded into the matrices of these names
 
     def _load(self, weights: Weights) -> None:
         super()._load(weights)
@@ -70,19 +71,30 @@ class Int8Model(FastModel):
         """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets an upper bound of a
         value vector's length: the norm of its weight row times that of a normed state, 1."""
         parts = super()._read(weights, at)
+        folded: dict[str, Tensor] = {}
         for norm, name in (("norm_in", "qkv"), ("norm_mlp", "gate_up")):
             matrix, bias = parts[name]
+            folded[name] = parts[norm].weight * self.hidden**0.5
             parts[name] = self._basis.rotate(matrix * parts[norm].weight * self.hidden**0.5), bias
             parts[norm] = UnitNorm(self.hidden, self.eps)
-        for name, fine in (("out", False), ("down", True)):
+        self._folded.append(folded)  # layers are read in order
+        for name, int16_input in (("out", False), ("down", True)):
             matrix, bias = parts[name]
             bias = bias if bias is None else self._basis.rotate(bias[None])[0]
-            parts[name] = self._basis.rotate(matrix.t()).t().contiguous(), bias, fine
+            parts[name] = self._basis.rotate(matrix.t()).t().contiguous(), bias, int16_input
         matrix, bias = parts["qkv"]
         values = -self.kv_heads * self.head_dim
         matrix, bias = matrix[values:], bias if bias is None else bias[values:]
         longest = matrix.norm(dim=1) + (0 if bias is None else bias.abs())
         return parts | {"exact": ExactAttention(float(longest.max()), self.heads, self.head_dim)}
+
+    def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
+        folded = self._folded[layer].get(name)
+        return matrix if folded is None else self._basis.rotate(matrix * folded)
+
+    def as_output(self, part: str, matrix: Tensor) -> Tensor:
+        matrix = super().as_output(part, matrix)
+        return self._basis.rotate(matrix.t()).t() if part.endswith(("o_proj", "down_proj")) else matrix
 
     # --- bases -----------------------------------------------------------------------------------------------------
     def enter(self, ids: Tensor) -> Tensor:
@@ -103,5 +115,5 @@ class Int8Model(FastModel):
     def final_states(self, normed: Tensor) -> Tensor:
         return self._final(normed)
 
-    def ends(self) -> tuple[Tensor, Any, Any, nn.Module]:
+    def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
         return self._table, self._output_norm, self._output, self._final

@@ -19,13 +19,13 @@ class Learner(CachedTarget):
     """
 
     weights: list[Tensor]
-    whole: CachedTarget
+    original: CachedTarget
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
         """Return logits [n, vocab] of a text from its beginning, with gradients."""
         raise NotImplementedError(f"{type(self).__name__} has no network")
 
-    def renew(self) -> None:
+    def drop_outdated(self) -> None:
         """Drop everything computed with the old weights, after they changed. The next sync() computes the whole text again."""
         self.cached_tokens, self.root = [], None
         self._drop()
@@ -37,15 +37,15 @@ class Learner(CachedTarget):
             with super().timed():
                 yield
         finally:
-            self.whole.busy += self.busy - before
+            self.original.busy += self.busy - before
 
 
 class LlamaLearner(Learner, LlamaTarget):
     model: LearningLlama
 
-    def __init__(self, whole: LlamaTarget):
-        self.whole = whole
-        super().__init__(LearningLlama(whole.model))
+    def __init__(self, original: LlamaTarget):
+        self.original = original
+        super().__init__(LearningLlama(original.model))
         self.weights = self.model.weights
 
     def logits(self, tokens: Sequence[int]) -> Tensor:

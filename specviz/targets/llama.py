@@ -72,7 +72,7 @@ class LlamaTarget(CachedTarget):
         self._reserve(0)
         return self.slots
 
-    def ids_of(self, tree: DraftTree, lo: int) -> list[int]:
+    def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]:
         """Return token ids as the base class does. Lazy tokens stay on the device; they need no check, because they
         come from logits of this vocabulary."""
         ids = [token if type(token) is LazyScalar else max(token, 0) for token in self._tokens_from(tree, lo)]

@@ -70,7 +70,7 @@ class NextScaleTarget(CachedTarget):
             raise InvalidUse(f"{self.name} paints patches after the prompt, never words", "target.token")
         if prompt != self._prompt:
             self._reset(prompt)
-        keep = min(self._cached, self.scales.done(common_prefix_length(self._painted, painted)) + 1)
+        keep = min(self._cached, self.scales.num_complete(common_prefix_length(self._painted, painted)) + 1)
         if keep < self._cached:
             rows = self.scales.ends[keep]
             self._kv = [kv and (kv[0][:, :, :rows], kv[1][:, :, :rows]) for kv in self._kv]
@@ -81,7 +81,7 @@ class NextScaleTarget(CachedTarget):
     def next_scale(self) -> Tensor:
         """Return the logits [patches, vocab] of the missing patches of the current scale, from one forward pass; tokens
         of other scales have -inf. Raises InvalidUse if the picture is complete."""
-        scales, scale = self.scales, self.scales.done(len(self._painted))
+        scales, scale = self.scales, self.scales.num_complete(len(self._painted))
         if scale == len(scales.grids):
             raise InvalidUse("the picture is complete", "target.complete")
         if self._cached <= scale or self._last is None:
@@ -116,11 +116,11 @@ class NextScaleTarget(CachedTarget):
         while len(self._pictures) <= scale:
             at = len(self._pictures) - 1
             if at < 0:
-                self._pictures.append(self.scales.blank())
+                self._pictures.append(self.scales.blank_pictures())
             else:
                 lo, hi = self.scales.ends[at:at + 2]
                 entries = torch.tensor([self._painted[lo:hi]]) - self.model.words
-                self._pictures.append(self.net.grown(self._pictures[at], entries))
+                self._pictures.append(self.net.add_scale(self._pictures[at], entries))
         return self._pictures[scale]
 
     def _word_counts(self) -> Tensor:

@@ -18,7 +18,7 @@ from ..core.errors import InvalidUse
 from .llama import LlamaTarget
 from .rows import Rows
 
-Lane = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and their place among all rows
+PackedSequence = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and their place among all rows
 
 
 def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
@@ -57,7 +57,7 @@ def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], sta
     return out
 
 
-def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
+def _forward(lanes: list[PackedSequence]) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """Return logits of all rows, and the captured hidden states of each sequence."""
     model, hidden_states = lanes[0][0].model, [{} for _ in lanes]
     for target, *_ in lanes:
@@ -82,7 +82,7 @@ def _forward(lanes: list[Lane]) -> tuple[Tensor, list[dict[str, Tensor]]]:
     return logits, hidden_states
 
 
-def _attend(lane: Lane, layer: int, q: Tensor, new: Tensor, mask: Tensor | None) -> Tensor:
+def _attend(lane: PackedSequence, layer: int, q: Tensor, new: Tensor, mask: Tensor | None) -> Tensor:
     """Write keys and values of one sequence to its slots and return its attention, [kv_heads, group, rows, head_dim].
 
     q [kv_heads, group, all rows, head_dim]; new [2, kv_heads, all rows, head_dim].

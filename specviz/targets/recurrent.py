@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core import token_tensor
 from ..models.recurrent import RecurrentNetwork
-from ..models.tree_rows import Place
+from ..models.tree_rows import RowPositions
 from .base import CachedTarget
 from .rows import Rows, shape_of
 
@@ -40,7 +40,7 @@ class RecurrentTarget(CachedTarget):
 
     def __init__(self, model: RecurrentModel):
         self.model, self.name = model, model.name
-        self.capabilities = RecurrentTarget.capabilities | model.shows
+        self.capabilities = RecurrentTarget.capabilities | model.state_capabilities
         self.group = model.config.get("group", 0)
         self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
         self._states: list[Any] = model.new_states()
@@ -75,7 +75,7 @@ class RecurrentTarget(CachedTarget):
         model, device = self.model, self.model.device
         depths = rows.shape.depth if not rows.lo else shape_of(rows.tree.parents, 0).depth
         self._positions = (rows.past + depths).tolist()
-        place = Place(rows.past, depths.to(device), rows.shape.sees.to(device), self._convolution_taps(rows).to(device))
+        place = RowPositions(rows.past, depths.to(device), rows.shape.sees.to(device), self._convolution_taps(rows).to(device))
         x, found = self._entered(rows, 0, model.embed(token_tensor(device, rows.ids))), {}
         for layer in range(model.layers):
             x = self._entered(rows, layer, x) if layer else x
@@ -136,7 +136,7 @@ class RecurrentTarget(CachedTarget):
     def _convolution_taps(self, rows: Rows) -> Tensor:
         """Return indices of each row's convolution inputs, [rows, kernel], the row itself last: its nearest ancestors, then the
         committed window, which comes first in the index."""
-        window = self.model.reach - 1
+        window = self.model.longest_kernel - 1
         taps = []
         for row in range(rows.lo, len(rows.tree) + 1):
             path, at = [], row

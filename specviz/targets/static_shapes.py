@@ -37,11 +37,11 @@ class StaticModel(FastModel):
     None: do so iff the weights are in half precision.
     """
 
-    def __init__(self, folder, device: str | torch.device = "cpu", dtype: torch.dtype | None = None, steady: bool | None = None):
+    def __init__(self, folder, device: str | torch.device = "cpu", dtype: torch.dtype | None = None, float64_attention: bool | None = None):
         super().__init__(folder, device, dtype)
-        self.steady = self.dtype in (torch.bfloat16, torch.float16) if steady is None else steady
-        self.records = self.device.type == "cuda"
-        self.forward = "captured" if self.records else "static"
+        self.float64_attention = self.dtype in (torch.bfloat16, torch.float16) if float64_attention is None else float64_attention
+        self.captures_graphs = self.device.type == "cuda"
+        self.forward = "captured" if self.captures_graphs else "static"
         self._spare: list[StaticKVBuffer] = []
         self._lock = threading.Lock()
 
@@ -99,7 +99,7 @@ class StaticTarget(FastTarget):
 
     @contextmanager
     def timed(self):
-        if not self.model.records:
+        if not self.model.captures_graphs:
             with super().timed():
                 yield
             return
@@ -134,7 +134,7 @@ class StaticTarget(FastTarget):
         self._reserve(rows.past + rows.lo + self.bucket)
         logits, hidden_states = self._static(rows)
         logits, hidden_states = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in hidden_states.items()}
-        if self.model.records:  # the next replay overwrites them
+        if self.model.captures_graphs:  # the next replay overwrites them
             logits, hidden_states = logits.clone(), {name: states.clone() for name, states in hidden_states.items()}
         return logits, hidden_states
 
@@ -157,18 +157,20 @@ class StaticTarget(FastTarget):
         if self.bucket not in buffer.inputs:
             buffer.inputs[self.bucket] = Inputs(self.bucket, model.dtype, model.device)
         if self._map.changed:
-            buffer.arrange(self._map.inverse())
+            buffer.set_order(self._map.inverse())
             self._map.changed = False
         inputs, shape = buffer.inputs[self.bucket], rows.device_topology
         inputs.put(rows.ids, (shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
                    rows.past, shape.sees, rows.lo)
-        if not model.records:
-            return forward(model, buffer, inputs, self._want, model.steady)
-        return buffer.graphs.run((self.bucket, self._want), lambda: forward(model, buffer, inputs, self._want, model.steady), model.device)
 
-    def lower(self, rows: Rows, exit: int) -> Tensor:
+        def work() -> tuple[Tensor, dict[str, Tensor]]:
+            return forward(model, buffer, inputs, self._want, model.float64_attention)
+
+        return buffer.graphs.run((self.bucket, self._want), work, model.device) if model.captures_graphs else work()
+
+    def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
         self._reset_slots(rows.past + rows.lo)
-        return super().lower(rows, exit)
+        return super().run_lower_layers(rows, exit)
 
     def slots_in_order(self) -> Tensor:
         self._reset_slots(len(self.cached_tokens) + self._rows)

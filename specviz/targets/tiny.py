@@ -6,6 +6,7 @@ towards another net, which sets how well one drafts for the other.
 """
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,8 +14,10 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Scores, common_prefix_length
+from ..models.draft_path import DraftPath
 from .base import CachedTarget, Rows
 from .cache_selection import CacheSelection
+from .draft_path import block_rows
 from .learning import Learner
 
 Layer = dict[str, Tensor]
@@ -93,7 +96,7 @@ class TinyTarget(CachedTarget):
     """A TinyNet with the Target interface and the shared cache bookkeeping."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-                          "learning", "partial_cache", "sublayers", "state:decay", "state:groups"})
+                          "learning", "partial_cache", "sublayers", "draft_path", "state:decay", "state:groups"})
     state_bytes = 0
     group = 4  # positions; keys and values neither decay nor know groups, so both are what a toy says
     name = "the tiny model"
@@ -121,20 +124,23 @@ class TinyTarget(CachedTarget):
     def groups(self) -> list[int]:
         return [(len(self.cached_tokens) + depth) // self.group for depth in (0, *self._tree.depths)]
 
-    def early(self, exit: int) -> TinyEarly:
-        return TinyEarly(self, exit)
+    def early(self, exit: int) -> TinyEarlyExit:
+        return TinyEarlyExit(self, exit)
 
-    def skipping(self, sublayers: Sequence[int]) -> TinyView:
-        return TinyView(self, sublayers)
+    def skipping(self, sublayers: Sequence[int]) -> TinySkippedLayers:
+        return TinySkippedLayers(self, sublayers)
 
     def sublayers(self, count: int) -> TinySublayers:
         return TinySublayers(self, count)
 
-    def layer_parallel(self, size: int) -> TinySideBySide:
-        return TinySideBySide(self, size)
+    def layer_parallel(self, size: int) -> TinyLayerParallel:
+        return TinyLayerParallel(self, size)
 
-    def partial_cache(self, keep: CacheSelection) -> TinyLean:
-        return TinyLean(self, keep)
+    def partial_cache(self, keep: CacheSelection) -> TinyPartialCache:
+        return TinyPartialCache(self, keep)
+
+    def draft_path(self, path: DraftPath) -> TinyDraftPath:
+        return TinyDraftPath(self, path)
 
     def learning(self) -> TinyLearner:
         return TinyLearner(self)
@@ -184,6 +190,43 @@ class TinyTarget(CachedTarget):
             self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
 
 
+class ChangedRows:
+    """A weight matrix [out, in] as ``x @ matrix.T``, to which rows of x from ``first`` on add a path's changes of its parts."""
+
+    def __init__(self, base: Tensor, changes: list[tuple[Tensor, Tensor]], first: int):
+        self.base, self.changes, self.first = base, changes, first
+
+    @property
+    def T(self) -> ChangedRows:
+        return self
+
+    def __rmatmul__(self, x: Tensor) -> Tensor:
+        y, own = x @ self.base.T, x[self.first:]
+        return torch.cat([y[:self.first], y[self.first:] + torch.cat([own @ down.T @ up.T for down, up in self.changes], 1)])
+
+
+class TinyDraftPath:
+    """Draft passes of a TinyTarget through a second path (targets/draft_path.py)."""
+
+    PARTS = {"qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "o": ("self_attn.o_proj",),
+             "up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",)}
+
+    def __init__(self, target: TinyTarget, path: DraftPath):
+        self._target, self._path, net = target, path, copy.copy(target.net)
+        changed = {name: [part for part in parts if part in path.parts] for name, parts in self.PARTS.items()}
+        net.layers = [{name: ChangedRows(matrix, [path.change(i, part) for part in changed[name]], path.first) if changed[name] else matrix
+                       for name, matrix in layer.items()} for i, layer in enumerate(target.net.layers)]
+        self._view = TinyTarget(net, target.context)
+
+    def logits(self, tokens: Sequence[int]) -> Tensor:
+        target, view = self._target, self._view
+        rows = block_rows(target, self._path, tokens)
+        view._slots = target._slots
+        with target.timed():
+            states, _ = view.run_layers(rows, target.layers)
+            return target.net.head(target.net.norm(states))
+
+
 class TinySublayers:
     """The last tokens of the text, to be run through single sublayers (targets/sublayers.py)."""
 
@@ -211,47 +254,47 @@ class TinySublayers:
 
 
 class TinyLearner(Learner, TinyTarget):
-    def __init__(self, whole: TinyTarget):
-        self.whole = whole
+    def __init__(self, original: TinyTarget):
+        self.original = original
         with torch.inference_mode(False):
-            net = whole.net.interpolate(whole.net, 0.0)
+            net = original.net.interpolate(original.net, 0.0)
             own = [net.embedding, net.output, *(weight for layer in net.layers for weight in layer.values())]
             self.weights = [weight.requires_grad_() for weight in own]
-        super().__init__(net, whole.context)
+        super().__init__(net, original.context)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
         return self.net.logits(tokens)
 
 
-class TinyView(TinyTarget):
+class TinySkippedLayers(TinyTarget):
     """A view of a TinyTarget without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its
     committed rows."""
 
-    def __init__(self, whole: TinyTarget, sublayers: Sequence[int]):
-        super().__init__(whole.net, whole.context)
-        self.whole, self.skip = whole, frozenset(sublayers)
+    def __init__(self, original: TinyTarget, sublayers: Sequence[int]):
+        super().__init__(original.net, original.context)
+        self.original, self.skip = original, frozenset(sublayers)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        agree = common_prefix_length(self.whole.cached_tokens, list(tokens[:-1]))
-        self._slots, self.cached_tokens = self.whole._slots.clone(), self.whole.cached_tokens[:agree]
+        agree = common_prefix_length(self.original.cached_tokens, list(tokens[:-1]))
+        self._slots, self.cached_tokens = self.original._slots.clone(), self.original.cached_tokens[:agree]
         self._drop()
         self.root = None
         return super().sync(tokens)
 
 
-class TinySideBySide(TinyView):
+class TinyLayerParallel(TinySkippedLayers):
     """A view of a TinyTarget with groups of layers in parallel: in a group, the attention of draft nodes reads the
     group's input (targets/layer_groups.py)."""
 
-    def __init__(self, whole: TinyTarget, size: int):
+    def __init__(self, original: TinyTarget, size: int):
         from .layer_groups import groups_of
 
-        super().__init__(whole, ())
-        self.starts = {layer: group[0] for group in groups_of(whole.layers, size) for layer in group}
+        super().__init__(original, ())
+        self.starts = {layer: group[0] for group in groups_of(original.layers, size) for layer in group}
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        self.whole.sync(tokens)
-        self.whole.flush()
+        self.original.sync(tokens)
+        self.original.flush()
         return super().sync(tokens)
 
     def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -267,20 +310,20 @@ class TinySideBySide(TinyView):
         return x + (super().attended(depth, layer, entered, *where) - entered)
 
 
-class TinyLean(TinyView):
+class TinyPartialCache(TinySkippedLayers):
     """A view of a TinyTarget over the committed rows selected by ``keep`` (targets/cache_selection.py); every sync
     copies them again."""
 
-    def __init__(self, whole: TinyTarget, keep: CacheSelection):
-        super().__init__(whole, ())
+    def __init__(self, original: TinyTarget, keep: CacheSelection):
+        super().__init__(original, ())
         self.keep, self.kept = keep, 0
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        agree = common_prefix_length(self.whole.cached_tokens, list(tokens[:-1]))
-        rows, _ = self.keep(self.whole._slots[:, :, :, :agree], 0)
-        self._slots, self.kept = self.whole._slots.clone(), rows.shape[3]
+        agree = common_prefix_length(self.original.cached_tokens, list(tokens[:-1]))
+        rows, _ = self.keep(self.original._slots[:, :, :, :agree], 0)
+        self._slots, self.kept = self.original._slots.clone(), rows.shape[3]
         self._slots[:, :, :, :self.kept] = rows
-        self.cached_tokens, self.offset, self.root = self.whole.cached_tokens[:agree], agree - self.kept, None
+        self.cached_tokens, self.offset, self.root = self.original.cached_tokens[:agree], agree - self.kept, None
         self._drop()
         return TinyTarget.sync(self, tokens)
 
@@ -291,7 +334,7 @@ class TinyLean(TinyView):
         super()._gather(past - self.offset, rows)
 
 
-class TinyEarly:
+class TinyEarlyExit:
     """The first layers of a TinyTarget as an early exit; they run again for every step."""
 
     def __init__(self, target: TinyTarget, exit: int):
@@ -301,7 +344,8 @@ class TinyEarly:
         return self.target.kv(layer, self.rows)
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        states, _ = self.target.run_layers(Rows(tree, self.target.ids_of(tree, 0), len(self.target.cached_tokens), 0, False), self.exit)
+        rows = Rows(tree, self.target.row_token_ids(tree, 0), len(self.target.cached_tokens), 0, False)
+        states, _ = self.target.run_layers(rows, self.exit)
         self.target._drop()
         self.rows = len(tree) + 1
         return states[start + 1:] if start else states

@@ -88,7 +88,7 @@ class VisionTarget(LlamaTarget):
         self._picture = model.vision.absent()
         self._placed = False  # whether the cache holds the picture's rows
 
-    def see(self, pixels: np.ndarray) -> None:
+    def set_picture(self, pixels: np.ndarray) -> None:
         """Set the picture, uint8 [height, width, 3] of the encoder's size, that is read before every text from now on.
         The cache is dropped."""
         self.close()

@@ -196,7 +196,7 @@ def test_rows_far_beyond_the_first_table_are_rotated_as_ever(tmp_path):
 @pytest.mark.parametrize("forward", ["fast", "hf"])
 def test_what_does_not_fit_is_refused_before_it_is_allocated(tmp_path, monkeypatch, forward):
     folder = write(tmp_path / "large")
-    monkeypatch.setattr(sizes, "free", lambda device: 10_000)
+    monkeypatch.setattr(sizes, "free_bytes", lambda device: 10_000)
     monkeypatch.setattr("torch.empty", lambda *_, **__: pytest.fail("something was allocated"))
     with refuses(ModelError, "checkpoint.memory", "large"):
         FORWARDS[forward].load(folder, torch.device("cpu"))

@@ -47,7 +47,7 @@ class Seeing:
 
     def open(self):
         target = self.kind(self.model)
-        target.see(self.picture)
+        target.set_picture(self.picture)
         return target
 
 

@@ -13,13 +13,13 @@ from safetensors.torch import save_file
 from specviz.core import Budget, Sampling, State
 from specviz.drafters.heads.masked_block import BlockChain, BlockStates
 from specviz.models import masked_block as network
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
 D, VOCAB, HEADS, KV, HD, INNER, TAPS, EPS, THETA = 16, 40, 4, 2, 6, 20, (0, 2), 1e-5, 300.0
-BODY = Body("toy", D, VOCAB, 5, torch.device("cpu"), torch.float64)
+BODY = TargetInfo("toy", D, VOCAB, 5, torch.device("cpu"), torch.float64)
 CONFIG = {"hidden_size": D, "vocab_size": VOCAB, "num_hidden_layers": 2, "num_attention_heads": HEADS, "num_key_value_heads": KV,
           "head_dim": HD, "intermediate_size": INNER, "rms_norm_eps": EPS, "rope_theta": THETA, "max_position_embeddings": 64,
           "block_size": 4, "dflash_config": {"target_layer_ids": list(TAPS), "mask_token_id": 3}}

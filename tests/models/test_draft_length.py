@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.models import draft_length
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
-BODY = Body("toy", 24, 40, 2, torch.device("cpu"), torch.float64)  # of the target; the draft's states have 6 numbers
+BODY = TargetInfo("toy", 24, 40, 2, torch.device("cpu"), torch.float64)  # of the target; the draft's states have 6 numbers
 HIDDEN, LAYERS, TOP, INNER = 6, 3, 4, 5
 
 
@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, make, how, says)
 
 
 @pytest.mark.parametrize("net, shapes", [(draft_length.AcceptanceHead(HIDDEN, 40, LAYERS), [(HIDDEN,)]),
-                                         (draft_length.Classifier(40, TOP, INNER), [(40,), ()]),
+                                         (draft_length.AcceptanceClassifier(40, TOP, INNER), [(40,), ()]),
                                          (draft_length.LengthHead(HIDDEN, 40, INNER), [(HIDDEN,), (HIDDEN,)])])
 @torch.inference_mode()
 def test_what_is_compiled_says_the_same_and_is_compiled_once(net, shapes, monkeypatch):

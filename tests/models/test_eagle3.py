@@ -10,13 +10,13 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.models import eagle, eagle3
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
 D, VOCAB, SPOKEN, HEADS, KV, HD, INNER, EPS, THETA = 16, 40, 9, 4, 2, 6, 20, 1e-5, 300.0
-BODY = Body("toy", D, VOCAB, 8, torch.device("cpu"), torch.float64)
+BODY = TargetInfo("toy", D, VOCAB, 8, torch.device("cpu"), torch.float64)
 CONFIG = {"hidden_size": D, "num_hidden_layers": 1, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HD,
           "intermediate_size": INNER, "rms_norm_eps": EPS, "rope_theta": THETA, "max_position_embeddings": 64}
 IDS = torch.tensor([0, 2, 3, 7, 11, 19, 20, 33, 39])
@@ -179,4 +179,4 @@ def test_the_draft_vocabulary_is_the_targets_tokens_it_was_given():
     states = material()[0]
     logits = head.logits(states, None)
     assert logits.isfinite().any(0).nonzero()[:, 0].tolist() == IDS.tolist() == head.tokens.tolist()
-    assert torch.equal(logits[:, IDS], head.own(states)) and torch.equal(head.t2d.nonzero()[:, 0], IDS)
+    assert torch.equal(logits[:, IDS], head.draft_logits(states)) and torch.equal(head.t2d.nonzero()[:, 0], IDS)

@@ -9,7 +9,7 @@ import transformers as tf
 
 from specviz.methods.trained_heads.kangaroo import network as kangaroo
 from specviz.models import eagle
-from specviz.models.heads import Body, unsupported_reason
+from specviz.models.heads import TargetInfo, unsupported_reason
 from specviz.models.weights import ModelError
 
 from ..drafters.heads.features import BODY, CONFIG, head, published_eagle, published_kangaroo, rows, write
@@ -221,5 +221,5 @@ def test_text_longer_than_the_heads_context_is_still_read():
 def test_a_head_is_shaped_like_its_target():
     config = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 56, "rms_norm_eps": 1e-4,
               "rope_parameters": {"rope_type": "default", "rope_theta": 123.0}, "max_position_embeddings": 77}
-    made = eagle.build(Body("toy", 16, 40, 4, config=config), {"intermediate": 9})
+    made = eagle.build(TargetInfo("toy", 16, 40, 4, config=config), {"intermediate": 9})
     assert made.sizes == eagle.Sizes(16, 8, 2, 4, 9, 1, 77, 1e-4) and made.config["rope_parameters"]["rope_theta"] == 123.0

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from specviz.core import Budget, DraftTree, State
 from specviz.methods.trained_heads.glide import network as glide
 from specviz.methods.trained_heads.glide.drafter import WIDTHS, CapeChain, GlideModel
-from specviz.models.heads import Body, key_shape
+from specviz.models.heads import TargetInfo, key_shape
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 
@@ -133,4 +133,4 @@ def test_files_are_read_back_and_what_does_not_fit_is_refused(pair, tmp_path):
         say(**more)
         with refuses(ModelError, *says.split()):
             glide.load(tmp_path, on)
-    assert key_shape(Body("b", 32, 48, 3, config={"num_attention_heads": 4, "num_key_value_heads": 2})) == (2, 8)
+    assert key_shape(TargetInfo("b", 32, 48, 3, config={"num_attention_heads": 4, "num_key_value_heads": 2})) == (2, 8)

@@ -17,7 +17,7 @@ from specviz.methods.trained_heads.clover import network as clover
 from specviz.methods.trained_heads.redrafter import network as redrafter
 from specviz.methods.trained_heads.redrafter.drafter import FEW, BeamTree
 from specviz.models.eagle_layers import Layer, Sizes, angles_of
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 from specviz.trees import full_tree
 
@@ -25,7 +25,7 @@ from ..message_codes import refuses
 from . import tiny
 
 D, VOCAB = 8, 70
-BODY = Body("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64)
+BODY = TargetInfo("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64)
 SILU = lambda x: x / (1 + (-x).exp())  # noqa: E731
 
 
@@ -157,7 +157,7 @@ def test_chimeras_published_layout_drafts_what_the_authors_forward_says(tmp_path
             tensor.copy_(torch.randn(tensor.shape, generator=source, dtype=torch.float64) / tensor.shape[-1] ** 0.5)
     save_file(w | {f"fast_layer1.0.{name}": tensor for name, tensor in layer.state_dict().items()}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"chimera_num_heads": 3, "chimera_num_layers": 1}))
-    heads = chimera.load(tmp_path, Body("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64, llama))
+    heads = chimera.load(tmp_path, TargetInfo("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64, llama))
     text, states = [4, 9, 2, 7, 5], draws(s=(4, D))["s"] * 2
 
     @torch.no_grad()
@@ -194,7 +194,7 @@ def test_ours_come_back_and_others_are_refused(tmp_path, reader, kind, says):
     again = reader.load(tmp_path, BODY).state_dict()
     assert all(torch.equal(again[name], tensor) for name, tensor in made.state_dict().items())
     with refuses(ModelError, "head.states", 8, 16, "other"):
-        reader.load(tmp_path, Body("other", 16, VOCAB, 2))
+        reader.load(tmp_path, TargetInfo("other", 16, VOCAB, 2))
     save_file({"x": torch.ones(1)}, tmp_path / "model.safetensors")
     with refuses(ModelError, *says.split()):
         reader.load(tmp_path, BODY)

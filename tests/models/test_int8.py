@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from specviz.models import int8
 from specviz.models.exact_attention import ExactAttention
-from specviz.models.int8 import MOST, ByteProducts, FloatProducts, Int8Linear, quantise_rows
+from specviz.models.int8 import MOST, FloatInt8Kernel, Int8Linear, VnniInt8Kernel, quantise_rows
 from specviz.models.torchscript import scripted
 
 SHAPES = [(96, 64), (33, 50), (40, 1500)]  # out, in; the last is wider than one exact sum of floats
@@ -29,7 +29,7 @@ def by_hand(weight, bias, x):
 
 def kinds():
     """Both ways to multiply, the one of bytes where this processor's are exact."""
-    return [FloatProducts] + [ByteProducts] * (int8._kind() is ByteProducts)
+    return [FloatInt8Kernel] + [VnniInt8Kernel] * (int8._kind() is VnniInt8Kernel)
 
 
 def test_weights_are_whole_numbers_times_the_step_of_their_row():
@@ -64,12 +64,12 @@ def test_a_layer_says_what_its_module_says_also_of_rows_of_zeros():
 
 def test_a_processor_whose_products_of_bytes_are_cut_off_multiplies_floats(monkeypatch):
     """Without VNNI two products are added up in 16 bits."""
-    class Cut(ByteProducts):
-        def times(self, x):
-            return super().times(x).clamp(max=2.0**15)
+    class Cut(VnniInt8Kernel):
+        def multiply(self, x):
+            return super().multiply(x).clamp(max=2.0**15)
 
-    monkeypatch.setattr(int8, "ByteProducts", Cut)
-    assert int8._kind.__wrapped__() is FloatProducts
+    monkeypatch.setattr(int8, "VnniInt8Kernel", Cut)
+    assert int8._kind.__wrapped__() is FloatInt8Kernel
 
 
 @torch.inference_mode()
@@ -79,15 +79,15 @@ def test_where_there_is_no_fbgemm_floats_are_multiplied_plainly(monkeypatch):
         raise RuntimeError("quantized engine FBGEMM is not supported")
 
     monkeypatch.setattr(int8, "_fbgemm", none)
-    assert int8._kind.__wrapped__() is FloatProducts
+    assert int8._kind.__wrapped__() is FloatInt8Kernel
     for shape in SHAPES:
         weight, bias, x = case(*shape, 5)
-        assert torch.equal(scripted(FloatProducts(*quantise_rows(weight), bias))(x), by_hand(weight, bias, x))
+        assert torch.equal(scripted(FloatInt8Kernel(*quantise_rows(weight), bias))(x), by_hand(weight, bias, x))
 
 
 def test_a_sum_of_two_pieces_holds_no_wider_row():
     with pytest.raises(NotImplementedError, match=str(2 * int8.WIDTH + 1)):
-        FloatProducts(*quantise_rows(torch.ones(1, 2 * int8.WIDTH + 1)), None)
+        FloatInt8Kernel(*quantise_rows(torch.ones(1, 2 * int8.WIDTH + 1)), None)
 
 
 # --- attention ---------------------------------------------------------------------------------------------------------

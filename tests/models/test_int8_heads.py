@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from specviz.models import eagle
-from specviz.models.heads import Body, Streamed, ready
+from specviz.models.heads import StreamedLinear, TargetInfo, ready
 from specviz.models.int8 import Int8Linear, has_byte_products
 from specviz.zoo.trained_heads import body_of
 
@@ -16,7 +16,7 @@ LIKE = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "int
 
 def head(eight: bool, hidden: int = 128) -> eagle.Eagle:
     torch.manual_seed(0)
-    body = Body("toy", hidden, 40, 2, config=LIKE, eight=eight)
+    body = TargetInfo("toy", hidden, 40, 2, config=LIKE, eight=eight)
     made = ready(eagle.build(body, {}), body)
     with torch.no_grad():
         for part in made.parameters():
@@ -58,9 +58,9 @@ def test_guesses_one_by_one_are_those_of_one_call():
 
 def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
     torch.manual_seed(0)
-    module = ready(nn.Sequential(nn.Linear(256, 512)), Body("toy", 256, 8, 1, eight=True))
+    module = ready(nn.Sequential(nn.Linear(256, 512)), TargetInfo("toy", 256, 8, 1, eight=True))
     x = torch.randn(3, 256, generator=torch.Generator().manual_seed(1))
-    assert type(module[0].forward) is Streamed
+    assert type(module[0].forward) is StreamedLinear
     with torch.inference_mode():
         found, want = module[0](x), F.linear(x, module[0].weight, module[0].bias)
         before = module[0].forward._run

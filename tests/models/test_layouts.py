@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from specviz.methods.trained_heads.medusa import network as heads_medusa
 from specviz.models import convert
 from specviz.models import hydra as heads_hydra
-from specviz.models.heads import Body, calibration
+from specviz.models.heads import TargetInfo, calibration
 from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
@@ -22,7 +22,7 @@ from ..message_codes import refuses
 D, V, HEADS = 8, 12, 3
 LLAMA = {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 16, "max_position_embeddings": 64,
          "rms_norm_eps": 1e-6, "rope_theta": 100.0}
-BODY = Body("toy", D, V, 2, dtype=torch.float64, config=LLAMA)
+BODY = TargetInfo("toy", D, V, 2, dtype=torch.float64, config=LLAMA)
 
 
 def tensors(**shapes):
@@ -221,36 +221,36 @@ def refused(kind, folder, body=BODY):
     return f"{error.value.code}: {error.value}"
 
 
-def holds(words, code, *parts):
+def represents_exactly(words, code, *parts):
     return words.startswith(f"{code}: ") and all(str(part) in words for part in parts)
 
 
 def test_heads_that_do_not_fit_or_are_broken(tmp_path):
-    wide = Body("big", 2 * D + 1, V, 2, dtype=torch.float64, config=LLAMA)
+    wide = TargetInfo("big", 2 * D + 1, V, 2, dtype=torch.float64, config=LLAMA)
     for kind, weights in ((heads_medusa, authors()), (heads_medusa, vllm(OWN)), (heads_hydra, hydra(True))):
         folder = written(tmp_path / "w", weights)
-        assert holds(refused(kind, folder, wide), "head.states", D, "big", 2 * D + 1)
-        rich = Body("rich", D, V + 1, 2, dtype=torch.float64, config=LLAMA)
-        assert holds(refused(kind, folder, rich), "head.vocabulary", V, "rich", V + 1)
+        assert represents_exactly(refused(kind, folder, wide), "head.states", D, "big", 2 * D + 1)
+        rich = TargetInfo("rich", D, V + 1, 2, dtype=torch.float64, config=LLAMA)
+        assert represents_exactly(refused(kind, folder, rich), "head.vocabulary", V, "rich", V + 1)
     empty = written(tmp_path / "e", {"model.norm.weight": torch.ones(D)})
-    assert holds(refused(heads_medusa, empty), "head.other_kind", "Medusa") and holds(refused(heads_hydra, empty), "head.other_kind", "Hydra")
-    assert holds(refused(heads_medusa, written(tmp_path / "n", {"0.0.linear.weight": torch.ones(D, D)})), "head.lacks_weight", "0.1.weight")
+    assert represents_exactly(refused(heads_medusa, empty), "head.other_kind", "Medusa") and represents_exactly(refused(heads_hydra, empty), "head.other_kind", "Hydra")
+    assert represents_exactly(refused(heads_medusa, written(tmp_path / "n", {"0.0.linear.weight": torch.ones(D, D)})), "head.lacks_weight", "0.1.weight")
     gap = {key.replace("1.", "4.", 1) if key.startswith("1.") else key: t for key, t in authors().items()}
-    assert holds(refused(heads_medusa, written(tmp_path / "g", gap)), "head.other_kind", "Medusa")
+    assert represents_exactly(refused(heads_medusa, written(tmp_path / "g", gap)), "head.other_kind", "Medusa")
     odd = {key: t[:, :2 * D] if key.endswith("2.1.linear.weight") else t for key, t in hydra(True).items()}
-    assert holds(refused(heads_hydra, written(tmp_path / "u", odd)), "hydra.columns", 16)
+    assert represents_exactly(refused(heads_hydra, written(tmp_path / "u", odd)), "hydra.columns", 16)
     for kind, weights in ((heads_medusa, authors()), (heads_medusa, vllm(OWN)), (heads_hydra, hydra(True))):
-        assert holds(refused(kind, written(tmp_path / "x", weights | {"gate.weight": torch.ones(D)})), "head.unknown_weights", "gate.weight")
+        assert represents_exactly(refused(kind, written(tmp_path / "x", weights | {"gate.weight": torch.ones(D)})), "head.unknown_weights", "gate.weight")
     alien = vllm({f"lm_heads.{i}.weight": torch.ones(2, D) for i in range(HEADS)} | {"token_map": torch.tensor([1, V])})
-    assert holds(refused(heads_medusa, written(tmp_path / "a", alien)), "head.tokens")
+    assert represents_exactly(refused(heads_medusa, written(tmp_path / "a", alien)), "head.tokens")
     lost = {key: t for key, t in hydra(True).items() if "hydra_mlp.1.1.linear.bias" not in key}
-    assert holds(refused(heads_hydra, written(tmp_path / "l", lost)), "checkpoint.lacks_weight")
+    assert represents_exactly(refused(heads_hydra, written(tmp_path / "l", lost)), "checkpoint.lacks_weight")
     cut = written(tmp_path / "c", authors()) / "model.safetensors"
     cut.write_bytes(cut.read_bytes()[:-100])
-    assert holds(refused(heads_medusa, cut.parent), "checkpoint.cut_short")
+    assert represents_exactly(refused(heads_medusa, cut.parent), "checkpoint.cut_short")
     nan = authors()
     nan["0.1.weight"][0, 0] = float("nan")
-    assert holds(refused(heads_medusa, written(tmp_path / "nan", nan)), "checkpoint.not_numbers")
+    assert represents_exactly(refused(heads_medusa, written(tmp_path / "nan", nan)), "checkpoint.not_numbers")
 
 
 def test_pickles_are_never_opened(tmp_path):

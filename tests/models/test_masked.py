@@ -11,13 +11,13 @@ import torch
 from specviz.core import Budget, Sampling, State
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.models import masked
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, VOCAB, network
 
-BODY = Body("toy", 24, VOCAB, 2)
+BODY = TargetInfo("toy", 24, VOCAB, 2)
 MASK, GAMMA = 5, 4
 
 

@@ -12,13 +12,13 @@ from safetensors.torch import save_file
 from specviz.core import Budget, Sampling, Scores, State
 from specviz.drafters.heads.recurrent import LevelTree
 from specviz.methods.trained_heads.mlp_speculator import network as mlp_speculator
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
 D, VOCAB, INNER, LEVELS, TOP = 8, 20, 6, 3, (3, 2, 2)
-BODY = Body("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64)
+BODY = TargetInfo("toy", D, VOCAB, 2, torch.device("cpu"), torch.float64)
 
 
 def published(folder, tied=False, at="speculator.", drop=(), config=None, **more):

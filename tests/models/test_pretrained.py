@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specviz.models.pretrained import cache_word
+from specviz.models.pretrained import cache_argument
 
 
 class Today(torch.nn.Module):
@@ -24,4 +24,4 @@ class Without(torch.nn.Module):
 
 @pytest.mark.parametrize("kind, word", [(Today, "cache"), (Before, "past_key_values"), (Without, None)])
 def test_a_cache_is_called_as_the_network_calls_it(kind, word):
-    assert cache_word(kind()) == word
+    assert cache_argument(kind()) == word

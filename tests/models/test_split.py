@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from specviz.models.split import split, whole
+from specviz.models.split import joined_folder, split_shards
 from specviz.models.weights import ModelError
 from specviz.training.job import fingerprint
 
@@ -26,32 +26,32 @@ def folder(tmp_path, monkeypatch):
 
 def test_parts_are_the_same_model(folder):
     before, want = fingerprint(folder), AutoModelForCausalLM.from_pretrained(folder).state_dict()
-    assert whole(folder) == folder
-    split(folder, largest=1000, part=4096)
+    assert joined_folder(folder) == folder
+    split_shards(folder, largest=1000, part=4096)
     assert not list(folder.glob("*.safetensors")) and max(p.stat().st_size for p in folder.glob("*.part-*")) <= 4096
     assert fingerprint(folder) == before
-    again = AutoModelForCausalLM.from_pretrained(whole(folder)).state_dict()
+    again = AutoModelForCausalLM.from_pretrained(joined_folder(folder)).state_dict()
     assert want.keys() == again.keys() and all(torch.equal(want[name], again[name]) for name in want)
-    assert whole(folder) == whole(folder) != folder
+    assert joined_folder(folder) == joined_folder(folder) != folder
 
 
 def test_other_parts_are_another_model(folder):
-    split(folder, largest=1000, part=4096)
-    first = whole(folder)
+    split_shards(folder, largest=1000, part=4096)
+    first = joined_folder(folder)
     part = next(folder.glob("*.part-02*"))
     part.write_bytes(bytes(reversed(part.read_bytes())))
-    assert whole(folder) != first
+    assert joined_folder(folder) != first
 
 
 def test_a_missing_part_is_named(folder):
-    split(folder, largest=1000, part=4096)
+    split_shards(folder, largest=1000, part=4096)
     next(folder.glob("*.part-02*")).unlink()
     with refuses(ModelError, "checkpoint.lacks_part", "tiny", "model.safetensors"):
-        whole(folder)
+        joined_folder(folder)
 
 
 def test_small_shards_stay_and_old_parts_go(folder):
-    split(folder, largest=1000, part=4096)
+    split_shards(folder, largest=1000, part=4096)
     save_file({"a": torch.zeros(3)}, folder / "model.safetensors")
-    split(folder)
+    split_shards(folder)
     assert [p.name for p in folder.glob("*safetensors*")] == ["model.safetensors"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.models import row_cache
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.static_rows import StaticRowBuffer
 
 from ..targets.test_static_shapes import Watch
@@ -19,7 +19,7 @@ HEADS = ("eagle", "eagle3", "mtp", "kangaroo", "dflash", "dspark")
 
 def opened(kind: str, static: bool, device: str = "cpu"):
     """A head of a kind, the same for both, and a run's rows of it."""
-    body = Body("toy", HIDDEN, VOCAB, 6, torch.device(device), config={"num_attention_heads": 4, "num_key_value_heads": 2}, static=static)
+    body = TargetInfo("toy", HIDDEN, VOCAB, 6, torch.device(device), config={"num_attention_heads": 4, "num_key_value_heads": 2}, static=static)
     head = tiny.head(kind, body)
     return head, head.open()
 

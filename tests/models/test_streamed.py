@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from specviz.models.heads import Body, Streamed, ready
+from specviz.models.heads import StreamedLinear, TargetInfo, ready
 
 
 def head(bias: bool = True):
@@ -14,13 +14,13 @@ def head(bias: bool = True):
     with torch.no_grad():
         for part in module:
             part.weight.copy_(part.weight.half().float())
-    return ready(module, Body("toy", 256, 8, 1))
+    return ready(module, TargetInfo("toy", 256, 8, 1))
 
 
 def test_large_matrices_say_what_they_said():
     for bias in (True, False):
         module, rng = head(bias), torch.Generator().manual_seed(1)
-        assert type(module[0].forward) is Streamed and type(module[1].forward) is not Streamed
+        assert type(module[0].forward) is StreamedLinear and type(module[1].forward) is not StreamedLinear
         for x in (torch.randn(256, generator=rng), torch.randn(1, 256, generator=rng), torch.randn(7, 256, generator=rng),
                   torch.randn(2, 3, 256, generator=rng)):
             want = F.linear(x, module[0].weight, module[0].bias)

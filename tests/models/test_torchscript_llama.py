@@ -10,7 +10,7 @@ import torch
 from specviz.core import DraftTree
 from specviz.models import eagle3, llama, torchscript
 from specviz.models import torchscript_llama as scripted
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.learning import LearningLlama
 from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from specviz.targets.fast import FastModel
@@ -31,9 +31,9 @@ def folder(tmp_path_factory):
 def stored(monkeypatch, kinds):
     """Weights loaded from now on lie so; all of them are 16-bit numbers."""
     monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout({tuple(w.shape): kinds for w in weights}))
-    get, maybe = llama.Weights.get, llama.Weights.maybe
+    get, get_optional = llama.Weights.get, llama.Weights.get_optional
     monkeypatch.setattr(llama.Weights, "get", lambda *asked: get(*asked).half().float())
-    monkeypatch.setattr(llama.Weights, "maybe", lambda *asked: None if (found := maybe(*asked)) is None else found.half().float())
+    monkeypatch.setattr(llama.Weights, "get_optional", lambda *asked: None if (found := get_optional(*asked)) is None else found.half().float())
 
 
 @torch.inference_mode()
@@ -73,7 +73,7 @@ def test_compiled_halves_say_the_same_bits(folder, kind, layout, monkeypatch):
 
 def test_a_layer_that_reads_more_than_its_residual_is_compiled_too(tmp_path):
     published(tmp_path / "head", "whole")
-    net = eagle3.load(tmp_path / "head", Body("toy", D, VOCAB, 8, torch.device("cpu"), torch.float32)).fused
+    net = eagle3.load(tmp_path / "head", TargetInfo("toy", D, VOCAB, 8, torch.device("cpu"), torch.float32)).fused
     assert not any(apart(net, net.blocks[0], n, at, False, wide=2 * D) for n in (1, 4) for at in (0, 5))
 
 

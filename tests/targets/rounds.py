@@ -7,7 +7,7 @@ import torch
 from transformers import DynamicCache
 
 from specviz.core import DraftTree, TreeBuilder, Verdict
-from specviz.models.pretrained import cache_word
+from specviz.models.pretrained import cache_argument
 
 
 class Reference:
@@ -19,7 +19,7 @@ class Reference:
     @torch.inference_mode()
     def __call__(self, tokens):
         cache = DynamicCache()  # without a config: full layers, nothing is dropped at a window
-        logits = self.net(input_ids=torch.tensor([tokens]), use_cache=True, **{cache_word(self.net): cache}).logits[0]
+        logits = self.net(input_ids=torch.tensor([tokens]), use_cache=True, **{cache_argument(self.net): cache}).logits[0]
         return logits, [(layer.keys[0], layer.values[0]) for layer in cache.layers]
 
 

@@ -36,7 +36,7 @@ def folder(path, made, **config):
     """Write a checkpoint as the recipe does."""
     path.mkdir(exist_ok=True)
     weights = {name: t for name, t in made.state_dict().items() if name not in ("lm_head.weight", "chunk_factor")}
-    save_file({name: t.contiguous() for name, t in mx.stored(weights).items()}, path / "model.safetensors")
+    save_file({name: t.contiguous() for name, t in mx.to_file_tensors(weights).items()}, path / "model.safetensors")
     (path / "config.json").write_text(json.dumps({"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config))
     return path
 
@@ -72,7 +72,7 @@ def test_each_row_equals_the_training_network_on_its_path(tmp_path):
     made = made.double()
     with torch.no_grad():
         for weight in (w for w in made.parameters() if w.dim() > 1 and w.numel() >= mx.WORTH):
-            weight.copy_(mx.unpacked(*mx.packed(weight)))
+            weight.copy_(mx.dequantise_mxint8(*mx.quantise_mxint8(weight)))
         for row, path in ((0, []), (3, [5, 9]), (5, [7, 13])):
             assert torch.allclose(rows[row], made(torch.tensor([PROMPT + path])).logits[0, -1], atol=1e-5)
 
@@ -91,11 +91,11 @@ class Reversed(Experts):
     """Adds the experts of the union from the last to the first; all of them in order."""
 
     def forward(self, x, residual):
-        if self.whole:
+        if self.read_all:
             return super().forward(x, residual)
         turned = Experts.__new__(Experts)
         torch.nn.Module.__init__(turned)
-        turned.router, turned.scale, turned.eps, turned.whole = self.router.flip(0), self.scale.flip(0), self.eps, False
+        turned.router, turned.scale, turned.eps, turned.read_all = self.router.flip(0), self.scale.flip(0), self.eps, False
         turned.w_in, turned.w_out = self.w_in.flip(0), self.w_out.flip(0)
         return turned(x, residual)
 

@@ -92,7 +92,7 @@ def test_one_block_at_a_time_it_says_the_same_bits(folder):
 def test_a_processor_without_products_of_bytes_says_the_same_bits(folder, monkeypatch):
     path, tree, tokens = checkpoint(folder, "qwen2"), DraftTree((5, 6, 7), (-1, 0, 0), (-1,) * 3), list(range(25))
     models = [Int8Model(path)]
-    monkeypatch.setattr(int8, "_kind", lambda: int8.FloatProducts)
+    monkeypatch.setattr(int8, "_kind", lambda: int8.FloatInt8Kernel)
     models.append(Int8Model(path))
     assert models[1].kernel == "int8, multiplied as floats"
     told = []

@@ -45,7 +45,7 @@ def test_a_step_moves_every_weight_of_the_copy_and_none_of_the_model(how, tmp_pa
         for weight in learner.weights:
             weight.sub_(weight.grad if weight.grad is not None else 0.0, alpha=-0.05)
         want = learner.logits(TEXT)
-    learner.renew()
+    learner.drop_outdated()
     with torch.inference_mode():
         assert torch.allclose(rows(learner), want[1:], atol=1e-4), "what it held before the step is not used any more"
     assert not torch.allclose(want[1:], before, atol=1e-3) and torch.allclose(rows(opened(how, tmp_path)), before, atol=1e-4)

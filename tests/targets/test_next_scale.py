@@ -25,12 +25,12 @@ def net(tmp_path_factory):
 def reference(found, painted, scale, prompt=PROMPT):
     """Logits of a scale from one pass over all rows, without a cache."""
     net, scales = found.net, found.scales
-    picture, inputs = scales.blank(), []
+    picture, inputs = scales.blank_pictures(), []
     for one in range(scale + 1):
         inputs.append(net.inputs(picture, one))
         lo, hi = scales.ends[one:one + 2]
         if one < scale:
-            picture = net.grown(picture, torch.tensor([painted[lo:hi]]) - WORDS)
+            picture = net.add_scale(picture, torch.tensor([painted[lo:hi]]) - WORDS)
     counts = torch.bincount(torch.tensor(prompt), minlength=WORDS).float()[None]
     rows = scales.ends[scale + 1]
     states = net(net.condition(counts), torch.cat(inputs, 1), scales.mask()[:rows, :rows])
@@ -45,12 +45,12 @@ def of_scale(found, logits, scale):
 
 def test_token_maps_sum_to_the_picture(net):
     scales = net.scales
-    picture = net.net.grown(net.net.grown(scales.blank(), torch.tensor([[2]])), torch.tensor([[3, 4, 6, 5]]))
+    picture = net.net.add_scale(net.net.add_scale(scales.blank_pictures(), torch.tensor([[2]])), torch.tensor([[3, 4, 6, 5]]))
     codes = net.net.codes
-    assert torch.allclose(picture, scales.enlarged(codes[[2]][None]) + scales.enlarged(codes[[3, 4, 6, 5]][None]))
+    assert torch.allclose(picture, scales.upsample(codes[[2]][None]) + scales.upsample(codes[[3, 4, 6, 5]][None]))
     maps = torch.randn(2, 3, 6, 6)
-    assert torch.equal(scales.paste(scales.cut(maps)), maps) and Scales((3,), 2, (5,)).enlarged(scales.cut(maps)).equal(maps)
-    assert torch.equal(scales.cut(maps)[0, 1].view(2, 2, 3), maps[0, :, :2, 2:4].permute(1, 2, 0)), "patches in raster order, colour last"
+    assert torch.equal(scales.from_patches(scales.to_patches(maps)), maps) and Scales((3,), 2, (5,)).upsample(scales.to_patches(maps)).equal(maps)
+    assert torch.equal(scales.to_patches(maps)[0, 1].view(2, 2, 3), maps[0, :, :2, 2:4].permute(1, 2, 0)), "patches in raster order, colour last"
 
 
 def test_scale_by_scale_equals_one_pass_and_a_late_start(net):

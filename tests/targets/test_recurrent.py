@@ -142,7 +142,7 @@ def test_a_state_that_forgets_a_part_or_the_replay_is_caught(model, reference):
 
 def nearest_rows(self, rows):
     """An unmasked convolution: it reads the rows before a row, whatever branch they are on."""
-    window = self.model.reach - 1
+    window = self.model.longest_kernel - 1
     return torch.arange(window + 1) + torch.arange(rows.lo, len(rows.tree) + 1)[:, None]
 
 

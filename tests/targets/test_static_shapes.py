@@ -255,7 +255,7 @@ def test_a_pass_reads_nothing_back_from_the_device(model):
 def test_a_replay_gives_what_the_forward_gives(folder, dtype):
     path = checkpoint(folder, "llama")
     captured, plain = StaticModel(path, "cuda", dtype).open(), StaticModel(path, "cuda", dtype)
-    plain.records = False
+    plain.captures_graphs = False
     plain, source = plain.open(), random.Random(1)
     for target in (captured, plain):
         target.expect(16)

@@ -32,7 +32,7 @@ def model(net, tmp_path_factory):
 def opened(model, picture, kind=VisionTarget):
     target = kind(model)
     if picture is not None:
-        target.see(picture)
+        target.set_picture(picture)
     return target
 
 
@@ -121,7 +121,7 @@ def test_another_picture_drops_the_cache_and_has_another_name(net, model):
     target = opened(model, PICTURES[0])
     target.sync(PROMPT)
     first = target.prefix_id
-    target.see(PICTURES[1])
+    target.set_picture(PICTURES[1])
     assert target.cached_tokens == [] and target.prefix_id not in ("", first) and opened(model, None).prefix_id == ""
     target.sync(PROMPT)
     assert gap(target.score(DraftTree()).logits[0], reference(net, PROMPT, PICTURES[1])[-1]) < 1e-4
@@ -136,7 +136,7 @@ def test_hidden_states_belong_to_the_tokens_alone(net, model):
 
 def test_a_target_of_text_reads_no_picture(model):
     with pytest.raises(InvalidUse) as error:
-        LlamaTarget(model).see(PICTURES[0])
+        LlamaTarget(model).set_picture(PICTURES[0])
     assert error.value.code == "target.picture"
 
 

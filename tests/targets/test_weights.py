@@ -166,7 +166,7 @@ def test_a_layer_is_f_linear_in_every_layout(kind, biased):
 def test_weights_that_sixteen_bits_do_not_hold_are_never_rounded(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     full, half = torch.randn(24, 16, generator=generator), torch.randn(24, 16, generator=generator).bfloat16().float()
-    assert HalfLinear.holds(half) and not HalfLinear.holds(full) and not HalfLinear.holds(half * 2**40)
+    assert HalfLinear.represents_exactly(half) and not HalfLinear.represents_exactly(full) and not HalfLinear.represents_exactly(half * 2**40)
     monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(24, 16): {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}}})
     layout, x = fastest_layout([half], total=10), torch.randn(3, 16, generator=generator)
     assert layout.kernel == "fp16"

@@ -89,7 +89,7 @@ def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, tra
     read = causal.load(place, target)
     whole = copy.deepcopy(features.before)
     one = causal.LoraAdapters(whole, 2)
-    one.load_state_dict({name: tensor.float() for name, tensor in mx.read(kept).items()})
+    one.load_state_dict({name: tensor.float() for name, tensor in mx.from_file_tensors(kept).items()})
     ids = features.own.answers[0].ids[None, :40]
     with torch.no_grad():
         found, want, before = read(ids), one(ids), features.before(ids)

@@ -70,7 +70,7 @@ def test_the_loss_weighs_a_refusal_more_and_is_divided_by_the_weight():
     token_probs, passes = [0.9, 0.4, 0.2], [1.0, 0.25, 0.0]
     want = sum(-a * math.log(c) - 6 * (1 - a) * math.log(1 - c) for c, a in zip(token_probs, passes))
     want /= 6 * sum(1 - a for a in passes) + sum(passes)
-    found = draft_length.loss(torch.tensor(token_probs).logit(), torch.tensor(passes), 6.0)
+    found = draft_length.acceptance_loss(torch.tensor(token_probs).logit(), torch.tensor(passes), 6.0)
     assert float(found) == pytest.approx(want, abs=1e-5)
 
 

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, LlamaConfig
 
 from specviz.core import DraftTree
 from specviz.methods import draft_kinds
-from specviz.models.exits import exits
+from specviz.models.exits import sub_model_layers
 from specviz.targets.fast import FastModel
 from specviz.training import distillspec, draft, fastdraft, generate, s2d, tvdpp
 from specviz.training.draft import DraftTrainer
@@ -149,7 +149,7 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
     one = lesson(work, "s2d")
     ids, where, top_ids, top_logp, labels = one.wide[0]
     layers = one.hparams["layers"]
-    assert one.layers == exits(layers) == (2, 3, 4) and exits(12) == (6, 9, 12) and exits(1) == (1,)
+    assert one.layers == sub_model_layers(layers) == (2, 3, 4) and sub_model_layers(12) == (6, 9, 12) and sub_model_layers(1) == (1,)
     with torch.no_grad():
         states = draft.exit_states_at(one.model, ids, where, one.layers)
         each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.hparams["hard_label_weight"]) for x in states]

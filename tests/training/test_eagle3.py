@@ -100,7 +100,7 @@ def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811
     rows, ids = batch.layer.float()[:20], batch.ids[0, 1:21]
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])
     with torch.inference_mode():
-        one, other = (head.own(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1]).softmax(-1)
+        one, other = (head.draft_logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1]).softmax(-1)
                       for at in (torch.arange(20), order))
     assert float((one - other).abs().sum() / 2) > 1e-4
 

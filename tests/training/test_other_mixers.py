@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BambaForCausalLM, LlamaConfig
 from specviz.core import DraftTree
 from specviz.models import trainable
 from specviz.models.pretrained import open_network
-from specviz.models.trainable import quick
+from specviz.models.trainable import with_scanned_mixers
 from specviz.targets.recurrent import RecurrentModel
 from specviz.training import generate
 from specviz.training.files import export
@@ -50,7 +50,7 @@ def test_the_quick_scan_equals_the_slow_one():
     net = network(STATE_SPACE["bamba"]())
     assert isinstance(net, BambaForCausalLM)
     ids = torch.randint(0, VOCAB, (2, 70), generator=torch.Generator().manual_seed(0))  # longer than a chunk
-    torch.testing.assert_close(logits(quick(network(net.config)), ids), logits(net, ids), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(logits(with_scanned_mixers(network(net.config)), ids), logits(net, ids), atol=1e-3, rtol=1e-3)
 
 
 def changed(net, at: int) -> list[int]:

@@ -16,7 +16,7 @@ from specviz import ZooError, load
 from specviz.core import DraftTree
 from specviz.models.gguf_names import GGUFTensors
 from specviz.models.gguf_reader import GGUFFile, gguf_in
-from specviz.models.split import LARGEST, cut
+from specviz.models.split import LARGEST, write_parts
 from specviz.models.weights import ModelError, Weights
 from specviz.run import Session, SessionError, collect
 from specviz.zoo import forget
@@ -263,7 +263,7 @@ def test_parts_are_the_same_file_and_a_changed_part_is_found(tmp_path):
     gguf_files.write(tmp_path / "m.gguf", blocks="Q8_0")
     folder = tmp_path / "parts"
     folder.mkdir()
-    cut(tmp_path / "m.gguf", folder, 10_000)
+    write_parts(tmp_path / "m.gguf", folder, 10_000)
     whole, parts = (GGUFTensors(GGUFFile(place / "m.gguf")) for place in (tmp_path, folder))
     assert whole.names == parts.names and all(torch.equal(whole.get(name), parts.get(name)) for name in whole.names)
     (folder / "m.gguf.sha256").write_text(f"{hashlib.sha256((tmp_path / 'm.gguf').read_bytes()).hexdigest()}  m.gguf\n")

@@ -71,17 +71,17 @@ class InTarget(Drafter):
                 for step in range(min(count, len(self.heads))):
                     at = build.add(-1, at, probe=True)
                     rows[step].append((at, owner, chain))
-        build.inputs += [self._entry(step, made) for step, made in enumerate(rows) if made]
+        build.inputs += [self._entry(step, entries) for step, entries in enumerate(rows) if entries]
         dropped = {} if self.dropped is None else {"dropped": self.dropped}
         shown = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
         state.note("ahead", rows=shown, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
                    layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
         return build.tree()
 
-    def _entry(self, step: int, made: list[tuple[int, int, int]]) -> HiddenInput:
-        owners, chains = [owner + 1 for _, owner, _ in made], torch.tensor([chain for *_, chain in made])
-        return HiddenInput(self.heads.layers[step], tuple(node for node, *_ in made),
-                     lambda x: self.heads.made(step, to_device(chains, x.device), select_rows(x, owners)))
+    def _entry(self, step: int, entries: list[tuple[int, int, int]]) -> HiddenInput:
+        owners, chains = [owner + 1 for _, owner, _ in entries], torch.tensor([chain for *_, chain in entries])
+        return HiddenInput(self.heads.layers[step], tuple(node for node, *_ in entries),
+                     lambda x: self.heads.input_states(step, to_device(chains, x.device), select_rows(x, owners)))
 
 
 class InTargetChain(InTarget):

@@ -83,10 +83,11 @@ class DraftChain(ModelDrafter):
         stop, rng, temperature = budget.stop, state.rng, 0.0 if sampling.greedy else sampling.temperature
         sure = stop if isinstance(stop, StopBelowProbability) else None
         piece = budget.gamma if stop is never_stop or sure else self.piece
-        roll = lambda count: (rng.uniforms if stop is never_stop else rng.ahead)("draft", count)  # noqa: E731
+        draw_uniforms = lambda count: (rng.uniforms if stop is never_stop else rng.ahead)("draft", count)  # noqa: E731
         while len(build) < budget.gamma:
             before, ended = len(build), False
-            written = model.draft_chain(build.tokens, min(piece, budget.gamma - before), temperature, roll, sure.least if sure else None)
+            written = model.draft_chain(build.tokens, min(piece, budget.gamma - before), temperature, draw_uniforms,
+                                        sure.least if sure else None)
             if written is None:  # end of the context, or nothing generated
                 return before > 0
             distributions = (check_distributions(written.distributions) if temperature

@@ -4,7 +4,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, Target, TreeBuilder, never_stop
-from ...models.exits import exits
+from ...models.exits import sub_model_layers
 from ...trees import Scorer, sample_token
 from .chain import policy_probs
 
@@ -18,23 +18,23 @@ class NestedChain(Drafter):
     """
 
     def __init__(self, model: CapableTarget, size: int | None = None, sure: float = 0.6):
-        self.sizes, self.sure = exits(model.layers) if "skip" in model.capabilities else (model.layers,), sure
+        self.sizes, self.sure = sub_model_layers(model.layers) if "skip" in model.capabilities else (model.layers,), sure
         self.views = [model if count == model.layers else model.skipping(range(2 * count, 2 * model.layers)) for count in self.sizes]
         last = len(self.sizes) - 1
-        self.asked = range(last + 1) if size is None else (min(size, last) % (last + 1),)
+        self.used_sizes = range(last + 1) if size is None else (min(size, last) % (last + 1),)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        for at in reversed(self.asked):  # the smaller views share the largest one's cache
+        for at in reversed(self.used_sizes):  # the smaller views share the largest one's cache
             self.views[at].sync(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, used, token_probs = TreeBuilder(), [], []
-        readers: dict[int, SizeReader] = {}
+        readers: dict[int, SubModelScorer] = {}
         for depth in range(budget.gamma):
-            for at in self.asked:
+            for at in self.used_sizes:
                 if at not in readers:
-                    readers[at] = SizeReader(self.views[at], state)
-                logits = readers[at].row(build)
+                    readers[at] = SubModelScorer(self.views[at], state)
+                logits = readers[at].next_logits(build)
                 prob = float(logits.softmax(-1).max())
                 if prob >= self.sure:
                     break
@@ -45,18 +45,18 @@ class NestedChain(Drafter):
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         if used:
-            state.note("sizes", layers=list(self.sizes), used=used, sure=token_probs, least=self.sure if len(self.asked) > 1 else 0.0)
+            state.note("sizes", layers=list(self.sizes), used=used, sure=token_probs, least=self.sure if len(self.used_sizes) > 1 else 0.0)
         return build.tree()
 
 
-class SizeReader:
+class SubModelScorer:
     """One sub-model on this round's chain; it catches up on skipped tokens when used."""
 
     def __init__(self, view: CapableTarget, state: State):
         view.sync(state.tokens)
         self.scorer, self.read = Scorer(view, state), 0  # tokens processed, the root included
 
-    def row(self, build: TreeBuilder) -> Tensor:
+    def next_logits(self, build: TreeBuilder) -> Tensor:
         """Logits [vocab] after the last token of the chain."""
         missing = range(self.read - 1, len(build))  # -1 is the root
         self.read = len(build) + 1

@@ -43,14 +43,14 @@ class OnlineChain(OverlapChain):
     def __init__(self, model: CapableTarget, every: int = 4, rate: float = 3e-4):
         require_of_draft(model, "learning")
         super().__init__(model.learning())
-        self.unlearned, self.every, self.updates = model, every, 0
+        self.original, self.every, self.updates = model, every, 0
         self.places: list[VerifiedPosition] = []
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
-        self.unlearned.sync(state.tokens)
+        self.original.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         line, rows = self.overlaps(state, outcome), verified_rows(outcome)
@@ -66,17 +66,17 @@ class OnlineChain(OverlapChain):
         refused = [place for place in self.places if place.refused]
         shown = {}
         if len(refused) >= self.every:
-            shown = {"before": self.before(state), "now": _mean([place.overlap for place in self.places])}
+            shown = {"before": self.original_overlap(state), "now": _mean([place.overlap for place in self.places])}
             self.learn(state.tokens, refused)
             self.places, refused = [], []
         state.note("overlap", line=line, waiting=len(refused), every=self.every, updates=self.updates, **shown)
 
-    def before(self, state: State) -> float:
+    def original_overlap(self, state: State) -> float:
         """Return the mean overlap of the target and the original draft over the positions since the last step."""
         first, last = self.places[0].at, self.places[-1].at
-        self.unlearned.sync(state.tokens[:first])
-        rows = self.unlearned.score(DraftTree.chain(state.tokens[first:last])).logits
-        return _mean([self.common(place.logits[None], [self.comparison_probs(rows[place.at - first], state)], state)[0]
+        self.original.sync(state.tokens[:first])
+        rows = self.original.score(DraftTree.chain(state.tokens[first:last])).logits
+        return _mean([self.compute_overlaps(place.logits[None], [self.comparison_probs(rows[place.at - first], state)], state)[0]
                       for place in self.places])
 
     def learn(self, tokens: list[int], places: list[VerifiedPosition]) -> None:
@@ -93,7 +93,7 @@ class OnlineChain(OverlapChain):
             torch.nn.utils.clip_grad_norm_(self.model.weights, CLIP)
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
-        self.model.renew()
+        self.model.drop_outdated()
         self.updates += 1
 
 

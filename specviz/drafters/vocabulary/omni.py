@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...core import CapableTarget, Outcome, State, TrainableTarget
 from ...core.needs import require_of_draft
-from ...models.draft_length import AcceptanceHead, loss
+from ...models.draft_length import AcceptanceHead, acceptance_loss
 from .bridge import Bridge
 from .ngrams import MergingChain
 
@@ -57,7 +57,7 @@ class OmniChain(MergingChain):
         first = len(state.tokens) - len(outcome.committed)
         if self.written and first <= self.written[-1].at:  # a new text
             self.written = []
-        lacking = [token for token in outcome.committed if self.cache.has_no_equal(token)]
+        lacking = [token for token in outcome.committed if self.cache.is_missing_in_draft(token)]
         hits = sum(token in self.cache.tokens for token in lacking)
         new = [token for token in lacking if self.cache.add(token)]
         self.written += [WrittenTokens(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
@@ -78,11 +78,12 @@ class OmniChain(MergingChain):
             hybrid_loss = self.hybrid_loss(tokens, written)
             if hybrid_loss is not None:
                 step(hybrid_loss, self.model.weights, self.optimiser)
-                self.model.renew()
+                self.model.drop_outdated()
                 self.updates += 1
             if verified and self.head is not None:
                 states, token_probs = torch.stack([state for state, _ in verified]), torch.tensor([prob for _, prob in verified])
-                step(loss(self.head.logit(states), token_probs.to(states.device), REFUSED), list(self.head.parameters()), self.of_head)
+                loss = acceptance_loss(self.head.logit(states), token_probs.to(states.device), REFUSED)
+                step(loss, list(self.head.parameters()), self.of_head)
 
     def hybrid_loss(self, tokens: list[int], written: list[WrittenTokens]) -> Tensor | None:
         """Return the mean hybrid loss over the tokens that start where a draft token starts, too; None if there is

@@ -8,15 +8,15 @@ from safetensors.torch import save_file
 
 from specviz.methods.trained_heads.kangaroo import network as kangaroo
 from specviz.models import eagle
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 
-BODY = Body("toy", 16, 40, 4, torch.device("cpu"), torch.float64)
+BODY = TargetInfo("toy", 16, 40, 4, torch.device("cpu"), torch.float64)
 NUMBERS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "intermediate": 20}
 CONFIG = {"hidden_size": 16, "vocab_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
           "intermediate_size": 20, "rms_norm_eps": 1e-5, "rope_theta": 300.0, "max_position_embeddings": 64}
 
 
-def head(module, seed: int = 0, body: Body = BODY, **hparams):
+def head(module, seed: int = 0, body: TargetInfo = BODY, **hparams):
     """An EAGLE head or a Kangaroo adapter of which every weight is random."""
     torch.manual_seed(seed)
     made = module.build(body, {**NUMBERS, **hparams}).double()

@@ -14,7 +14,7 @@ from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, Stream
 from specviz.drafters.heads.shapes import calibrated
 from specviz.methods.trained_heads.ppd.drafter import prompt_trees
 from specviz.models import in_target
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import Shape, full_tree
@@ -35,7 +35,7 @@ def by_hand(heads, text):
         for depth, layer in enumerate(NET.layers):
             for step, enters in enumerate(heads.layers):
                 if enters == depth:
-                    made = heads.made(step, torch.tensor([chain]), x[n - 1:n])[0]
+                    made = heads.input_states(step, torch.tensor([chain]), x[n - 1:n])[0]
                     x = torch.cat([x[:n + step], made[None], x[n + step + 1:]])
             x = NET.block(layer, x, x.new_zeros(2, 2, n + steps, 4), 0, turn, mask)
         found.append(NET.head(NET.norm(x))[n:])
@@ -60,7 +60,7 @@ def played(drafter, target, state, budget, path, token):
 @pytest.mark.parametrize("kind", ["ppd", "hidden_transfer"])
 def test_rows_say_what_a_pass_over_text_and_chain_says(kind):
     target = TinyTarget(NET)
-    heads = tiny.head(kind, Body("toy", 8, 12, 4, dtype=torch.float64))
+    heads = tiny.head(kind, TargetInfo("toy", 8, 12, 4, dtype=torch.float64))
     drafter, state = InTargetTree(heads, uniform_plan(Shape.of_paths([(0,), (1,), (0, 0), (1, 0)]), 3)), State(list(TEXT), Sampling(0.0))
     drafter.start(state, target, target.sync(state.tokens))
     budget = Budget(3, 4)
@@ -78,7 +78,7 @@ def test_rows_say_what_a_pass_over_text_and_chain_says(kind):
 
 def test_streams_hang_behind_what_the_layers_below_believe():
     """A candidate goes, with all below it, where the states under the streams' layer find it unlikelier than the limit."""
-    heads, cut = tiny.head("speculative_streaming", Body("toy", 8, 12, 4, dtype=torch.float64)), 0
+    heads, cut = tiny.head("speculative_streaming", TargetInfo("toy", 8, 12, 4, dtype=torch.float64)), 0
     for least in (0.0, 5e-5, 1e-3):  # random weights believe little of each other
         target, state, budget = TinyTarget(NET), State(list(TEXT), Sampling(0.0)), Budget(3, 4)
         drafter = StreamTree(heads, uniform_plan(full_tree((3, 2, 1)), 3), least)
@@ -109,7 +109,7 @@ def test_streams_hang_behind_what_the_layers_below_believe():
 
 def test_pass_draws_a_chain_and_knows_nothing_after_a_refusal():
     target, state = TinyTarget(NET), State(list(TEXT), Sampling(1.0, seed=3))
-    heads = tiny.head("pass_sampling", Body("toy", 8, 12, 4, dtype=torch.float64))
+    heads = tiny.head("pass_sampling", TargetInfo("toy", 8, 12, 4, dtype=torch.float64))
     drafter, budget = InTargetChain(heads), Budget(3)
     drafter.start(state, target, target.sync(state.tokens))
     drafts = lambda tree: [x for x in tree.tokens if x >= 0]  # noqa: E731
@@ -158,13 +158,13 @@ def test_ppds_trees_are_the_best_of_all_with_so_many_rows():
 
 
 def test_published_prompts_load_and_what_does_not_fit_is_refused(tmp_path):
-    body, prompts = Body("toy", 8, 12, 4), torch.randn(6, 8)
+    body, prompts = TargetInfo("toy", 8, 12, 4), torch.randn(6, 8)
     save_file({"prompt_embeddings": prompts}, tmp_path / "adapter_model.safetensors")
     (tmp_path / "adapter_config.json").write_text(json.dumps({"num_special_tokens": 3, "virtual_tokens_per_special_token": 2}))
     made = in_target.load(tmp_path, body)
-    assert len(made) == 3 and made.chains == 2 and torch.equal(made.made(1, torch.tensor([0, 1]), prompts[:2]), prompts[2:4])
+    assert len(made) == 3 and made.chains == 2 and torch.equal(made.input_states(1, torch.tensor([0, 1]), prompts[:2]), prompts[2:4])
     with refuses(ModelError, "head.states", 8, 5, "other"):
-        in_target.load(tmp_path, Body("other", 5, 12, 4))
+        in_target.load(tmp_path, TargetInfo("other", 5, 12, 4))
     (tmp_path / "adapter_config.json").write_text(json.dumps({"num_special_tokens": 0}))
     with refuses(ModelError, "in_target.config", "num_special_tokens"):
         in_target.load(tmp_path, body)

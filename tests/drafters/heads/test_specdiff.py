@@ -9,19 +9,19 @@ import torch
 from specviz.core import IID, DraftTree, Sampling, State, TreeBuilder
 from specviz.core.budget import Budget
 from specviz.drafters.heads.diffusion import DiffusionDraft
-from specviz.models.heads import Body
+from specviz.models.heads import TargetInfo
 from specviz.verifiers import TokenRejection
 
 from ...methods.toys import distance, round_probs, table, target_probs
 from ...models.tiny import head
 
 WIDE = 6
-BODY = Body("toy", WIDE, 8, 2, dtype=torch.float64, config={"num_attention_heads": 2, "head_dim": 4})
+BODY = TargetInfo("toy", WIDE, 8, 2, dtype=torch.float64, config={"num_attention_heads": 2, "head_dim": 4})
 
 
 def drafter(vocab=8, steps=1, order="left_to_right", kind=DiffusionDraft, text=(1, 2, 0)):
     """An untrained drafter whose embedding is a fixed random table; its logits are remembered by text and block."""
-    made = kind(head("specdiff", Body("toy", WIDE, vocab, 2, dtype=torch.float64, config=BODY.config)), steps, order)
+    made = kind(head("specdiff", TargetInfo("toy", WIDE, vocab, 2, dtype=torch.float64, config=BODY.config)), steps, order)
     rows = torch.randn(vocab, WIDE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     made.start(State(list(text)), SimpleNamespace(embed=lambda ids: rows[torch.as_tensor(ids)]), None)
     plain, found = made._logits, {}

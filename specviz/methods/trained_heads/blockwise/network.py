@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.heads import Body, HeadWeights, fill
+from ....models.heads import HeadWeights, TargetInfo, fill
 from ....models.weights import ModelError
 
 
@@ -60,12 +60,12 @@ class Blockwise(nn.Module):
                 "inner_size": self.inner}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Blockwise:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Blockwise:
     """Return an untrained network."""
     return Blockwise(body.hidden, body.vocab, hparams["heads"], hparams["inner"])
 
 
-def load(folder: Path, body: Body) -> Blockwise:
+def load(folder: Path, body: TargetInfo) -> Blockwise:
     """Load heads from a folder in this project's layout. Raises ModelError."""
     weights = HeadWeights(folder, body)
     heads = weights.indices(r"out\.(\d+)\.weight")
@@ -77,5 +77,5 @@ def load(folder: Path, body: Body) -> Blockwise:
                          "head.states")
     made = Blockwise(body.hidden, body.vocab, len(heads), inner)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ....models.eagle_layers import OF_TARGET, Fused, Layer, Sizes, angles_of, layer_keys, saved_layer_keys
-from ....models.heads import Body, HeadWeights, calibration, config_of, fill
+from ....models.eagle_layers import OF_TARGET, FusedLayers, Layer, Sizes, angles_of, layer_keys, saved_layer_keys
+from ....models.heads import HeadWeights, TargetInfo, calibration, config_of, fill
 from ....models.hydra import Block
 from ....models.weights import ModelError
 
@@ -84,23 +84,23 @@ class Chimera(nn.Module):
         return targets
 
     @cached_property
-    def fused(self) -> Fused:
+    def fused(self) -> FusedLayers:
         """Return the encoder in inference layout; it is converted once and shared by all runs."""
-        return Fused(self.fast_layer1, self.settings)
+        return FusedLayers(self.fast_layer1, self.settings)
 
     @property
     def config(self) -> dict[str, Any]:
         return {**self.settings, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Chimera:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Chimera:
     """Return an untrained network; its encoder has the shape of a target layer unless hparams give other sizes."""
     sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
     return Chimera({**sizes, "chimera_num_heads": hparams["heads"], "own_output": False})
 
 
-def load(folder: Path, body: Body) -> Chimera:
+def load(folder: Path, body: TargetInfo) -> Chimera:
     """Load heads from a folder, this project's or the authors' in one file. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"chimera_head\.(\d+)\.0\.weight")
@@ -117,6 +117,6 @@ def load(folder: Path, body: Body) -> Chimera:
     made = Chimera({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "chimera_num_heads": len(heads), "own_output": own},
                    "fast_layer1.0.self_attn.q_proj.bias" in weights)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     made.accuracy, made.nodes = calibration(config, folder.name)
     return fill(made, found, body)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle_layers import OF_TARGET, layer_keys, saved_layer_keys
-from ....models.heads import Body, HeadWeights, calibration, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, calibration, config_of, fill
 from ....models.hydra import Block, Prefix
 from ....models.weights import ModelError
 
@@ -85,13 +85,13 @@ class Clover(nn.Module):
         return {**self.sizes, "model_type": "clover", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Clover:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Clover:
     """Return an untrained network; its layer has the shape of a target layer unless hparams give other sizes."""
     sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": hparams["heads"]})
 
 
-def load(folder: Path, body: Body) -> Clover:
+def load(folder: Path, body: TargetInfo) -> Clover:
     """Load heads from a folder in this project's layout. Raises ModelError, also for Clover-2, which is another network."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"mlp\.(\d+)\.linear\.weight")
@@ -106,6 +106,6 @@ def load(folder: Path, body: Body) -> Clover:
     sizes = saved_layer_keys(config, body.config)
     made = Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": len(heads)})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     made.accuracy, made.nodes = calibration(config, folder.name)
     return fill(made, found, body)

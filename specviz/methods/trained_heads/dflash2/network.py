@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.weights import ModelError
 
 
@@ -74,17 +74,17 @@ class SelectorScores(CandidateScores):
         return self.base[place] + self.part(states, tokens, self.ids[place].expand(len(tokens), -1)), carry
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Selector:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Selector:
     """Return an untrained selector. hparams: selector_rank, candidates."""
     config = {"selector_rank": hparams["selector_rank"], "selector_top_k": hparams["candidates"]}
     return Selector({"hidden_size": body.hidden, "vocab_size": body.vocab, **config}, f"the DFlash2 selector of {body.name}")
 
 
-def load(folder: Path, body: Body) -> Selector:
+def load(folder: Path, body: TargetInfo) -> Selector:
     """Load the selector of a folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = Selector({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.weights import ModelError
 
 
@@ -95,17 +95,17 @@ class DominoScores(CandidateScores):
         return self.base[place] + latent @ self.matrix[self.ids[place]].T, carry
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Domino:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Domino:
     """Return an untrained head. hparams: gru_hidden_dim, emb_dim, pure_draft_prefix_len."""
     sizes = {key: hparams[key] for key in ("gru_hidden_dim", "emb_dim", "pure_draft_prefix_len") if key in hparams}
     return Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the Domino head of {body.name}")
 
 
-def load(folder: Path, body: Body) -> Domino:
+def load(folder: Path, body: TargetInfo) -> Domino:
     """Load the head of a folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle import Eagle, EagleRows, config_like, load_variant
-from ....models.eagle_layers import Fused, Layer, angles_of
-from ....models.heads import Body, check_fit
+from ....models.eagle_layers import FusedLayers, Layer, angles_of
+from ....models.heads import TargetInfo, check_fit
 from ....models.weights import ModelError
 
 LEVELS = 2  # of the recurrent network
@@ -91,7 +91,7 @@ class Falcon(Eagle):
         return BlockwiseRows(self)
 
 
-class FalconNet(Fused):
+class FalconNet(FusedLayers):
     def __init__(self, head: Falcon):
         super().__init__(head.layers, head.config)
         with torch.inference_mode():
@@ -147,12 +147,12 @@ class BlockwiseRows(EagleRows):
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Falcon:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Falcon:
     """Return an untrained head. hparams, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
     return Falcon({**config_like(body, hparams), "k_mask": hparams.get("block", 2)}, f"the Falcon head of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Falcon:
+def load(folder: str | Path, body: TargetInfo) -> Falcon:
     """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "falcon")

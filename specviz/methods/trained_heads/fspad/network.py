@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle import Eagle, EagleRows, config_like, load_variant
-from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
-from ....models.heads import Body, check_fit
+from ....models.eagle_layers import FusedLayers, Layer, Mlp, Sizes
+from ....models.heads import TargetInfo, check_fit
 from ....models.llama import Block
 from ....models.rms_norm import Norm
 
@@ -47,7 +47,7 @@ class FspadLayer(Layer):
         assert self.mlp is not None
         self.mlp.down_proj = nn.Linear(sizes.inner, 2 * sizes.hidden, bias=False)
 
-    def feed(self, x: Tensor) -> Tensor:
+    def feed_forward(self, x: Tensor) -> Tensor:
         assert self.mlp is not None and self.post_attention_layernorm is not None
         return torch.cat([x, x], -1) + self.mlp(self.post_attention_layernorm(x))
 
@@ -86,7 +86,7 @@ class Fspad(Eagle):
         return FspadRows(self.fused)
 
 
-class FspadNet(Fused):
+class FspadNet(FusedLayers):
     def __init__(self, head: Fspad):
         super().__init__(head.layers, head.config, head.fc.fc)
         mlp = head.fc.mlp
@@ -112,12 +112,12 @@ class FspadRows(EagleRows):
         return self.net.joined(embeds.to(kind), features[..., -self.net.hidden:].to(kind))
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Fspad:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Fspad:
     """Return an untrained head. hparams, all optional: intermediate, heads, kv_heads, head_dim."""
     return Fspad(config_like(body, hparams), f"the FSPAD head of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Fspad:
+def load(folder: str | Path, body: TargetInfo) -> Fspad:
     """Load the head of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "fspad")

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from ....core import to_device
 from ....models.eagle import config_like, layer_weights
-from ....models.eagle_layers import Fused, Layer, Sizes, _rotated, angles_of
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill, key_shape
+from ....models.eagle_layers import FusedLayers, Layer, Sizes, _rotated, angles_of
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
@@ -63,7 +63,7 @@ class GlideLayer(Layer):
     def across(self, x: Tensor, angles: Tensor, rotations: Tensor, target_kv: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), angles, None, None)[0]
         x = x + self.cross_attn(x, rotations, *target_kv, sees)
-        return self.feed(x)
+        return self.feed_forward(x)
 
 
 class Glide(nn.Module):
@@ -109,7 +109,7 @@ class Glide(nn.Module):
         return GlideRows(self.fused)
 
 
-class GlideNet(Fused):
+class GlideNet(FusedLayers):
     """GliDe's network in the layout of the inference forward pass.
 
     ``owner``: the rows of one run, with their positions and visible keys. Each run has its own copy of this object over shared
@@ -156,7 +156,7 @@ class GlideRows(RowCache):
         return super()._run(x, depths, sees, work)
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Glide:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Glide:
     """Return an untrained drafter for a target. hparams: block; the others optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     heads, width = key_shape(body)
@@ -168,7 +168,7 @@ def build(body: Body, hparams: dict[str, Any]) -> Glide:
                   "target_layers": body.layers}, f"the GliDe drafter of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Glide:
+def load(folder: str | Path, body: TargetInfo) -> Glide:
     """Load the drafter of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
@@ -183,5 +183,5 @@ def load(folder: str | Path, body: Body) -> Glide:
         found |= {name: tensor for name, tensor in layer_weights(weights, sizes, at, True, True).items() if tensor is not None}
         found[f"{at}cross_attn.q_proj.weight"] = weights.get(f"{at}cross_attn.q_proj.weight", sizes.heads * made.keys[1], sizes.hidden)
         found[f"{at}cross_attn.o_proj.weight"] = weights.get(f"{at}cross_attn.o_proj.weight", sizes.hidden, sizes.heads * made.keys[1])
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

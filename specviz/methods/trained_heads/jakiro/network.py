@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....models.eagle import Eagle, EagleRows, config_like, load_variant
-from ....models.eagle_layers import Fused, Layer, Mlp, Sizes
-from ....models.heads import Body, HeadWeights, check_fit
+from ....models.eagle_layers import FusedLayers, Layer, Mlp, Sizes
+from ....models.heads import HeadWeights, TargetInfo, check_fit
 from ....models.weights import ModelError
 
 
@@ -54,7 +54,7 @@ class JakiroLayer(Layer):
         super().__init__(sizes, False, False, bias)
         self.post_attention_layernorm, self.mlp_moe = nn.RMSNorm(sizes.hidden, eps=sizes.eps), Experts(sizes)
 
-    def feed(self, x: Tensor) -> Tensor:
+    def feed_forward(self, x: Tensor) -> Tensor:
         following, later, share = self.mlp_moe(self.post_attention_layernorm(x))
         return torch.cat([x + following, x + later, share], -1)
 
@@ -91,7 +91,7 @@ class Jakiro(Eagle):
         return JakiroRows(self.fused)
 
 
-class JakiroNet(Fused):
+class JakiroNet(FusedLayers):
     """The experts' matrices fused into one, so that a small batch costs few calls."""
 
     def __init__(self, head: Jakiro):
@@ -119,13 +119,13 @@ class JakiroRows(EagleRows):
         return super()._joined(embeds, features[..., :self.net.hidden])
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Jakiro:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Jakiro:
     """Return an untrained head. hparams, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
     config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, hparams), "bias": bool(hparams.get("bias", True))}
     return Jakiro(config, f"the Jakiro head of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Jakiro:
+def load(folder: str | Path, body: TargetInfo) -> Jakiro:
     """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "jakiro")

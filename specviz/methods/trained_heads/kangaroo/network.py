@@ -17,8 +17,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ....models.eagle import config_like, layer_weights
-from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
 from ....models.weights import ModelError
@@ -48,9 +48,9 @@ class Kangaroo(nn.Module):
         return self.norm(x)
 
     @cached_property
-    def fused(self) -> Fused:
+    def fused(self) -> FusedLayers:
         """Return the weights in inference layout; they are converted once and shared by all runs."""
-        return Fused(self.layers, self.config)
+        return FusedLayers(self.layers, self.config)
 
     @cached_property
     def last_norm(self) -> Norm:
@@ -61,13 +61,13 @@ class Kangaroo(nn.Module):
         return RowCache(self.fused)
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Kangaroo:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Kangaroo:
     """Return an untrained adapter for a target. hparams, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
     config = {**config_like(body, hparams), "exit_layer": hparams.get("exit_layer", EXIT)}
     return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Kangaroo:
+def load(folder: str | Path, body: TargetInfo) -> Kangaroo:
     """Load the adapter of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
@@ -86,5 +86,5 @@ def load(folder: str | Path, body: Body) -> Kangaroo:
         found |= layer_weights(weights, sizes, f"layers.{i}.", True, False)
     found = {name: tensor for name, tensor in found.items() if tensor is not None}
     found["norm.weight"] = weights.get("norm.weight", sizes.hidden)
-    weights.none_left()
+    weights.check_none_unread()
     return fill(Kangaroo({**config, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}, folder.name), found, body)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.weights import ModelError
 
 FEATURES = 5  # log-probability, probability, distance to the best, rank, whether it is the best
@@ -70,6 +70,7 @@ class LiLiCorr(nn.Module):
         self.vector_eps, self.logit_scale = float(sizes["vector_eps"]), float(sizes["logit_scale"])
         self.add_base = bool(config.get("lilicorr_add_base"))
         self.token_proj: nn.Module = nn.Identity() if h == d else nn.Linear(d, h)
+        self.embed_scale = 1.0  # of embeddings during training; ``fold_scale`` puts it into the weights
         self.pass_hidden_proj, self.context_proj = nn.Linear(d, h), nn.Linear(d, h)
         self.feature_mlp = nn.Sequential(nn.LayerNorm(FEATURES), nn.Linear(FEATURES, h), nn.SiLU(), nn.Linear(h, h))
         self.slot_embedding = nn.Parameter(0.02 * torch.randn(1, 1, self.block - 1, 1, h))
@@ -80,6 +81,13 @@ class LiLiCorr(nn.Module):
         self.output_norm, self.anchor_norm = nn.RMSNorm(h, eps=eps), nn.RMSNorm(h, eps=eps)
         self.factor_input_proj = nn.Linear(3 * h, h)
         self.out_head, self.in_head, self.anchor_out_head = (nn.Linear(h, factors) for _ in range(3))
+
+    @torch.no_grad()
+    def fold_scale(self) -> None:
+        """Move the scale of the embeddings into the weights that read them, as the published layout has it."""
+        if isinstance(self.token_proj, nn.Linear):
+            self.token_proj.weight *= self.embed_scale
+            self.embed_scale = 1.0
 
     def bias(self, places: int) -> Tensor:
         """Return the attention's bias [heads, positions * top_k, positions * top_k]."""
@@ -97,7 +105,7 @@ class LiLiCorr(nn.Module):
         rank = torch.arange(k, device=log_probs.device, dtype=log_probs.dtype)
         features = torch.stack([log_probs, log_probs.exp(), log_probs - log_probs.amax(-1, keepdim=True),
                                 (rank / max(1, k - 1)).expand_as(log_probs), (rank == 0).to(rank).expand_as(log_probs)], -1)
-        x = self.token_proj(embeds) + self.pass_hidden_proj(states)[..., None, :] + self.feature_mlp(features.to(states.dtype))
+        x = self.token_proj(embeds * self.embed_scale) + self.pass_hidden_proj(states)[..., None, :] + self.feature_mlp(features.to(states.dtype))
         x = (x + self.slot_embedding[:, 0, :places] + self.rank_embedding[:, 0]).flatten(1, 2)
         bias = self.bias(places)
         for layer in self.layers:
@@ -136,7 +144,7 @@ class LatticeScores(CandidateScores):
         return torch.where(known[:, None], self.pairs[place - 1][at], self.log_probs[place]), carry
 
 
-def build(body: Body, hparams: dict[str, Any]) -> LiLiCorr:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> LiLiCorr:
     """Return an untrained head. hparams: block, candidates, and the ``lilicorr_*`` sizes of a config but candidate_topk."""
     sizes = {f"lilicorr_{key}": hparams[f"lilicorr_{key}"] for key in SIZES[1:]}
     return LiLiCorr({"hidden_size": body.hidden, "vocab_size": body.vocab, "block_size": hparams["block"], **sizes,
@@ -144,11 +152,11 @@ def build(body: Body, hparams: dict[str, Any]) -> LiLiCorr:
                     f"the LiLiCorr head of {body.name}")
 
 
-def load(folder: Path, body: Body) -> LiLiCorr:
+def load(folder: Path, body: TargetInfo) -> LiLiCorr:
     """Load the head of a folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = LiLiCorr({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ....core import to_device
 from ....models.eagle import config_like
 from ....models.eagle_layers import Sizes, _rotated
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill, key_shape
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.weights import ModelError
 
@@ -88,7 +88,7 @@ class FastResidual(nn.Module):
         return x - embeds
 
 
-def build(body: Body, hparams: dict[str, Any]) -> FastResidual:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> FastResidual:
     """Return untrained adapters for a target. hparams: exit_layer and rank; heads is optional."""
     kv_heads, width = key_shape(body)
     config = config_like(body, {"heads": hparams.get("heads")})
@@ -98,7 +98,7 @@ def build(body: Body, hparams: dict[str, Any]) -> FastResidual:
                          "target_head_dim": width}, f"the fast residual of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> FastResidual:
+def load(folder: str | Path, body: TargetInfo) -> FastResidual:
     """Load the adapters of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
@@ -111,5 +111,5 @@ def load(folder: str | Path, body: Body) -> FastResidual:
         raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers; {body.name} has {heads} of {width}",
                          "m2r2.keys")
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.heads import Body, HeadWeights, ModelError, calibration, config_of, fill
+from ....models.heads import HeadWeights, ModelError, TargetInfo, calibration, config_of, fill
 
 OWN = "own"  # output matrices: one per head
 SHARED = "shared"  # one for all heads
@@ -94,16 +94,16 @@ class Medusa(nn.Module):
                 "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Medusa:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Medusa:
     """Return untrained heads; the recipe may initialise their own output matrix from the target's."""
     return Medusa(body.hidden, body.vocab, hparams["heads"], hparams["layers"], hparams["output"])
 
 
-def load(folder: Path, body: Body) -> Medusa:
+def load(folder: Path, body: TargetInfo) -> Medusa:
     """Load heads from a folder, in this project\'s or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     tensors = _vllm(weights, body) if weights.indices(r"blocks\.(\d+)\.") else _authors(weights, body)
-    weights.none_left(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model
+    weights.check_none_unread(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model
     heads = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
     layers = len([name for name in tensors if name.startswith("blocks.0.") and name.endswith("weight")])
     matrices = len([name for name in tensors if name.startswith("lm_heads.")])
@@ -118,7 +118,7 @@ def load(folder: Path, body: Body) -> Medusa:
     return made
 
 
-def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
+def _authors(weights: HeadWeights, body: TargetInfo) -> dict[str, Tensor]:
     """Read the authors' names. Published blocks of one head are the same block repeated, and the copies may be left out."""
     at = "medusa_head." if any(name.startswith("medusa_head.") for name in weights.names) else ""
     heads = weights.indices(rf"{at}(\d+)\.0\.linear\.weight")
@@ -136,7 +136,7 @@ def _authors(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
     return tensors
 
 
-def _vllm(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
+def _vllm(weights: HeadWeights, body: TargetInfo) -> dict[str, Tensor]:
     """Read vLLM's names, which this project also writes. Without any output matrix the target's is used."""
     tensors: dict[str, Tensor] = {}
     for i in weights.indices(r"blocks\.(\d+)\."):
@@ -151,11 +151,11 @@ def _vllm(weights: HeadWeights, body: Body) -> dict[str, Tensor]:
     return tensors
 
 
-def _linear(weights: HeadWeights, name: str, ours: str, body: Body, tensors: dict[str, Tensor]) -> None:
-    tensors[f"{ours}.weight"] = weights.fitting(f"{name}.weight", body, body.hidden, body.hidden)
+def _linear(weights: HeadWeights, name: str, ours: str, body: TargetInfo, tensors: dict[str, Tensor]) -> None:
+    tensors[f"{ours}.weight"] = weights.get_target_wide(f"{name}.weight", body, body.hidden, body.hidden)
     if f"{name}.bias" in weights:
         tensors[f"{ours}.bias"] = weights.get(f"{name}.bias", body.hidden)
 
 
-def _matrix(weights: HeadWeights, name: str, body: Body) -> Tensor:
-    return weights.fitting(name, body, weights.shape(name)[0], body.hidden)
+def _matrix(weights: HeadWeights, name: str, body: TargetInfo) -> Tensor:
+    return weights.get_target_wide(name, body, weights.shape(name)[0], body.hidden)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.heads import Body, HeadWeights, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, config_of, fill
 from ....models.weights import ModelError
 
 EPS = 1e-6
@@ -86,13 +86,13 @@ class MLPSpeculator(nn.Module):
                 "vocab_size": self.vocab, "tie_weights": self.tied, "scale_input": self.scaled, "top_k_tokens_per_head": list(self.top)}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> MLPSpeculator:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> MLPSpeculator:
     """Return an untrained network."""
     return MLPSpeculator(body.hidden, body.vocab, hparams["levels"], hparams["inner"], hparams["tied"], hparams["scaled"],
                          tuple(hparams["top"]))
 
 
-def load(folder: str | Path, body: Body) -> MLPSpeculator:
+def load(folder: str | Path, body: TargetInfo) -> MLPSpeculator:
     """Load the speculator of a folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     weights, config = HeadWeights(folder, body), config_of(folder)
@@ -109,5 +109,5 @@ def load(folder: str | Path, body: Body) -> MLPSpeculator:
                          bool(config.get("scale_input", False)), tuple(top))
     at = "speculator." if any(name.startswith("speculator.") for name in weights.names) else ""
     found = {name: weights.get(at + name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left(*([rf"{at}(emb|head|proj|ln)\.\d+\.(weight|bias)"] if made.tied else []))
+    weights.check_none_unread(*([rf"{at}(emb|head|proj|ln)\.\d+\.(weight|bias)"] if made.tied else []))
     return fill(made, found, body)

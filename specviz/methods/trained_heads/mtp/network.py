@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ....models.eagle import EagleRows, config_like, layer_weights, seen
-from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.eagle import EagleRows, config_like, layer_weights, rollout_mask
+from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.rms_norm import Norm
 from ....models.weights import ModelError
 
@@ -85,7 +85,7 @@ class Mtp(nn.Module):
             embeds = torch.cat([torch.zeros_like(embeds[:, :1]), embeds[:, 1:]], 1)
         for step in range(steps):
             x = self.fc(torch.cat([self.pre_fc_norm_embedding(embeds), self.pre_fc_norm_hidden(states)], -1)).to(states.dtype)
-            x, past = self.layers[0](x, angles, past, seen(place, step))
+            x, past = self.layers[0](x, angles, past, rollout_mask(place, step))
             x = self.norm(x) if self.feeds_normed else x
             out.append(x)
             states = torch.cat([states[:, :1], x[:, :-1]], 1)
@@ -101,7 +101,7 @@ class Mtp(nn.Module):
         return MtpRows(self.fused)
 
 
-class MtpNet(Fused):
+class MtpNet(FusedLayers):
     def __init__(self, module: Mtp):
         super().__init__(module.layers, module.config, module.fc)
         norms = (module.pre_fc_norm_embedding, module.pre_fc_norm_hidden, module.norm)
@@ -128,13 +128,13 @@ class MtpRows(EagleRows):
         return self.net.lead(torch.cat([self.net.of_embedding(embeds.to(kind)), self.net.of_state(features.to(kind))], -1))
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Mtp:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Mtp:
     """Return an untrained module with a layer like the target's. hparams, all optional: heads, kv_heads, head_dim, intermediate,
     qk_norm."""
     return Mtp({**config_like(body, {**hparams, "layers": 1}), "qk_norm": bool(hparams.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> Mtp:
+def load(folder: str | Path, body: TargetInfo) -> Mtp:
     """Load the module of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "mtp")
@@ -155,7 +155,7 @@ def load(folder: str | Path, body: Body) -> Mtp:
                "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
                "zero_first": layout.zero_first, "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
     sizes, d = Sizes.of(config, folder.name), body.hidden
-    joint = weights.fitting(f"{fc}.weight", body, d, 2 * d)
+    joint = weights.get_target_wide(f"{fc}.weight", body, d, 2 * d)
     found: dict[str, Tensor | None] = {"fc.weight": torch.cat(joint.chunk(2, 1)[::-1], 1) if layout.state_first else joint}
     ours = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
     found |= {f"{name}.weight": weights.get(f"{theirs}.weight", d) for name, theirs in zip(ours, (embedding, hidden, last))}
@@ -166,5 +166,5 @@ def load(folder: str | Path, body: Body) -> Mtp:
     found |= {"layers.0." + name.removeprefix(at): tensor for name, tensor in mine.items()}
     if kind.startswith(ADDED_TO_ONE):
         found = {name: tensor + 1 if "norm" in name and tensor is not None else tensor for name, tensor in found.items()}
-    weights.none_left(r".*embed_tokens\.weight", r".*shared_head\.head\.weight", r"lm_head\.weight")  # copies of the target's
+    weights.check_none_unread(r".*embed_tokens\.weight", r".*shared_head\.head\.weight", r"lm_head\.weight")  # copies of the target's
     return fill(Mtp(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)

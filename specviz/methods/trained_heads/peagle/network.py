@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ....models.eagle import config_like
 from ....models.eagle3 import VERIFIER, Eagle3, Eagle3Layer, Eagle3Net, Eagle3Rows, default_layers, read
 from ....models.eagle_layers import angles_of
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.weights import ModelError
 
 MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask token in config.json
@@ -88,7 +88,7 @@ class MaskedPairs(Eagle3Rows):
         return super(Eagle3Rows, self).read(torch.cat([pairs, empty]), passing=masks)[-1 - masks:]
 
 
-def build(body: Body, hparams: dict[str, Any]) -> PEagle:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> PEagle:
     """Return an untrained head that uses the target's embedding and output matrix. hparams, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
     settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
@@ -97,7 +97,7 @@ def build(body: Body, hparams: dict[str, Any]) -> PEagle:
     return PEagle({**config_like(body, hparams), **settings}, f"the P-EAGLE head of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> PEagle:
+def load(folder: str | Path, body: TargetInfo) -> PEagle:
     """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "peagle")
@@ -114,5 +114,5 @@ def load(folder: str | Path, body: Body) -> PEagle:
     found["mask_hidden"] = stored.view(1, 1, size)
     if "embed_tokens.weight" in weights:
         found["embed_tokens.weight"] = weights.get("embed_tokens.weight", body.vocab, body.hidden)
-    weights.none_left(*VERIFIER)
+    weights.check_none_unread(*VERIFIER)
     return fill(PEagle(config | {"own_embedding": "embed_tokens.weight" in found}, folder.name), found, body)

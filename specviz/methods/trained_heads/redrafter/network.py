@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ....models.heads import Body, HeadWeights, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, config_of, fill
 from ....models.hydra import Block
 from ....models.weights import ModelError
 
@@ -72,14 +72,14 @@ class ReDrafter(nn.Module):
                 "num_draft_layers": len(self.lm_head) - self.own, "rnn": self.recurrent, "num_lookback_tokens": self.length}
 
 
-def build(body: Body, hparams: dict[str, Any]) -> ReDrafter:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> ReDrafter:
     """Return an untrained network. If it uses the target's output matrix, its inner width is the hidden size."""
     own = hparams["own_output"]
     exit = 2 * body.hidden if own else body.hidden
     return ReDrafter(body.hidden, body.vocab, exit, hparams["layers"], own, length=hparams["length_ahead"])
 
 
-def load(folder: Path, body: Body) -> ReDrafter:
+def load(folder: Path, body: TargetInfo) -> ReDrafter:
     """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     blocks = weights.indices(r"lm_head\.(\d+)\.linear\.weight")
@@ -101,5 +101,5 @@ def load(folder: Path, body: Body) -> ReDrafter:
     if not made.own and wide != body.hidden:
         raise ModelError(f"{folder.name} lacks the weight {out}", "head.lacks_weight")
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from ....models.eagle import config_like, layer_weights
-from ....models.eagle_layers import Fused, Layer, Sizes, angles_of
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
-from ....models.reduced_vocabulary import spread
+from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
+from ....models.reduced_vocabulary import expand_to_vocab
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
 from ....models.weights import ModelError
@@ -75,7 +75,7 @@ class DiffusionDrafter(nn.Module):
         return DiffusionRows(self)
 
 
-class DiffusionNet(Fused):
+class DiffusionNet(FusedLayers):
     """The layers in row-wise inference layout; ``lead`` is in_proj."""
 
     def __init__(self, head: DiffusionDrafter):
@@ -109,7 +109,7 @@ class DiffusionRows(RowCache):
         out = self._run(rows, list(range(n + size)), _sees(n, size))[n:]
         self.count, self._scratch = self.count + n, 0
         assert isinstance(self.net, DiffusionNet)  # as it was made
-        return spread(self.head.lm_head(self.net.norm_final(out)), self.head.tokens, self.head.vocab)
+        return expand_to_vocab(self.head.lm_head(self.net.norm_final(out)), self.head.tokens, self.head.vocab)
 
 
 @lru_cache(maxsize=64)
@@ -120,7 +120,7 @@ def _sees(text: int, block: int) -> Tensor:
     return sees
 
 
-def build(body: Body, numbers: dict[str, Any]) -> DiffusionDrafter:
+def build(body: TargetInfo, numbers: dict[str, Any]) -> DiffusionDrafter:
     """Return an untrained drafter. numbers: block; draft_vocab, hidden, layers, heads, kv_heads, head_dim,
     intermediate."""
     more = {"draft_vocab_size": numbers.get("draft_vocab") or body.vocab,
@@ -128,7 +128,7 @@ def build(body: Body, numbers: dict[str, Any]) -> DiffusionDrafter:
     return DiffusionDrafter(config_like(body, numbers) | more, f"the diffusion drafter of {body.name}")
 
 
-def load(folder: str | Path, body: Body) -> DiffusionDrafter:
+def load(folder: str | Path, body: TargetInfo) -> DiffusionDrafter:
     """Load the drafter of a folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "specdiff")
@@ -143,5 +143,5 @@ def load(folder: str | Path, body: Body) -> DiffusionDrafter:
         raise ModelError(f"the tokens of {folder.name} must be {count} different ones", "specdiff.tokens")
     for i in range(sizes.layers):
         found |= layer_weights(weights, sizes, f"layers.{i}.", True, True)
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.weights import ModelError
 
 SIZES = ("taps_rank", "taps_inner", "taps_top_k", "taps_depths")
@@ -70,18 +70,18 @@ class SiblingScores(CandidateScores):
         return self.log_probs[place] + found, carry
 
 
-def build(body: Body, hparams: dict[str, Any]) -> Scorer:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> Scorer:
     """Return an untrained scorer. hparams: taps_rank, taps_inner, candidates, block."""
     sizes = {"taps_rank": hparams["taps_rank"], "taps_inner": hparams["taps_inner"], "taps_top_k": hparams["candidates"],
              "taps_depths": hparams["block"]}
     return Scorer({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the TAPS scorer of {body.name}")
 
 
-def load(folder: Path, body: Body) -> Scorer:
+def load(folder: Path, body: TargetInfo) -> Scorer:
     """Load the scorer of a folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = Scorer({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ....core import token_tensor
 from ....drafters.heads.path_scores import Block, PathScores
-from ....models.heads import Body, HeadWeights, check_fit, config_of, fill
+from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.weights import ModelError
 from ....trees import top_k
 
@@ -96,17 +96,17 @@ class TreeFlashScores(PathScores):
         return block.target.head(block.norm(raw))
 
 
-def build(body: Body, hparams: dict[str, Any]) -> TreeFlash:
+def build(body: TargetInfo, hparams: dict[str, Any]) -> TreeFlash:
     """Return an untrained network. hparams: treeflash_inner."""
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, "treeflash_inner": hparams["treeflash_inner"]}
     return TreeFlash(config, f"TreeFlash's network of {body.name}")
 
 
-def load(folder: Path, body: Body) -> TreeFlash:
+def load(folder: Path, body: TargetInfo) -> TreeFlash:
     """Load the network of a folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = TreeFlash({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
-    weights.none_left()
+    weights.check_none_unread()
     return fill(made, found, body)
