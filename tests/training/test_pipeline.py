@@ -27,7 +27,7 @@ def test_everything_is_made_and_loads(whole):
         model = AutoModelForCausalLM.from_pretrained(whole / "models" / name)
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
-    assert [line["recipe"] for line in lines] == available()
+    assert [line["recipe"] for line in lines if line["recipe"] in available()] == available()  # a target's draft is logged besides
     assert all((whole / "models" / Job().named(kind) / "config.json").is_file() for kind in head_kinds())
     assert not json.loads((whole / "report.json").read_text())["drafters"]["skipped"]
 
