@@ -32,7 +32,8 @@ TITLE = "# Every method against plain decoding"
 TEXTS = {  # sentences of the page, by identifier
     "how": """Speed-up: plain decoding's seconds per token divided by the method's, after the prefill (draft models' prefill included),
 for the same prompt and seed. Both are measured within a few runs of each other. The table has the median over all prompts and
-repeats, with quartiles in brackets. Tokens per pass: generated tokens divided by target passes (block efficiency).
+repeats, with quartiles in brackets. Tokens per pass: generated tokens divided by target passes (block efficiency). Of the
+oracle: the speed-up divided by that of drafts which are always right, the bound of every drafter of that length on this machine.
 [The log](log/2026-11/speed.md) explains the results.""",
     "clear": f"""For each family and task, the exact method with the highest median speed-up (a lossy one if the family has no exact one).
 It is a clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs of runs.""",
@@ -89,58 +90,58 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     """Return docs/bench.md as Markdown from a ledger (bench_ledger.py). It shows the settings and the machine with the
     most runs, of this target and draft if they are given, and mentions what else the ledger holds. Raises SessionError
     if nothing matches."""
-    sessions, others = chosen(ledger, target, draft)
+    sessions, others = select_sessions(ledger, target, draft)
     by_temperature: dict[float, list[BenchSession]] = defaultdict(list, {0.0: []})
     for one in sessions:
         by_temperature[float(one.settings["temperature"])].append(one)
-    by_temperature_figures = {temperature: by_method(by_temperature[temperature]) for temperature in sorted(by_temperature)}
+    by_temperature_figures = {temperature: figures_by_method(by_temperature[temperature]) for temperature in sorted(by_temperature)}
     methods = catalogue()
     tasks = list(dict.fromkeys(task for one in sessions for _, task in one.asked.prompts))
-    parts = [TITLE, where(sessions), "\n".join(
-                 command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures if by_temperature[temperature]),
-             *(progress(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), TEXTS["how"], noise(sessions),
+    parts = [TITLE, setting_sentence(sessions), "\n".join(
+                 bench_command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures if by_temperature[temperature]),
+             *(progress_sentence(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), TEXTS["how"], noise_sentence(sessions),
              equality_sentence(by_temperature_figures[0.0], methods), others,
-             "\n".join(lines(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
+             "\n".join(main_table(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
     titles = [temperature for temperature in by_temperature_figures if by_temperature_figures[temperature]]
     for temperature in titles:
-        parts += [f"## Speed-up by task, {named(temperature)}", "\n".join(by_task(by_temperature_figures[temperature], methods, tasks))]
+        parts += [f"## Speed-up by task, {temperature_name(temperature)}", "\n".join(speedups_by_task(by_temperature_figures[temperature], methods, tasks))]
     for temperature in titles:
-        parts += [f"## Winners of each family by task, {named(temperature)}", TEXTS["clear"] if temperature == titles[0] else "",
-                  "\n".join(winners(by_temperature_figures[temperature], methods, tasks))]
-    parts += looping(by_temperature_figures, methods)
+        parts += [f"## Winners of each family by task, {temperature_name(temperature)}", TEXTS["clear"] if temperature == titles[0] else "",
+                  "\n".join(winners_table(by_temperature_figures[temperature], methods, tasks))]
+    parts += looping_sections(by_temperature_figures, methods)
     references = {key: None for of in by_temperature_figures.values() for key in of if key not in methods}
     if references:
-        parts += ["## Other engines on the same weights", "\n".join([*header("decoding", by_temperature_figures), *(
-            f"| {' | '.join([plain(key), *cells(by_temperature_figures, key)])} |" for key in references)])]
+        parts += ["## Other engines on the same weights", "\n".join([*table_header("decoding", by_temperature_figures), *(
+            f"| {' | '.join([escape_markdown(key), *speedup_cells(by_temperature_figures, key)])} |" for key in references)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def chosen(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[BenchSession], str]:
+def select_sessions(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[BenchSession], str]:
     """Return the sessions of one table, and a sentence on the sessions that are left out. Sessions of a table may
     differ in temperature, and between temperatures in the number of threads."""
     groups: dict[str, list[BenchSession]] = defaultdict(list)
     for one in ledger.sessions:
         groups[repr([sorted((name, value) for name, value in of.items() if name not in ("temperature", "threads"))
                      for of in (one.settings, one.machine)])].append(one)
-    fitting = [group for group in groups.values() if runs(group) and target in (None, name_of(group[0], "target"))
+    fitting = [group for group in groups.values() if count_runs(group) and target in (None, name_of(group[0], "target"))
                and draft in (None, name_of(group[0], "draft"))]
     if not fitting:
         raise SessionError(f"{ledger.path} holds no runs" + (" of these models." if target or draft else "."), "ledger.no_runs")
     best: dict[Any, list[BenchSession]] = {}  # by temperature: those of as many threads as most of its runs have
-    for same in group_sessions(max(fitting, key=runs)):
+    for same in group_sessions(max(fitting, key=count_runs)):
         temperature = same[0].settings["temperature"]
-        best[temperature] = max(best.get(temperature, same), same, key=runs)
+        best[temperature] = max(best.get(temperature, same), same, key=count_runs)
     found = [one for group in best.values() for one in group]
     rest = [TEXTS["excluded.runs"].format(
-                count=runs(same), target=name_of(same[0], "target"), draft=name_of(same[0], "draft"),
+                count=count_runs(same), target=name_of(same[0], "target"), draft=name_of(same[0], "draft"),
                 machine=same[0].machine.get("machine"),
                 threads=same[0].machine.get("threads"), tokens=same[0].settings.get("max_new_tokens"))
-            for group in groups.values() for same in group_sessions(group) if runs(same) and same[0] not in found]
-    aside = plain(TEXTS["excluded"].format(runs="; ".join(rest))) if rest else ""
+            for group in groups.values() for same in group_sessions(group) if count_runs(same) and same[0] not in found]
+    aside = escape_markdown(TEXTS["excluded"].format(runs="; ".join(rest))) if rest else ""
     return found, aside
 
 
-def runs(sessions: list[BenchSession]) -> int:
+def count_runs(sessions: list[BenchSession]) -> int:
     return sum(len(leg.runs) + 1 for one in sessions for leg in one.run_groups)
 
 
@@ -152,7 +153,7 @@ def group_sessions(sessions: list[BenchSession]) -> list[list[BenchSession]]:
     return list(groups.values())
 
 
-def by_method(sessions: list[BenchSession]) -> MethodFigures:
+def figures_by_method(sessions: list[BenchSession]) -> MethodFigures:
     """Return the figures of each method; if a run was repeated, the first counts."""
     found: MethodFigures = {}
     seen = set()
@@ -165,31 +166,47 @@ def by_method(sessions: list[BenchSession]) -> MethodFigures:
     return found
 
 
-def lines(by_temperature_figures: dict[float, MethodFigures], methods: dict[str, Method]) -> Iterable[str]:
+def main_table(by_temperature_figures: dict[float, MethodFigures], methods: dict[str, Method]) -> Iterable[str]:
     """Return the lines of the main table, fastest method first."""
     def speed(key: str) -> list[float]:
         return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in by_temperature_figures.values()]
 
-    yield from header("method | exactness", by_temperature_figures)
+    yield from table_header("method | exactness", by_temperature_figures)
     for key in sorted((key for key in methods if any(key in of for of in by_temperature_figures.values())), key=speed):
-        yield f"| {' | '.join([plain(methods[key].title), methods[key].exactness, *cells(by_temperature_figures, key)])} |"
+        yield f"| {' | '.join([escape_markdown(methods[key].title), methods[key].exactness, *speedup_cells(by_temperature_figures, key)])} |"
 
 
-def header(first: str, by_temperature_figures: dict[float, MethodFigures]) -> list[str]:
-    columns = [first, *(f"{named(temperature)}: tokens per pass | speed-up" for temperature in by_temperature_figures), "pairs"]
+def table_header(first: str, by_temperature_figures: dict[float, MethodFigures]) -> list[str]:
+    columns = [first, *(f"{temperature_name(temperature)}: tokens per pass | speed-up" + (" | of the oracle" if bound_of(of) else "")
+                        for temperature, of in by_temperature_figures.items()), "pairs"]
     line = f"| {' | '.join(columns)} |"
     return [line, "|" + "---|" * (line.count("|") - 1)]
 
 
-def cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Iterable[str]:
+def speedup_cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Iterable[str]:
     for of in by_temperature_figures.values():
         line = of.get(key, MethodRow())
-        yield number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
+        yield format_number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
         yield quartile_text(line.speeds()) if line.speeds() else ABSENT
+        if bound := bound_of(of):
+            yield share_of_bound(line, bound)
     yield " + ".join(str(of[key].pairs) if key in of else "0" for of in by_temperature_figures.values())
 
 
-def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> list[str]:
+def bound_of(of: MethodFigures) -> MethodRow | None:
+    """Return the figures of the oracle, the upper bound of every drafter; None if it was not measured."""
+    methods = catalogue()
+    return next((row for key, row in of.items() if key in methods and methods[key].bound and row.speeds()), None)
+
+
+def share_of_bound(row: MethodRow, bound: MethodRow) -> str:
+    """Return the median speed-up divided by the oracle's on the same tasks, in percent."""
+    ours, limit = row.speeds(), [ratio for task in row.ratios for ratio in bound.speeds(task)]
+    middle, most = quartiles(ours)[1], quartiles(limit)[1]
+    return ABSENT if middle is None or not most else f"{middle / most:.0%}"
+
+
+def looping_sections(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> list[str]:
     """Return a section per temperature with the share of answers that loop, and the figures without them; empty if this
     was not recorded."""
     out = []
@@ -197,41 +214,41 @@ def looping(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> 
         checked = {key: row for key, row in of.items() if row.checked}
         if not any(row.looping for row in checked.values()):
             continue
-        rows = [f"| {plain(methods[key].title if key in methods else key)} | {row.looping / row.checked:.1%} | "
-                f"{number(row.straight_tokens / row.straight_rounds) if row.straight_rounds else ABSENT} | "
+        rows = [f"| {escape_markdown(methods[key].title if key in methods else key)} | {row.looping / row.checked:.1%} | "
+                f"{format_number(row.straight_tokens / row.straight_rounds) if row.straight_rounds else ABSENT} | "
                 f"{quartile_text(row.straight) if row.straight else ABSENT} |"
                 for key, row in sorted(checked.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
-        out += [f"## Without looping answers, {named(temperature)}", TEXTS["loops"],
+        out += [f"## Without looping answers, {temperature_name(temperature)}", TEXTS["loops"],
                 "\n".join(["| method | looping answers | tokens per pass without them | speed-up without them |",
                            "|---|---|---|---|", *rows])]
     return out
 
 
-def by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
+def speedups_by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
     """Return the median speed-up on each task, and their mean, fastest method first; no mean if a task is missing."""
     found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
     known = {key: [value for value in mine if value is not None] for key, mine in found.items()}
     means = {key: fmean(known[key]) if len(known[key]) == len(tasks) else None for key in found}
-    yield f"| method | {' | '.join(map(plain, tasks))} | mean of the tasks |"
+    yield f"| method | {' | '.join(map(escape_markdown, tasks))} | mean of the tasks |"
     yield "|---" * (len(tasks) + 2) + "|"
     for key in sorted(found, key=lambda key: -(means[key] or 0)):
-        figures = (ABSENT if value is None else number(value) for value in (*found[key], means[key]))
-        yield f"| {plain(methods[key].title)} | {' | '.join(figures)} |"
+        figures = (ABSENT if value is None else format_number(value) for value in (*found[key], means[key]))
+        yield f"| {escape_markdown(methods[key].title)} | {' | '.join(figures)} |"
 
 
-def winners(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> list[str]:
+def winners_table(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> list[str]:
     """Return the table of winners: a row per family of methods, a column per task."""
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
     for key in of:
         if key in methods and key != base:
             families[methods[key].family].append(key)
-    rows = [f"| {plain(family)} | {' | '.join(winner(of, keys, methods, task) for task in tasks)} |"
+    rows = [f"| {escape_markdown(family)} | {' | '.join(winner_cell(of, keys, methods, task) for task in tasks)} |"
             for family, keys in sorted(families.items())]
-    return [f"| family | {' | '.join(map(plain, tasks))} |", "|---" * (len(tasks) + 1) + "|", *rows]
+    return [f"| family | {' | '.join(map(escape_markdown, tasks))} |", "|---" * (len(tasks) + 1) + "|", *rows]
 
 
-def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
+def winner_cell(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
     """Return the table cell that names a family's fastest method on a task."""
     there = [key for key in keys if of[key].speeds(task)]
     there = [key for key in there if methods[key].exactness in EXACT] or there
@@ -240,17 +257,17 @@ def winner(of: MethodFigures, keys: list[str], methods: dict[str, Method], task:
     middle: Callable[[str], float] = lambda key: nonempty_quartiles(of[key].speeds(task))[1]  # noqa: E731
     first, *rest = sorted(there, key=middle, reverse=True)
     mine = of[first].speeds(task)
-    titles = f"{plain(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
+    titles = f"{escape_markdown(methods[first].title)}{'' if methods[first].exactness in EXACT else f' ({methods[first].exactness})'}"
     if not rest:
         return TEXTS["winner.alone"].format(first=f"{titles} {quartile_text(mine)}")
     beaten = of[rest[0]].speeds(task)
     if min(len(mine), len(beaten)) >= FEWEST and nonempty_quartiles(mine)[0] > middle(rest[0]):
         return f"**{titles}** {quartile_text(mine)}"
-    second = f"{plain(methods[rest[0]].title)} {quartile_text(beaten)}"
+    second = f"{escape_markdown(methods[rest[0]].title)} {quartile_text(beaten)}"
     return TEXTS["winner.unclear"].format(first=f"{titles} {quartile_text(mine)}", second=second)
 
 
-def where(sessions: list[BenchSession]) -> str:
+def setting_sentence(sessions: list[BenchSession]) -> str:
     """Return a sentence on machine, versions, models and dates. The web page reads the target from it."""
     of, days = sessions[0].machine, sorted({one.began[:10] for one in sessions if one.run_groups})
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
@@ -259,13 +276,13 @@ def where(sessions: list[BenchSession]) -> str:
     titles = {one.settings["temperature"]: f"{one.machine.get('threads')} thread{'s' * (one.machine.get('threads') != 1)}"
             for one in sorted(sessions, key=lambda one: one.settings["temperature"]) if one.run_groups}
     threads = titles.popitem()[1] if len({*titles.values()}) == 1 else " and ".join(
-        f"{count} {'at ' * bool(temperature)}{named(float(temperature))}" for temperature, count in titles.items())
-    return plain(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
+        f"{count} {'at ' * bool(temperature)}{temperature_name(float(temperature))}" for temperature, count in titles.items())
+    return escape_markdown(f"{of.get('machine')}, {of.get('device')}, {of.get('dtype')}, {threads}, {versions}; {models}; {span}.")
 
 
-def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
+def bench_command(ledger: Ledger, sessions: list[BenchSession]) -> str:
     """Return the benchmark command that was run, as Markdown code."""
-    asked, of = whole(sessions), sessions[-1].settings
+    asked, of = combined_request(sessions), sessions[-1].settings
     every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
     words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
              "--methods", "all" if every else ",".join(ours[1:] or ours),
@@ -277,17 +294,17 @@ def command(ledger: Ledger, sessions: list[BenchSession]) -> str:
                for word in (f"--{name.replace('_', '-')}", of[name])), *(["--deterministic"] if of["deterministic"] else []),
              "--target", name_of(sessions[0], "target"), "--draft", name_of(sessions[0], "draft"),
              "--into", ledger.path.name.removesuffix(".gz")]
-    return "    " + plain(shlex.join(map(str, words)))
+    return "    " + escape_markdown(shlex.join(map(str, words)))
 
 
-def progress(temperature: float, sessions: list[BenchSession]) -> str:
+def progress_sentence(temperature: float, sessions: list[BenchSession]) -> str:
     """Return a sentence on how much of the requested runs is measured."""
     if not any(one.run_groups for one in sessions):
-        return f"{named(temperature).capitalize()}: {ABSENT}."
-    asked = whole(sessions)
+        return f"{temperature_name(temperature).capitalize()}: {ABSENT}."
+    asked = combined_request(sessions)
     tasks = {task for _, task in asked.prompts}
-    return plain(TEXTS["progress"].format(
-        when=named(temperature).capitalize(), prompts=len(asked.prompts), tasks=len(tasks), repeats=asked.repeats,
+    return escape_markdown(TEXTS["progress"].format(
+        when=temperature_name(temperature).capitalize(), prompts=len(asked.prompts), tasks=len(tasks), repeats=asked.repeats,
         methods=len(asked.methods), progress=progress_of(sessions, asked)))
 
 
@@ -301,7 +318,7 @@ def plain_differences(sessions: list[BenchSession]) -> list[float]:
     return [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
 
 
-def noise(sessions: list[BenchSession]) -> str:
+def noise_sentence(sessions: list[BenchSession]) -> str:
     """Return a sentence on the difference between two runs of plain decoding in one turn."""
     apart = plain_differences(sessions)
     return TEXTS["noise"].format(apart=median(apart), count=len(apart)) if apart else ""
@@ -317,10 +334,10 @@ def equality_sentence(greedy: MethodFigures, methods: dict[str, Method]) -> str:
 
 def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions: list[BenchSession], methods: dict[str, Method]) -> str:
     """Return a sentence that lists the methods without a row in the tables, with the reasons if they are known."""
-    why = whole(sessions).skipped
+    why = combined_request(sessions).skipped
     none = [f"{method.title} ({short_reason(why[key], method.title)})" if key in why else method.title for key, method in methods.items()
             if not any(key in of for of in by_temperature_figures.values())]
-    return plain(TEXTS["not_measured"].format(methods="; ".join(none))) if none else ""
+    return escape_markdown(TEXTS["not_measured"].format(methods="; ".join(none))) if none else ""
 
 
 def short_reason(why: str, title: str) -> str:
@@ -329,7 +346,7 @@ def short_reason(why: str, title: str) -> str:
     return re.split("[,;:]", why.removeprefix(title))[0].strip(" .")
 
 
-def whole(sessions: list[BenchSession]) -> Requested:
+def combined_request(sessions: list[BenchSession]) -> Requested:
     return reduce(or_, (one.asked for one in sessions))
 
 
@@ -338,20 +355,20 @@ def name_of(bench_session: BenchSession, role: str) -> str:
     return str((bench_session.settings.get(role) or {}).get("name", "none"))
 
 
-def named(temperature: float) -> str:
+def temperature_name(temperature: float) -> str:
     return f"temperature {temperature:g}" if temperature else "greedy"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def quartile_text(values: list[float]) -> str:
     """Return the median and the quartiles of some values as text."""
     low, middle, high = nonempty_quartiles(values)
-    return f"{number(middle)} ({number(low)} to {number(high)})"
+    return f"{format_number(middle)} ({format_number(low)} to {format_number(high)})"
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape text for Markdown, so that it cannot contain table cells, line breaks, paragraphs or markup."""
     return re.sub(r"[^\w ,.:;()/+%'@=&-]", " ", text)

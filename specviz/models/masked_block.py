@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from .eagle import config_like
 from .eagle3 import VERIFIER, draft_vocabulary
 from .eagle_layers import Attention, FusedLayers, Layer, Sizes, _rotated, angles_of
+from .head_keys import LayerAttention, block_attention
 from .heads import TargetInfo, check_fit, config_of, fill, head_weights
 from .rms_norm import Norm
 from .row_cache import STEP, RowCache
@@ -75,10 +76,12 @@ class BlockLayer(Layer):
         return self.feed_forward(x)
 
 
-def block_mask(size: int, causal: bool) -> Tensor:
-    """Return which rows of a block attend to which, bool [size, size]."""
-    every = torch.ones(size, size, dtype=torch.bool)
-    return every.tril() if causal else every
+def visible(ahead: Tensor, kind: LayerAttention) -> Tensor:
+    """Return which rows a layer lets attend to which. ahead: by how many positions the seen row comes after the one that looks."""
+    sees = torch.ones_like(ahead, dtype=torch.bool)
+    if kind.causal:
+        sees = sees & (ahead <= 0)
+    return sees if kind.window is None else sees & (ahead.abs() < kind.window)
 
 
 class MarkovHead(nn.Module):
@@ -124,7 +127,7 @@ class BlockDrafter(nn.Module):
 
     def __init__(self, config: dict[str, Any], name: str = "the block drafter"):
         super().__init__()
-        self.config, self.name, self.sizes = config, name, Sizes.of(config, name, causal=False)
+        self.config, self.name, self.sizes = config, name, Sizes.of(config, name, causal=None)
         settings = {**config, **(config.get("dflash_config") or {})}
         d, rank = self.sizes.hidden, int(settings.get("markov_rank") or 0)
         try:
@@ -139,7 +142,7 @@ class BlockDrafter(nn.Module):
             raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read",
                              "masked_block.markov")
         self.anchored = bool(settings.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
-        self.causal = bool(settings.get("causal_head"))
+        self.attention = block_attention(config, name, self.sizes.layers)
         self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
         self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
         self.layers = nn.ModuleList(self.layer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
@@ -185,11 +188,13 @@ class BlockDrafter(nn.Module):
         rotations = angles_of(self.config, self.sizes.head_dim, len(places) + size, states.device)
         at = (anchors[:, :, None] + torch.arange(size, device=states.device)).flatten(1)  # [batch, blocks * size]
         seen = (places < anchors[:, :, None]).repeat_interleave(size, 1)  # [batch, rows, c]
-        own = torch.block_diag(*[block_mask(size, self.causal)] * blocks).to(states.device)
-        mask = torch.cat([seen, own.expand(batch, -1, -1)], 2)[:, None]
+        own = torch.block_diag(*[torch.ones(size, size, dtype=torch.bool)] * blocks).to(states.device)
+        mask = torch.cat([seen, own.expand(batch, -1, -1)], 2)
+        ahead = torch.cat([places.expand(batch, -1), at], 1)[:, None] - at[:, :, None]  # [batch, rows, c + rows]
         x = embeds.flatten(1, 2)
-        for layer, text in zip(self.layers, self.text_rows(states)):
-            x = cast(BlockLayer, layer).across(x, text, rotations[at][:, None], rotations[:len(places)], mask)
+        for layer, text, kind in zip(self.layers, self.text_rows(states), self.attention):
+            sees = (mask & visible(ahead, kind))[:, None]
+            x = cast(BlockLayer, layer).across(x, text, rotations[at][:, None], rotations[:len(places)], sees)
         return x.unflatten(1, (blocks, size))
 
     def text_rows(self, states: Tensor) -> list[Tensor]:
@@ -223,7 +228,7 @@ class BlockNet(FusedLayers):
     def __init__(self, head: BlockDrafter, lead: nn.Linear | None):
         super().__init__(head.layers, head.config, lead)
         with torch.inference_mode():
-            self.causal = head.causal
+            self.attention = head.attention
             self.after_fc, self.after = Norm(head.hidden_norm.weight.detach(), self.eps), Norm(head.norm.weight.detach(), self.eps)
             parts = [cast(BlockAttention, layer.self_attn).of_text for layer in cast("list[BlockLayer]", list(head.layers))]
             self.text = torch.cat([torch.cat([self._paired(k.weight), v.weight]) for k, v in parts]).detach()
@@ -245,6 +250,14 @@ class BlockNet(FusedLayers):
             else:
                 slots[i, :, :, at:at + n] = new
 
+
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | list[Tensor | None] | None) -> Tensor:
+        """Run all layers over the rows of one block, x [n, hidden]. mask: of all layers, or a list with one of each."""
+        if not isinstance(mask, list):
+            return super().run(x, rotation, slots, at, mask)
+        for block, kept, own in zip(self.blocks, slots, mask):
+            x = self.transform(block, self.attend(block, x, rotation, kept, at, own))
+        return x
 
     def keys_and_values(self, states: Tensor) -> Tensor:
         """Return keys, not yet normed, and values of text rows [n, layers * hidden]: [n, layers * 2 * kv_heads * head_dim]."""
@@ -273,8 +286,21 @@ class BlockRows(RowCache):
 
     def draft_raw(self, embeds: Tensor) -> Tensor:
         """Return the same states before the last norm."""
-        n = len(embeds)
-        return self._run(embeds.to(self.net.dtype), list(range(n)), block_mask(n, self.net.causal))
+        n, x, kinds = len(embeds), embeds.to(self.net.dtype), self.net.attention
+        rows = torch.arange(n)
+        if len(set(kinds)) == 1 and kinds[0].window is None:
+            return self._run(x, list(range(n)), visible(rows - rows[:, None], kinds[0]))
+        slots, at = self._buffer(self.count + n, n - 1), self.first + self.count
+        ahead = torch.arange(self.count + n) - (self.count + rows)[:, None]
+        masks = {kind: self._bias(visible(ahead, kind), x) for kind in set(kinds)}
+        rotation = self.net.rotations_at(list(range(at, at + n)))
+        return self.net.run(x, rotation, slots, self.count, [masks[kind] for kind in kinds])
+
+    def _bias(self, sees: Tensor, x: Tensor) -> Tensor | None:
+        """Return the bias added to scores, [group * rows, slots], for a mask of all rows; None if it hides nothing."""
+        if bool(sees.all()):
+            return None
+        return torch.zeros(sees.shape, dtype=x.dtype).masked_fill_(~sees, -torch.inf).repeat(self.net.group, 1).to(x.device)
 
 
 def _trained_as_dspark(config: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,11 @@ class Corrected(AuxStateFeatures):
         return ids, log_probs.gather(-1, at), values, entropy
 
 
-def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss: Callable | None = None) -> Path:
+def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss: Callable | None = None,
+        scaled: Callable[[Any, Corrected], AbstractContextManager] = lambda *_: nullcontext()) -> Path:
     """Train the correction of a recipe; return the folder of its weights. scores: the recipe's network as a function to candidate
-    scores [n, positions, m]; loss(scores, batch, blocks, hparams): its loss, default ``distil``."""
+    scores [n, positions, m]; loss(scores, batch, blocks, hparams): its loss, default ``distil``; scaled(model, features): the
+    context in which it is trained and measured."""
     hparams = job.hparams(recipe)
     features = Corrected(job, hparams, recipe)
     torch.manual_seed(job.seed)
@@ -116,7 +119,8 @@ def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss:
         blocks = features.blocks(batch, sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}")))
         return (loss or distil)(scores(model, features, blocks), batch, blocks, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: measure(model, features, scores, hparams))
+    with scaled(model, features):
+        runner.train(loss_at, lambda: measure(model, features, scores, hparams))
     return chains.export(job, job.named(recipe), model, features, runner, card.format(**hparams), most=2.2e6)
 
 

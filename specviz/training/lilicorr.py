@@ -1,8 +1,10 @@
 """Train LiLiCorr's lattice transformer over the target's frozen DFlash (2608.20530): see block_corrections.py."""
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..methods.trained_heads.lilicorr import network
@@ -13,7 +15,17 @@ from .job import Job
 
 def run(job: Job) -> Path:
     """Train LiLiCorr's lattice transformer; return the folder of its weights."""
-    return block_corrections.run(job, "lilicorr", network.build, scores, CARD)
+    return block_corrections.run(job, "lilicorr", network.build, scores, CARD, scaled=scaled)
+
+
+@contextmanager
+def scaled(model: network.LiLiCorr, features: Corrected) -> Iterator[None]:
+    """Train on embeddings that are as long as the block's states, and move the scale into the weights at the end. A target's
+    embeddings may be much shorter, and then candidates would differ by their rank alone."""
+    if isinstance(model.token_proj, nn.Linear):
+        model.embed_scale = float(features.drafter.norm.weight.square().mean().sqrt() / features.embedding.float().std())
+    yield
+    model.fold_scale()
 
 
 def scores(model: network.LiLiCorr, features: Corrected, blocks: Blocks) -> Tensor:
@@ -32,4 +44,4 @@ place of DFlash's block score every transition between neighbouring places. The 
 and never changes the text.
 
 DFlash is frozen. Distillation of the target's probabilities on the candidates after the true token before, weight
-e^(-place / {loss_decay_length}), {anchors} blocks a row of text."""
+e^(-place / {loss_decay_length}), {anchors} blocks a row of text. Embeddings were scaled to the length of the states in training."""

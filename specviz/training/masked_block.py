@@ -26,7 +26,11 @@ from .features import Batch, Features
 from .generate import Answer
 from .job import Job
 from .runner import Runner
+from .shared_weights import freeze
 from .state_cache import StateCache
+
+# (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose product is the logits
+Predict = Callable[[Any, Features, Batch, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class AuxStateFeatures(Features):
@@ -48,20 +52,30 @@ class AuxStateFeatures(Features):
         return Batch(ids, out.last_hidden_state.flatten(0, 1), read.flatten(0, 1), where, labels, top_ids, top_logp)
 
 
-def run(job: Job, recipe: str) -> Path:
+def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = network.build, card: str | None = None,
+        begin: Callable[[Any, AuxStateFeatures], None] | None = None, corrected: Predict | None = None) -> Path:
+    """Train a block drafter. build: makes the untrained one; card: text for its model card; begin: a function that initialises
+    weights before the first step; corrected: predictions as they are drafted, whose loss is added to that of the block's own.
+    hparams ``trained``: see warm_start.freeze."""
     hparams = job.hparams(recipe)
-    features = AuxStateFeatures(job, hparams)
+    features = AuxStateFeatures(job, hparams, build)
     torch.manual_seed(job.seed)
-    model = network.build(features.body, hparams)
+    model = freeze(build(features.body, hparams), hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    if begin is not None and not runner.progress.step:
+        begin(model, features)
 
     def loss_at(step: int):
         batch = features.batch(step, runner.done())
         anchors = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
-        return loss(model, features, batch, anchors, hparams), len(batch.labels)
+        drafted = blocks(model, features, batch, anchors)
+        found = loss(model, features, batch, drafted, hparams)
+        if corrected is not None:
+            found = found + loss(model, features, batch, drafted, hparams, corrected)
+        return found, len(batch.labels)
 
-    runner.train(loss_at, lambda: measure(model, features, hparams))
-    about = CARD.format(**hparams | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
+    runner.train(loss_at, lambda: measure(model, features, hparams, corrected))
+    about = (card or CARD).format(**hparams | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
                                          after=list(model.read_layers), length=model.length))
     return chains.export(job, job.named(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
 
@@ -95,13 +109,15 @@ def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchor
     return found
 
 
-def loss(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor, hparams: dict) -> Tensor:
+def loss(model: network.BlockDrafter, features: Features, batch: Batch, drafted: list[tuple[Tensor, Tensor]], hparams: dict,
+         corrected: Predict | None = None) -> Tensor:
+    """Return the loss of drafted blocks, as ``blocks`` returns them."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for ahead, (states, index) in enumerate(blocks(model, features, batch, anchors)):
+    for ahead, (states, index) in enumerate(drafted):
         if not len(index):
             break
-        joined, head = predict(model, features, batch, states, index)
+        joined, head = (corrected or predict)(model, features, batch, states, index)
         leaders = batch.top_ids[index], batch.top_logp[index]
         weight = math.exp(-ahead / hparams["loss_decay_length"])
         found = losses.distil(joined, head, *leaders, batch.labels[index], hparams["hard_label_weight"],
@@ -133,13 +149,13 @@ def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
     return (torch.minimum(p, q).sum(-1) + rest).clamp(0, 1)
 
 
-def measure(model: network.BlockDrafter, features: Features, hparams: dict) -> dict[str, float]:
+def measure(model: network.BlockDrafter, features: Features, hparams: dict, corrected: Predict | None = None) -> dict[str, float]:
     """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     by_task = {}
     for task in TASKS:
-        marks = [accepted_by_step(model, features, answer) for answer in some if answer.task == task]
+        marks = [accepted_by_step(model, features, answer, corrected) for answer in some if answer.task == task]
         if marks:
             by_task[task] = chains.replay_rounds(marks, model.length)["block_efficiency"]
     return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
@@ -147,14 +163,14 @@ def measure(model: network.BlockDrafter, features: Features, hparams: dict) -> d
 
 
 @torch.inference_mode()
-def accepted_by_step(model: network.BlockDrafter, features: Features, answer: Answer) -> list[list[bool]]:
+def accepted_by_step(model: network.BlockDrafter, features: Features, answer: Answer, corrected: Predict | None = None) -> list[list[bool]]:
     """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]
     every = torch.arange(len(batch.where), device=batch.ids.device)[None]
     for ahead, (states, index) in enumerate(blocks(model, features, batch, every)):
         if len(index):
-            joined, head = predict(model, features, batch, states, index)
+            joined, head = (corrected or predict)(model, features, batch, states, index)
             right = (joined.float() @ head.T).argmax(-1) == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good

@@ -4,9 +4,9 @@ from __future__ import annotations
 import json
 import re
 
-from specviz.evidence.bench_figures import figures, lines
+from specviz.evidence.bench_figures import figures_json, speedup_figures
 from specviz.evidence.bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup
-from specviz.evidence.bench_page import ABSENT, TEXTS, by_method, page, plain, winners
+from specviz.evidence.bench_page import ABSENT, TEXTS, escape_markdown, figures_by_method, page, winners_table
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
 from specviz.ui.cards import cards
@@ -80,16 +80,29 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
                        f"| Speculative decoding | 2 | {ABSENT} | {ABSENT} |"]
 
 
+def test_each_method_stands_beside_the_oracle_where_that_was_measured(tmp_path):
+    bounded = {**GREEDY, "oracle": {"story": [4.0] * 4, "edit": [5.0] * 4}}
+    reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, bounded), bench_session(1.0, SAMPLED, "2026-01-03T00:00:00+00:00")))
+    lines = {line.split(" | ")[0][2:]: line.strip("| ").split(" | ") for line in reported.partition("## ")[0].splitlines() if line.startswith("| ")}
+    titles = lines["method"]
+    assert [title.rpartition(": ")[2] for title in titles] == ["method", "exactness", "tokens per pass", "speed-up", "of the oracle",
+                                                              "tokens per pass", "speed-up", "pairs"], "none at temperature 1"
+    found = {key: lines[escape_markdown(catalogue()[key].title)][4] for key in (*GREEDY, "oracle")}
+    # of the median over all their tasks: prompt lookup 2.3 of 4.5, CopySpec 1.76 of 4.5, speculative decoding 2 of 4
+    assert found == {"prompt_lookup": "51%", "copyspec": "39%", "speculative": "50%", "oracle": "100%"}
+
+
+
 def test_a_winner_is_named_only_where_it_is_clear(tmp_path):
-    of = by_method([bench_session(0.0, GREEDY)])
-    first, _, *found = winners(of, catalogue(), ["story", "edit"])
+    of = figures_by_method([bench_session(0.0, GREEDY)])
+    first, _, *found = winners_table(of, catalogue(), ["story", "edit"])
     assert first == "| family | story | edit |" and len(found) == 2
     speculative, lookups = (line.split(" | ") for line in found)
     assert speculative == ["| Draft model", TEXTS["winner.alone"].format(first="Speculative decoding 2 (1.75 to 2.25)"), f"{ABSENT} |"]
     assert lookups[1] == TEXTS["winner.unclear"].format(first="Prompt lookup 1.3 (1.15 to 1.45)", second="CopySpec 1.28 (1.21 to 1.37)")
     assert lookups[2] == "**Prompt lookup** 3.16 (3.09 to 3.23) |"
     few = {"prompt_lookup": {"edit": [3.0, 3.1, 3.2]}, "copyspec": {"edit": [2.0, 2.1, 2.2]}}
-    assert said("winner.unclear", first="Prompt lookup 3.1 (3.05 to 3.15)") in winners(by_method([bench_session(0.0, few)]), catalogue(), ["edit"])[2]
+    assert said("winner.unclear", first="Prompt lookup 3.1 (3.05 to 3.15)") in winners_table(figures_by_method([bench_session(0.0, few)]), catalogue(), ["edit"])[2]
 
 
 def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
@@ -97,9 +110,9 @@ def test_an_approximate_method_wins_only_where_no_exact_one_is(tmp_path):
                   if {"exact", "approximate"} <= {m.exactness for m in catalogue().values() if m.family == f})
     exact, loose = (next(m for m in catalogue().values() if (m.family, m.exactness) == (family, e)) for e in ("exact", "approximate"))
     speeds = {exact.key: {"edit": [1.0] * 4}, loose.key: {"edit": [9.0] * 4}}
-    assert said("winner.alone", first=f"{exact.title} 1 (") in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
+    assert said("winner.alone", first=f"{exact.title} 1 (") in winners_table(figures_by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
     del speeds[exact.key]
-    assert said("winner.alone", first=f"{loose.title} (approximate) 9 (") in winners(by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
+    assert said("winner.alone", first=f"{loose.title} (approximate) 9 (") in winners_table(figures_by_method([bench_session(0.0, speeds)]), catalogue(), ["edit"])[2]
 
 
 def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path):
@@ -107,7 +120,7 @@ def test_a_pair_is_of_one_leg_and_plain_decoding_is_held_against_itself(tmp_path
     for seconds, key in ((1.0, "swift"), (2.0, "jacobi")):  # the machine got slower in between
         one.run_groups.append(RunGroup(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=seconds), (Run(key, 8, 8, seconds=seconds / 2),)))
     one.run_groups.append(RunGroup(1, "story", 1, 1.0, Run(BASE, 8, 8, seconds=1.0), (Run("swift", 8, 8, seconds=9.0), Run("medusa", failed="oh"))))
-    of = by_method([one])
+    of = figures_by_method([one])
     assert of["swift"].speeds() == of["jacobi"].speeds() == [2.0] and "medusa" not in of  # the first of two counts
     assert TEXTS["noise"].format(apart=1.0, count=2) in page(ledger(tmp_path / "f.jsonl", one))
 
@@ -119,7 +132,7 @@ def test_each_temperature_may_have_threads_of_its_own_and_says_so(tmp_path):
     assert "float32, 1 thread greedy and 2 threads at temperature 1, torch 2" in reported
     copied, swift = (next(line for line in reported.splitlines() if line.startswith(f"| {title} ")) for title in ("CopySpec", "SWIFT"))
     assert copied.endswith("| 8 + 2 |") and swift.endswith("| 0 + 1 |") and "0.5" in swift, "the one run with one thread is left aside"
-    assert plain(said("excluded.runs", count=2, target="Llama-x-16M", draft="Llama-x-draft", machine="Some (R) Processor, 2 cores", threads=1)) in (
+    assert escape_markdown(said("excluded.runs", count=2, target="Llama-x-16M", draft="Llama-x-draft", machine="Some (R) Processor, 2 cores", threads=1)) in (
         reported.partition(said("excluded"))[2])
     assert page(ledger(tmp_path / "g.jsonl", bench_session(0.0, GREEDY, machine=one), bench_session(1.0, SAMPLED, machine=one, target={"name": "big"}))
                 ).count("temperature 1") <= 1, "what is of another target is still left aside"
@@ -142,7 +155,7 @@ def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
 
 def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
     path = tmp_path / "bench.json"
-    path.write_text(lines(figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, SAMPLED)))))
+    path.write_text(figures_json(speedup_figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, SAMPLED)))))
     found = measured(path)
     assert found["speedups"] == {"prompt_lookup": [2.3, None], "speculative": [2.0, None], "copyspec": [1.76, 1.0], BASE: [1.0, 1.0]}
     assert 0 <= found["noise"] < 1 and "noise" in json.loads(path.read_text())
@@ -150,13 +163,13 @@ def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), path)}
     assert speeds["copyspec"] == [1.76, 1.0] and speeds["swift"] is None and speeds["medusa"] is None
     only = tmp_path / "sampled.json"  # nothing greedy: no figure is taken for what it is not
-    only.write_text(lines(figures(ledger(tmp_path / "d.jsonl", bench_session(1.0, SAMPLED, draft=None)))))
+    only.write_text(figures_json(speedup_figures(ledger(tmp_path / "d.jsonl", bench_session(1.0, SAMPLED, draft=None)))))
     assert measured(only)["speedups"] == {} and measured(only)["model"] == ""
 
 
 def test_nothing_that_a_file_says_breaks_a_line(tmp_path):
-    assert {plain(m.title) for m in catalogue().values()} == {m.title for m in catalogue().values()}
-    assert {plain(m.family) for m in catalogue().values()} == {m.family for m in catalogue().values()}
+    assert {escape_markdown(m.title) for m in catalogue().values()} == {m.title for m in catalogue().values()}
+    assert {escape_markdown(m.family) for m in catalogue().values()} == {m.family for m in catalogue().values()}
     evil = "a | b\n| c <script> `d` [e](f) # **g**"
     speeds = {**GREEDY, f"own {evil}": {"story": [1.0]}}
     reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, speeds, machine={**MACHINE, "machine": evil}, target={"name": evil})))
