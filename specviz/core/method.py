@@ -89,7 +89,9 @@ class Codec(Protocol):
     tokens: range
 
     @property
-    def neighbours(self) -> Any: ...
+    def neighbours(self) -> Any:
+        """Neighbours of each codebook entry, [tokens, k]: the other tokens by L2 distance of their pixels, nearest first."""
+        ...
 
 
 class Kit(Protocol):

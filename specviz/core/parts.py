@@ -162,6 +162,7 @@ class Target(Protocol):
       learning         give a copy with trainable weights
       batch            score trees of several targets with the same ``weights`` in one pass (``score_many``)
       draft_chain      generate a chain of draft tokens in one call
+      draft_path       draft through a second set of trained weights over its own KV cache
       experts          report which sparse experts a pass used
       state:decay, state:groups   recurrent states instead of keys and values (Mamba-2; grouped linear attention)
       scales, guide    paint a picture scale by scale; with classifier-free guidance of its own
@@ -232,16 +233,24 @@ class CapableTarget(Target, Protocol):
     group: int
 
     @property
-    def state_bytes(self) -> int: ...
+    def state_bytes(self) -> int:
+        """Bytes of all recurrent states. Capability "state:decay"."""
+        ...
 
     @property
-    def layers(self) -> int: ...
+    def layers(self) -> int:
+        """Number of layers."""
+        ...
 
     @property
-    def hidden(self) -> int: ...
+    def hidden(self) -> int:
+        """Width of the hidden states."""
+        ...
 
     @property
-    def weights(self) -> Any: ...
+    def weights(self) -> Any:
+        """The model whose weights this target uses; targets with the same one can share a forward pass."""
+        ...
 
     def embed(self, ids: Sequence[int] | Tensor, /) -> Tensor:
         """Return the token embeddings [n, hidden]. Capability "embed"."""
@@ -303,7 +312,7 @@ class CapableTarget(Target, Protocol):
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
                     least: float | None = None, /) -> Any:
         """Generate a chain of ``count`` draft tokens after the draft tokens ``after`` in one call
-        (targets.fast.WrittenTokens). roll(n): returns n uniform random numbers; least: stop after a token with a
+        (targets.fast.WrittenTokens). draw_uniforms(n): returns n uniform random numbers; least: stop after a token with a
         probability below it. None if the caller has to draft pass by pass. Capability "draft_chain"."""
         ...
 

@@ -1,7 +1,9 @@
-"""KV cache bookkeeping shared by every target: which tokens are cached, which lie in the scratch, and how scratch rows are committed.
+"""KV cache bookkeeping shared by every target: which tokens are cached, which draft rows follow them, and how accepted draft
+rows are committed.
 
-Slots are filled in order: the committed rows first, then the scratch, which holds the root followed by the nodes of the last scored
-tree. A target adds the network through three primitives: run rows, gather scratch rows, crop. The handling of tokens (prefill,
+A forward pass works on rows; one row is one position (token). Slots of the KV cache are filled in order: the committed
+rows first, then the draft rows (row 0: the root, row i + 1: node i of the last scored tree), which are not committed yet.
+A target adds the network through three primitives: run rows, gather draft rows, crop. The handling of tokens (prefill,
 rewind, catch-up, commit of an accepted path) is implemented here, once.
 """
 from __future__ import annotations
@@ -23,15 +25,17 @@ MAX_PENDING = 8  # largest number of tokens deferred to the next score()
 
 
 class ContextOverflow(CodedError, ValueError):
-    """The text is longer than the context of the model."""
+    """Error: the text is longer than the context of the model."""
 
 
 class CachedTarget:
-    """Base class of targets: bookkeeping of cached tokens. A subclass implements the network by three primitives:
-    ``_forward``, ``_gather``, ``_crop``.
+    """Base class of targets: bookkeeping of the tokens in the KV cache. A subclass implements the network by three
+    primitives: ``_forward``, ``_gather``, ``_crop``.
 
-    vocab, context (longest text in tokens), hidden (width), layers: sizes of the network; busy: seconds spent inside
-    forward passes; passes: number of forward passes; cached_tokens: the committed tokens that are in the cache.
+    vocab (size of the vocabulary), context (longest text in tokens), hidden (width), layers: sizes of the network; busy:
+    seconds spent in forward passes; passes: number of forward passes; cached_tokens: the committed tokens that are in the
+    cache; root: the last token of the text, which is not cached yet; max_pending: largest number of tokens that ``sync``
+    defers; prefix_id, caption: see CapableTarget and Kit.
     """
 
     capabilities: frozenset[str] = frozenset({"tree", "rewind"})
@@ -61,27 +65,30 @@ class CachedTarget:
         raise NotImplementedError(f"{type(self).__name__} has no network")
 
     def _gather(self, past: int, rows: list[int]) -> None:
-        """Move scratch rows (given by index, increasing) to the front of the scratch."""
+        """Move these draft rows (given by index, increasing) to the first draft slots."""
         raise NotImplementedError(f"{type(self).__name__} has no cache")
 
     def _crop(self, length: int) -> None:
-        """Drop the slots from ``length`` on."""
+        """Make the slots from ``length`` on free. Nothing to do where the next rows simply overwrite them; a subclass with
+        other state overrides this."""
 
     def _restorable(self, length: int) -> int:
         """Return the largest number of committed tokens, at most ``length``, that the cache can be brought back to."""
         return length
 
     def set_picture(self, pixels: Any) -> None:
-        """Set the picture that is read before every text from now on. Raises InvalidUse if the target reads no pictures."""
+        """Set the picture that the model reads before every text from now on. Raises InvalidUse if the target reads no
+        pictures."""
         raise InvalidUse(f"{self.name} reads no pictures", "target.picture")
 
     def expect(self, rows: int) -> None:
-        """Announce the largest number of rows that will be scored at once. A target with static shapes chooses its
-        bucket by it."""
+        """Announce the largest number of rows (root and draft nodes) of one pass. A target with static shapes chooses its
+        bucket by it; others ignore it."""
 
     # --- the contract ----------------------------------------------------------------------------------------------
     def capture(self, names: frozenset[str]) -> None:
-        """Request hidden states along with scores. Raises ValueError for a state this target does not have."""
+        """Request hidden states along with the logits: "final" (after the final norm), "layer:k" (input of layer k). Raises
+        InvalidUse (a ValueError) for a state this target does not have."""
         for name in names:
             kind, _, layer = name.partition(":")
             known = "tap:final" if name == "final" else "tap:layer" if kind == "layer" and layer.isdigit() else ""
@@ -95,10 +102,11 @@ class CachedTarget:
     def sync(self, tokens: Sequence[int]) -> Scores:
         """Bring the KV cache to tokens[:-1]; the last token becomes the root.
 
-        The common prefix is kept, including matching scratch rows; the rest is dropped, and missing tokens are computed. The returned
-        hidden states cover every computed token, the logits only the last one; ``num_computed`` counts them. If no hidden states are
-        captured, a few missing tokens are deferred to the next score(), so that a draft model catches up without a pass of its own.
-        Raises ContextOverflow, or ValueError if there is no token.
+        The common prefix is kept, including draft rows that lie on the text's path; the rest is dropped, and missing
+        tokens are computed. The returned hidden states cover every computed token, the logits only the last one;
+        ``num_computed`` counts them. If no hidden states are captured, a few missing tokens are deferred to the next
+        score(), so that a draft model catches up without a pass of its own. Raises ContextOverflow, or ValueError if
+        there is no token.
         """
         tokens = list(tokens)
         self._check(tokens)
@@ -116,10 +124,11 @@ class CachedTarget:
         return self._extend(missing)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits and captured hidden states of the root and every node.
+        """Return logits and captured hidden states of the root and every node, from one forward pass.
 
-        ``start``: nodes before it were scored by the previous call and are still in the scratch; only the others are
-        run. An Entry holds states for the rows that are run. Raises ValueError if the scratch holds other nodes.
+        start: number of leading nodes that were scored by the previous call and whose draft rows are still in the cache;
+        only the other rows are run. A HiddenInput gives states for rows that are run. Raises InvalidUse (a ValueError) if
+        the draft rows are those of other nodes.
         """
         rows = self._rows_to_run(tree, start)
         if rows is None:
@@ -129,7 +138,7 @@ class CachedTarget:
             return self._scored(tree, rows, *self._forward(rows))
 
     def _rows_to_run(self, tree: DraftTree, start: int = 0) -> Rows | None:
-        """Return the rows that score() of this tree has to run; None if all lie in the scratch."""
+        """Return the rows that score() of this tree has to run; None if all of them are cached draft rows."""
         root = self.root
         if root is None:
             raise InvalidUse("score() before sync(): there is no root", "target.not_synced")
@@ -148,7 +157,7 @@ class CachedTarget:
         return Rows(tree, ids, len(self.cached_tokens), lo, False)
 
     def _scored(self, tree: DraftTree, rows: Rows, logits: Tensor, hidden_states: dict[str, Tensor]) -> Scores:
-        """Make the results of ``_rows_to_run`` the scratch."""
+        """Store the results of ``_rows_to_run`` as the draft rows and return the Scores of the tree."""
         pending, lo = len(self._pending), rows.lo
         if pending:
             logits, hidden_states = logits[pending:], {name: states[pending:] for name, states in hidden_states.items()}
@@ -164,24 +173,24 @@ class CachedTarget:
         return Scores(logits, hidden_states, len(self.cached_tokens))
 
     def _held(self, tree: DraftTree) -> Scores:
-        """Return the scores of a tree whose rows all lie in the scratch."""
+        """Return the scores of a tree whose rows are all cached draft rows."""
         n = len(tree) + 1
         assert self._logits is not None
         return Scores(self._logits.first(n), {name: rows.first(n) for name, rows in self._hidden_states.items()}, len(self.cached_tokens))
 
     def commit(self, verdict: Verdict) -> None:
-        """Keep the root and the accepted path; the verdict's token becomes the root."""
+        """Keep the root and the accepted path in the KV cache; the verdict's token becomes the root."""
         self._keep([0] + [i + 1 for i in verdict.path])
         self.root = verdict.token
 
     def close(self) -> None:
-        """Free the cache. A later sync starts with an empty one."""
+        """Free the KV cache. A later sync starts with an empty one."""
         self.cached_tokens, self.root = [], None
         self._drop()
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
     def drop_draft_rows(self) -> None:
-        """Drop the scratch."""
+        """Drop the draft rows and the deferred tokens. The committed tokens stay in the cache."""
         self._tree, self._rows, self._pending = DraftTree(), 0, []
         self._logits, self._hidden_states = None, {}
 
@@ -201,7 +210,7 @@ class CachedTarget:
                       len(self.cached_tokens))
 
     def _follow(self, tokens: list[int]) -> None:
-        """Commit the scratch rows that lie on the path of tokens[:-1]."""
+        """Commit the draft rows that lie on the path of tokens[:-1]."""
         n = len(self.cached_tokens)
         if not self._rows or len(tokens) < n + 2 or tokens[n] != self.root or tokens[:n] != self.cached_tokens:
             return
@@ -248,19 +257,20 @@ class CachedTarget:
 
     # --- used by views -------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Compute the deferred tokens, so that the cache holds all of tokens[:-1]."""
+        """Compute the tokens that ``sync`` deferred, so that the cache holds all of tokens[:-1]."""
         if self._pending:
             self._extend(self._pending)
             self._pending = []
 
     def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]:
-        """Return the token ids of the scratch rows from ``lo`` on; a probe that is not a vocabulary token counts as token 0."""
+        """Return the token ids of the draft rows from row ``lo`` on (row 0: the root, row i + 1: node i). A node without a
+        vocabulary token (-1) gets id 0; its hidden state is replaced later."""
         ids = [max(int(token), 0) for token in self._tokens_from(tree, lo)]
         self._readable(ids)
         return ids
 
     def _tokens_from(self, tree: DraftTree, lo: int) -> tuple[int, ...]:
-        """Return the tokens of the scratch rows from lo on, as the tree has them."""
+        """Return the tokens of the draft rows from row ``lo`` on, as they are in the tree."""
         if lo:
             return tree.tokens[lo - 1:]
         assert self.root is not None
@@ -268,8 +278,8 @@ class CachedTarget:
 
     @contextmanager
     def timed(self):
-        """Context manager around every forward pass: adds its duration to ``busy``. If the pass fails, the target must
-        be synced again before its next use."""
+        """Context manager around every forward pass: adds its duration to ``busy``. If the pass fails, the target must be
+        synced again before its next use."""
         began = time.perf_counter()
         try:
             with torch.inference_mode():

@@ -2,8 +2,8 @@
 StreamingLLM), retrieved chunks (TriForce, Sun et al. 2404.11912), or all entries quantised (QuantSpec, Tiwari et al.
 2502.10424). Verification reads the full cache, so the output stays exact.
 
-A ``CacheSelection`` is called with the committed rows [layers, 2, heads, rows, width], keys first, and with the number
-of its slots that are final (as it returned from the last call). It returns the content of the slots after these, and
+A ``CacheSelection`` is a function of the committed rows [layers, 2, heads, rows, width] (keys first) and of the number of
+its leading slots that are final, as it returned from the last call. It returns the content of the slots after these, and
 the number of slots that are final now.
 """
 from __future__ import annotations
@@ -17,7 +17,7 @@ CacheSelection = Callable[[Tensor, int], tuple[Tensor, int]]
 
 
 class SinksAndWindow:
-    """Select the first ``sinks`` rows and the last ``window``."""
+    """CacheSelection of the first ``sinks`` positions and the last ``window`` (StreamingLLM, MagicDec)."""
 
     def __init__(self, sinks: int, window: int):
         self.sinks, self.window = sinks, window
@@ -30,8 +30,9 @@ class SinksAndWindow:
 
 
 class RelevantChunks:
-    """Select the last ``window`` rows, and up to ``budget`` earlier rows in chunks of ``size``. For each layer and head
-    the chunks are those whose mean key has the largest dot product with the last row's key."""
+    """CacheSelection of the last ``window`` positions and of up to ``budget`` earlier ones, in chunks of ``size``
+    (TriForce). For each layer and head the chunks are those whose mean key has the largest dot product with the last
+    position's key."""
 
     def __init__(self, size: int, budget: int, window: int):
         self.size, self.budget, self.window = size, budget, max(1, window)
@@ -50,8 +51,9 @@ class RelevantChunks:
 
 
 class RoundedCache:
-    """Keep all rows; whole groups of ``group`` rows before the last ``window`` are quantised to ``bits`` bits between their minimum and
-    maximum, keys per channel and values per row. A group is quantised once."""
+    """CacheSelection of all positions, quantised to ``bits`` bits (QuantSpec): whole groups of ``group`` positions before
+    the last ``window``, between their minimum and maximum, keys per channel and values per position. A group is quantised
+    once."""
 
     def __init__(self, bits: int, group: int, window: int):
         self.bits, self.group, self.window = bits, group, window
@@ -65,7 +67,7 @@ class RoundedCache:
         return torch.cat([old, rows[:, :, :, done:]], 3), done
 
     def round(self, x: Tensor, along: int) -> Tensor:
-        """Round x to the grid of 2**bits steps between its minimum and maximum along an axis."""
+        """Return x rounded to 2**bits evenly spaced values between its minimum and maximum along the axis ``along``."""
         low, high = x.amin(along, keepdim=True), x.amax(along, keepdim=True)
         step = ((high - low) / (2**self.bits - 1)).clamp(min=torch.finfo(x.dtype).tiny)
         return ((x - low) / step).round() * step + low

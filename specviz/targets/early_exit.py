@@ -1,7 +1,7 @@
 """Early exits: the first layers of a target as a draft model (Kangaroo 2404.18911, LayerSkip 2404.16710).
 
-An early exit leaves its hidden states in the target's scratch. The next score() continues from them instead of running
-these layers again.
+An early exit leaves the hidden states of its draft rows (root and draft nodes, not committed yet) in the target. The next
+score() continues from them instead of running these layers again.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .rows import AppendableRows, Rows
 
 @dataclass
 class ExitStates:
-    """The result of an early exit: hidden states [1 + nodes, hidden] that enter layer ``exit``, for the root and the
+    """The result of an early exit: hidden states [1 + nodes, hidden] at the input of layer ``exit``, for the root and the
     nodes of a tree."""
 
     exit: int
@@ -32,7 +32,8 @@ class ExitStates:
 
 
 class ExitTarget(Protocol):
-    """A target with early exits: a CachedTarget of the Llama family. ``work``: the hidden states of its last early exit."""
+    """What an early exit needs of its target: a CachedTarget of the Llama family. work: the hidden states of its last early
+    exit; run_lower_layers: runs the layers before the exit; the other members: see CachedTarget."""
 
     layers: int
     cached_tokens: list[int]
@@ -55,8 +56,8 @@ class ExitTarget(Protocol):
 
 
 class EarlyExit:
-    """The first ``exit`` layers of a target, as a draft model; the target must be synced to the text. The target runs
-    the layers (``lower``) and stores the result (``work``)."""
+    """The layers of a target before layer ``exit``, as a draft model; the target must be synced to the text. Raises
+    ValueError for a layer that the target does not have."""
 
     def __init__(self, target: ExitTarget, exit: int):
         if not 0 < exit < target.layers:
@@ -64,10 +65,10 @@ class EarlyExit:
         self._target, self._exit = target, exit
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        """Return states [rows, hidden] that enter layer ``exit``: for the root and all nodes if start is 0, else for
-        the nodes from ``start`` on.
+        """Return the hidden states [rows, hidden] at the input of layer ``exit``: for the root and all nodes if start is 0,
+        else for the nodes from ``start`` on.
 
-        Nodes before ``start`` must be those of the last call, or ValueError is raised.
+        The first ``start`` nodes must be those of the last call; else InvalidUse (a ValueError) is raised.
         """
         self._target.flush()
         target, work = self._target, self._target.work
@@ -88,7 +89,7 @@ class EarlyExit:
         return self._target.model.to_checkpoint(states[start + 1:] if start else states)
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values of a layer below the exit, as the target's ``kv`` does: of the text, the root, and the
-        nodes of the last step."""
+        """Return keys and values, each [kv_heads, rows, head_dim], of a layer before the exit: of the text, the root, and
+        the nodes of the last step."""
         work = self._target.work
         return self._target.kv(layer, 0 if work is None else len(work.tree) + 1)

@@ -27,8 +27,9 @@ from .sublayers import Sublayers
 
 
 class GeneratedTokens(NamedTuple):
-    """Tokens generated in one call: logits [tokens, vocab], the distributions they were sampled from (None at
-    temperature 0), final hidden states [tokens, hidden], and their probabilities if a threshold was given."""
+    """A chain of draft tokens generated in one call: tokens; their logits [tokens, vocab]; the distributions [tokens, vocab]
+    they were sampled from (None at temperature 0); final hidden states [tokens, hidden]; and the tokens' probabilities,
+    if a threshold was given."""
 
     tokens: list[int]
     logits: Tensor
@@ -38,19 +39,22 @@ class GeneratedTokens(NamedTuple):
 
 
 class FastModel(Llama):
-    """Weights of a Hugging Face folder: ``FastModel(folder, device="cpu", dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
+    """Weights of a Hugging Face folder, shared by all targets that ``open()`` returns: ``FastModel(folder, device="cpu",
+    dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
 
-    ``open()`` returns targets that share them. ``forward``: name of the forward pass in the trace. Raises ModelError.
+    forward: name of this implementation of the forward pass in the trace. Raises ModelError.
     """
 
     forward = "eager"
 
     def open(self) -> FastTarget:
+        """Return a target with a KV cache of its own over these weights."""
         return FastTarget(self)
 
 
 class FastTarget(LlamaTarget):
-    """KV cache of one run over shared weights, with layer views, early exits and packed passes."""
+    """Target with the KV cache of one run over shared weights, with layer views, early exits and passes packed from several
+    sequences. work: hidden states of the last early exit."""
 
     capabilities = LlamaTarget.capabilities | {
         "kv", "early", "skip", "layer_parallel", "learning", "partial_cache", "batch", "draft_chain", "sublayers",
@@ -60,23 +64,26 @@ class FastTarget(LlamaTarget):
 
     # --- capabilities ---------------------------------------------------------------------------------------
     def early(self, exit: int) -> EarlyExit:
-        """Return the layers before ``exit``; their states stay in this target's scratch, and score() continues from them."""
+        """Return the layers before layer ``exit`` as a draft model. The states of its draft rows stay in this target, and
+        score() continues from them."""
         return EarlyExit(self, exit)
 
     def skipping(self, sublayers: Sequence[int]) -> SkippedLayers:
-        """Return this target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the same committed rows."""
+        """Return a view of this target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the
+        same committed tokens."""
         return SkippedLayers(self, sublayers)
 
     def sublayers(self, count: int) -> Sublayers:
-        """Return the last ``count`` committed tokens, to be run through single sublayers."""
+        """Return a runner that sends the last ``count`` committed tokens through single sublayers."""
         return Sublayers(self, count)
 
     def layer_parallel(self, size: int) -> LlamaTarget:
-        """Return this target with groups of ``size`` layers run in parallel, over the same committed rows."""
+        """Return a view of this target with groups of ``size`` layers run in parallel (EasySpec), over the same committed
+        tokens."""
         return GroupedLayers(self, size)
 
     def partial_cache(self, keep: CacheSelection) -> LlamaTarget:
-        """Return this target over the part of its KV cache that ``keep`` selects (cache_selection.py)."""
+        """Return a view of this target over the part of its KV cache that ``keep`` selects (cache_selection.py)."""
         return PartialCache(self, keep)
 
     def draft_path(self, path: DraftPath) -> LlamaDraftPath:
@@ -84,21 +91,22 @@ class FastTarget(LlamaTarget):
         return LlamaDraftPath(self, path)
 
     def learning(self) -> LlamaLearner:
-        """Return this model with a trainable copy of its weights."""
+        """Return a target over a trainable copy of the weights."""
         return LlamaLearner(self)
 
     @property
     def weights(self) -> FastModel:
+        """The shared weights; targets with the same ones can share a pass."""
         return self.model
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
               least: float | None = None) -> GeneratedTokens | None:
-        """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled with the
-        uniform random numbers of ``roll(count)``. Stops after the first token with a probability below ``least``. None,
-        without side effects, if the caller has to draft pass by pass.
+        """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled with the uniform
+        random numbers of ``draw_uniforms(count)``. Stops after the first token with a probability below ``least``.
+        Returns None, without side effects, if the caller has to draft pass by pass.
 
-        The generated tokens continue the chain ``after``, whose tokens except the last are in the scratch; the
-        generated ones are appended to it in the same way.
+        The tokens continue the chain of draft tokens ``after``; all of it but the last token must be the current draft
+        rows, and the generated tokens are appended to them in the same way.
         """
         writer, pending, past = self.model.writer, self._pending, len(self.cached_tokens)
         if writer is None or self.root is None:
@@ -130,7 +138,7 @@ class FastTarget(LlamaTarget):
         return generated
 
     def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-        """Return each target's score() of its tree, from one pass over the shared weights."""
+        """Return each target's score() of its tree, from one pass over the shared weights (packed_pass.py)."""
         return score_packed(targets, trees, starts)
 
     # --- early exits -----------------------------------------------------------------------------------------------
@@ -141,7 +149,8 @@ class FastTarget(LlamaTarget):
         return super()._start(rows)
 
     def _continues(self, rows: Rows, work: ExitStates) -> bool:
-        """Return whether no entry or captured state concerns the layers that an early exit has already run."""
+        """Return whether the pass may continue from an early exit: no HiddenInput or captured state concerns the layers that
+        the exit has already run."""
         return all(e.layer >= work.exit for e in rows.tree.inputs) and not any(f"layer:{i}" in self._want for i in range(work.exit))
 
     def _from(self, rows: Rows, work: ExitStates) -> Tensor:
@@ -151,7 +160,7 @@ class FastTarget(LlamaTarget):
         return torch.cat([x, self.run_lower_layers(replace(rows, ids=rows.ids[done:], lo=done), work.exit)]) if done < len(rows.ids) else x
 
     def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
-        """Return states [rows, hidden] that enter layer ``exit``."""
+        """Run the layers before layer ``exit`` over the rows; return the states [rows, hidden] that enter it."""
         return self._layers(rows, self._embed(rows), 0, exit)[0]
 
     def drop_draft_rows(self) -> None:

@@ -22,9 +22,12 @@ KEPT = frozenset({"tree", "rewind", "tap:final", "tap:layer"})  # capabilities t
 
 
 class GuidableTarget(Protocol):
-    """A target with the capability "guide": it runs the row without the prompt itself."""
+    """A target with the capability "guide": it computes classifier-free guidance itself, with the unconditional branch in
+    its own forward pass."""
 
-    def guide(self, strength: float, unguided: Sequence[int], /) -> None: ...
+    def guide(self, strength: float, unguided: Sequence[int], /) -> None:
+        """Set the guidance scale. unguided: for each token id, the token that the unconditional branch reads in its place."""
+        ...
 
 
 class GuidedTarget:
@@ -51,18 +54,23 @@ class GuidedTarget:
     root = property(lambda self: self._model.root)
 
     def capture(self, names: frozenset[str]) -> None:
+        """Request hidden states of the conditional branch."""
         self._model.capture(names)
 
     def expect(self, rows: int) -> None:
+        """Announce the largest number of rows of one pass, to both branches."""
         self._model.expect(rows)
         self._other.expect(rows)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Bring the KV caches of both branches to tokens[:-1], as ``Target.sync`` does; return guided Scores."""
         scores, others = self._model.sync(tokens), self._other.sync([self._unguided[token] for token in tokens])
         both = len(scores.logits) and len(scores.logits) == len(others.logits)
         return replace(scores, logits=self._guided(scores.logits, others.logits)) if both else scores
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Return guided logits of the root and every node, as ``Target.score`` does; both branches run in one pass where the
+        target supports batches."""
         blind = replace(tree, tokens=tuple(self._unguided[int(token)] if token >= 0 else token for token in tree.tokens))
         if self._together:
             found = cast(CapableTarget, self._model).score_many([self._model, self._other], [tree, blind], [start, start])
@@ -77,17 +85,21 @@ class GuidedTarget:
         return logits
 
     def commit(self, verdict: Verdict) -> None:
+        """Keep the root and the accepted path in both KV caches."""
         self._model.commit(verdict)
         self._other.commit(replace(verdict, token=self._unguided[verdict.token]))
 
     def close(self) -> None:
+        """Free both KV caches."""
         self._model.close()
         self._other.close()
 
     def flush(self) -> None:
+        """Compute the tokens that ``sync`` deferred, in both branches."""
         self._model.flush()
         self._other.flush()
 
     def drop_draft_rows(self) -> None:
+        """Drop the draft rows of both branches."""
         self._model.drop_draft_rows()
         self._other.drop_draft_rows()

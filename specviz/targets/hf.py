@@ -31,8 +31,8 @@ class HFModel:
 
     device "auto": CUDA if available, spread over several devices if one is too small; dtype: float32 on a CPU and
     bfloat16 elsewhere by default; device_map: as in accelerate; quantise: a key of models/quantised.py. ``open()``
-    returns targets that share the weights; ``note``: why it scores chains only, None if it scores trees. Raises
-    ModelError.
+    returns targets that share the weights; ``note``: the reason why it scores chains only, None if it scores trees.
+    Raises ModelError.
     """
 
     def __init__(self, source: str, revision: str | None = None, device: str = "auto", dtype: torch.dtype | None = None,
@@ -65,10 +65,12 @@ class HFModel:
             self._kind = CheckpointedTarget if self._can_be_checkpointed() else UncachedTarget
 
     def open(self) -> HFTarget:
+        """Return a target with a KV cache of its own over these weights."""
         return self._kind(self)
 
     def capabilities(self) -> frozenset[str]:
-        """Return the capabilities that hooks and the two embedding tables allow; tests cover the listed families."""
+        """Return the capabilities (core.parts.Target) that follow from the module tree: "embed", "head", "tap:...", "entry",
+        "rewind"."""
         table = self.net.get_input_embeddings().weight
         same_width = self.net.get_output_embeddings().weight.shape[1] == table.shape[1] == self.hidden
         found = {"rewind"} | ({"tap:final", "embed"} if same_width else set())
@@ -76,7 +78,8 @@ class HFModel:
         return frozenset(found | ({"head"} if same_width and plain else set()) | ({"tap:layer", "entry"} if self.blocks else set()))
 
     def run(self, ids: list[int], **inputs) -> Tensor:
-        """Return logits [rows, vocab] of token ids from the model's own forward pass."""
+        """Return logits [rows, vocab] of token ids from the model's own forward. inputs: further keyword arguments; those
+        that it does not accept are left out."""
         inputs = {k: v for k, v in inputs.items() if k in self.accepts or k in ("attention_mask", "use_cache")}
         return self.net(input_ids=torch.tensor([ids], device=self.device), **inputs).logits[0]
 

@@ -30,7 +30,7 @@ MOST_REPLAYED = 16  # tokens that are run again with each pass until the state i
 
 
 class Slots(CacheLayerMixin):
-    """KV cache of one layer, [1, heads, slots, width]; the first ``length`` slots are in use."""
+    """KV cache of one layer for transformers, [1, heads, slots, width]; the first ``length`` slots are in use."""
 
     is_sliding = False
 
@@ -42,12 +42,13 @@ class Slots(CacheLayerMixin):
     values: Tensor
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Allocate empty tensors of the right type on the first update."""
         self.dtype, self.device = key_states.dtype, key_states.device
         self.keys, self.values = (x.new_empty(*x.shape[:2], 0, x.shape[3]) for x in (key_states, value_states))
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_, **__) -> tuple[Tensor, Tensor]:
-        """Append rows and return all rows in use."""
+        """Append keys and values of new rows, [1, heads, rows, width]; return those of all rows in use."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         past, self.length = self.length, self.length + key_states.shape[2]
@@ -57,17 +58,22 @@ class Slots(CacheLayerMixin):
         return self.keys[:, :, :self.length], self.values[:, :, :self.length]
 
     def gather(self, past: int, rows: list[int]) -> None:
+        """Move these draft rows (indices after ``past`` committed rows) to the first draft slots."""
         index = torch.tensor(rows, device=self.device) + past
         for store in (self.keys, self.values):
             store[:, :, past:past + len(rows)] = store.index_select(2, index)
 
     def get_seq_length(self) -> int:
+        """Return the number of slots in use."""
         return self.length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return (length of the keys after an update with ``query_length`` rows, offset 0), as transformers' masks need
+        them."""
         return self.length + query_length, 0
 
     def get_max_length(self) -> int:
+        """Return -1: there is no limit."""
         return -1
 
 
@@ -78,7 +84,8 @@ def _grown(store: Tensor, used: int, need: int) -> Tensor:
 
 
 class HFTarget(CachedTarget):
-    """KV cache of one run over shared weights. learner: the class of its trainable copies."""
+    """Target over a transformers model with this project's KV cache, so that it scores trees. learner: the class of its
+    trainable copies."""
 
     learner: type[HFTarget]
 
@@ -94,12 +101,13 @@ class HFTarget(CachedTarget):
         return self.model.capabilities() | found
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
-        """Return rows of the embedding table, [n, hidden]."""
+        """Return the embeddings [n, hidden] of token ids."""
         with torch.inference_mode():
             return self.model.net.get_input_embeddings()(torch.as_tensor(ids, device=self.model.device))
 
     def head(self, states: Tensor) -> Tensor:
-        """Return logits of states [n, hidden] after the final norm."""
+        """Multiply hidden states [n, hidden], to which the final norm has already been applied, by the output matrix
+        (lm_head); return logits [n, vocab]."""
         head = self.model.net.get_output_embeddings()
         with torch.inference_mode():
             return head(states.to(head.weight.device))
@@ -109,7 +117,7 @@ class HFTarget(CachedTarget):
         return HFDraftPath(self, path)
 
     def learning(self) -> HFTarget:
-        """Return this model with a trainable copy of its weights."""
+        """Return a target over a trainable copy of the weights."""
         return self.learner(self)
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -119,7 +127,8 @@ class HFTarget(CachedTarget):
         """Return the model's arguments for rows, with the cache cropped to the rows before them."""
         positions = (rows.shape.depth + rows.past).clamp(max=self.context - 1).to(self.model.device)
         self._crop(rows.past + rows.lo)
-        return {"position_ids": positions[None], "attention_mask": self._mask(rows), self.model.cache_argument: self._cache, "use_cache": True}
+        return {"position_ids": positions[None], "attention_mask": self._mask(rows), self.model.cache_argument: self._cache,
+                "use_cache": True}
 
     def _watched(self, rows: Rows, skip: int, ids: list[int], inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Run the forward pass with temporary hooks for captured states and entries. skip: leading rows that are not returned."""
@@ -189,7 +198,7 @@ class HFDraftPath:
 
 
 class UncachedTarget(HFTarget):
-    """Target for a model whose state cannot be rewound: every pass runs the whole text. Chains only; slow but exact."""
+    """Target for a model whose state cannot be rewound: every pass runs the whole text. Scores chains only; slow but exact."""
 
     def _provides(self) -> frozenset[str]:
         return self.model.capabilities()
@@ -205,10 +214,11 @@ class UncachedTarget(HFTarget):
 
 
 class CheckpointedTarget(UncachedTarget):
-    """Target for a recurrent or hybrid network: the model's own cache is checkpointed and restored. Chains only.
+    """Target for a recurrent or hybrid network: the model's own cache is copied (checkpointed) and restored. Scores chains
+    only.
 
     The checkpoint covers the first ``_at`` committed tokens. A pass runs, on a copy of the checkpoint, the committed
-    tokens after it, then the root and the draft. If all of them are kept, the copy becomes the checkpoint.
+    tokens after it, then the root and the draft. If all of them are accepted, the copy becomes the checkpoint.
     """
 
     def __init__(self, model: Any):
@@ -273,7 +283,7 @@ class CheckpointedTarget(UncachedTarget):
 
 
 class HFLearner(Learner, HFTarget):
-    """Trainable copy of a model. Raises ValueError for quantised or offloaded weights."""
+    """Target over a trainable float32 copy of a transformers model. Raises ValueError for quantised or offloaded weights."""
 
     def __init__(self, original: HFTarget):
         self.original, model = original, copy.copy(original.model)
@@ -290,7 +300,7 @@ class HFLearner(Learner, HFTarget):
 
 
 class UncachedLearner(HFLearner, UncachedTarget):
-    """Trainable copy of a model whose state cannot be rewound."""
+    """Target over a trainable copy of a model whose state cannot be rewound; chains only."""
 
 
 HFTarget.learner, UncachedTarget.learner = HFLearner, UncachedLearner

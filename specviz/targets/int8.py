@@ -29,15 +29,16 @@ WHY_NOT = "the int8 forward sums exactly over heads of at most {most} numbers"
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
+    """Return why the int8 forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it
+    can."""
     if (config.get("head_dim") or 0) > HEAD_DIM:
         return WHY_NOT.format(most=HEAD_DIM)
     return llama_unsupported_reason(config)
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, quantised to int8 when loaded. numbers: the data type of the matrix products,
-    for display."""
+    """Weights of a Hugging Face folder, quantised to W8A8 int8 when loaded; ``open()`` returns targets that share them.
+    numbers: data type of the matrix products, for display."""
 
     numbers = "int8"
 
@@ -98,22 +99,31 @@ class Int8Model(FastModel):
 
     # --- bases -----------------------------------------------------------------------------------------------------
     def enter(self, ids: Tensor) -> Tensor:
+        """Return the rotated residual stream [n, hidden] that enters the first block, for token ids [n]."""
         return F.embedding(ids, self._table).to(self.dtype)
 
     def to_checkpoint(self, x: Tensor) -> Tensor:
+        """Rotate states [n, hidden] back to the checkpoint's basis, which drafters read."""
         return self._final.unrotate(x)
 
     def from_checkpoint(self, x: Tensor) -> Tensor:
+        """Rotate states [n, hidden] from the checkpoint's basis to that of the blocks."""
         return self._to_basis(x)
 
     def norm_output(self, x: Tensor) -> Tensor:
+        """Apply the final norm, without its weight (folded into the output matrix), to the rotated residual stream."""
         return self._output_norm(x)
 
     def output(self, normed: Tensor) -> Tensor:
+        """Return logits [n, vocab] of the normalised, rotated residual stream."""
         return self._output(normed)
 
     def final_states(self, normed: Tensor) -> Tensor:
+        """Convert the normalised, rotated residual stream to the checkpoint's final hidden states, which drafters and
+        ``head`` read."""
         return self._final(normed)
 
     def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
+        """Return the parts around the blocks for the compiled draft loop: the rotated embedding table, the final norm
+        without weight, the int8 output layer, and the module that computes final hidden states in the checkpoint's basis."""
         return self._table, self._output_norm, self._output, self._final

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def groups_of(layers: int, size: int) -> list[list[int]]:
-    """Return groups of layers in order: the first and the last alone, the others in groups of ``size``."""
+    """Return the groups of layer indices in order: the first and the last layer alone, the others in groups of ``size``."""
     middle = list(range(1, layers - 1))
     grouped = [middle[i:i + size] for i in range(0, len(middle), size)]
     return [[0], *grouped, [layers - 1]] if layers > 1 else [[0]]

@@ -1,4 +1,5 @@
-"""Views of a target for self-speculation: the same weights and committed rows with skipped or grouped layers."""
+"""Views of a target for self-speculation: the same weights and committed tokens, with skipped or grouped layers. The "whole"
+target is the one that the view was made from, with all layers in sequence."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,9 +16,11 @@ from .rows import Rows
 
 
 class SkippedLayers(LlamaTarget):
-    """A target without some sublayers (SWIFT 2410.06916, Draft & Verify 2309.08168): a draft model without extra weights.
+    """A target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), as a draft model without extra
+    weights (SWIFT 2410.06916, Draft & Verify 2309.08168).
 
-    It copies the committed keys and values of the whole target and has its own scratch.
+    It copies the keys and values of tokens that the whole target has committed, and has draft rows of its own. Raises
+    InvalidUse for a sublayer that the target does not have.
     """
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
@@ -31,8 +34,8 @@ class SkippedLayers(LlamaTarget):
         super().__init__(target.model)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied, the others are run without the
-        skipped sublayers. Returns the Scores of the last token."""
+        """Bring the cache to tokens[:-1]; keys and values that the whole target has committed are copied, the other tokens
+        are run without the skipped sublayers. Return the Scores of the computed tokens."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
         mine = min(self._borrowed, common_prefix_length(self.cached_tokens, tokens[:-1]))
@@ -48,8 +51,8 @@ class SkippedLayers(LlamaTarget):
 
     @contextmanager
     def timed(self):
-        """Context manager around the view's forward passes: adds their duration to the target's ``busy``, too, because
-        only the target's is reported."""
+        """Context manager around the view's forward passes: adds their duration to the ``busy`` of the whole target, too,
+        because only that is reported."""
         before = self.busy
         try:
             with super().timed():
@@ -63,7 +66,8 @@ class SkippedLayers(LlamaTarget):
 
 
 class GroupedLayers(SkippedLayers):
-    """A view of a target with groups of layers in parallel. The root's row is exact, the rows of nodes are approximate.
+    """A view of a target that runs groups of layers in parallel (EasySpec, 2502.02493). The root's row is exact; the rows of
+    draft nodes are approximate.
 
     Committed keys and values are those of the whole target; approximate ones are dropped after the round.
     """
@@ -75,6 +79,7 @@ class GroupedLayers(SkippedLayers):
         super().__init__(target, ())
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Sync the whole target to tokens, then copy its committed keys and values."""
         self._whole.sync(tokens)
         self._whole.flush()
         return super().sync(tokens)

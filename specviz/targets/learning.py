@@ -1,4 +1,4 @@
-"""A target with a private, trainable copy of the weights, for online learning."""
+"""Targets with a private, trainable copy of the weights, for online learning."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from .llama import LlamaTarget
 
 
 class Learner(CachedTarget):
-    """A copy of a target whose weights can be trained while it runs.
+    """Base class of targets over a copy of another target's weights that can be trained while it runs.
 
-    weights: the trainable tensors. ``whole``: the target whose weights were copied; its ``busy`` includes these passes.
+    weights: the trainable tensors; original: the target whose weights were copied; its ``busy`` includes these passes.
     """
 
     weights: list[Tensor]
@@ -32,6 +32,7 @@ class Learner(CachedTarget):
 
     @contextmanager
     def timed(self):
+        """Context manager around forward passes: adds their duration to the original target's ``busy``, too."""
         before = self.busy
         try:
             with super().timed():
@@ -41,6 +42,8 @@ class Learner(CachedTarget):
 
 
 class LlamaLearner(Learner, LlamaTarget):
+    """Target over a trainable copy of a model of the Llama family."""
+
     model: LearningLlama
 
     def __init__(self, original: LlamaTarget):

@@ -1,6 +1,8 @@
-"""KV cache of one run over shared weights of the Llama family: one tensor, and a mask for draft trees.
+"""Target with the KV cache of one run over shared weights of the Llama family: one tensor, and a tree attention mask for
+draft trees.
 
-The cache is allocated on first use and grows in steps. Base class of targets (fast.py) and of their views (layer_views.py).
+The cache is allocated on first use and grows in steps. Base class of targets (fast.py) and of their views
+(layer_views.py).
 """
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ STEP = 256  # slots are allocated in multiples of this
 
 
 class LlamaTarget(CachedTarget):
-    """KV cache of one run over shared weights."""
+    """Target with the KV cache of one run over shared weights of the Llama family. skip: sublayers that are left out (2i:
+    attention of layer i, 2i + 1: its feed-forward)."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     skip: frozenset[int] = frozenset()  # sublayers that are left out
@@ -34,12 +37,13 @@ class LlamaTarget(CachedTarget):
 
     # --- capabilities ---------------------------------------------------------------------------------------
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
-        """Return rows of the embedding table, [n, hidden]."""
+        """Return the embeddings [n, hidden] of token ids."""
         with torch.inference_mode():
             return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
-        """Return logits of states [n, hidden] after the final norm."""
+        """Multiply hidden states [n, hidden], to which the final norm has already been applied, by the output matrix
+        (lm_head); return logits [n, vocab]."""
         with torch.inference_mode():
             return self.model.head(states)
 
@@ -50,12 +54,12 @@ class LlamaTarget(CachedTarget):
 
     @property
     def prefix(self) -> int:
-        """Number of rows before the first token."""
+        """Number of cached rows before the first token, such as those of a picture."""
         return 0
 
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
-        """Return a copy of keys (rotated) and values of the committed rows and the first ``scratch`` rows of the scratch, each
-        [kv_heads, rows, head_dim], in the checkpoint's layout."""
+        """Return a copy of the keys (rotated) and values of a layer, each [kv_heads, rows, head_dim] in the checkpoint's
+        layout: of the committed tokens and of the first ``scratch`` draft rows."""
         self.flush()
         first = self.prefix
         keys, values = self.slots_in_order()[layer, :, :, first:first + len(self.cached_tokens) + scratch]
@@ -63,18 +67,19 @@ class LlamaTarget(CachedTarget):
 
     @property
     def slots(self) -> Tensor:
-        """The KV cache, [layers, 2, kv_heads, slots, head_dim], once slots are reserved."""
+        """The KV cache, [layers, 2, kv_heads, slots, head_dim], keys first. Valid once slots were reserved by a pass."""
         assert self._cache is not None
         return self._cache
 
     def slots_in_order(self) -> Tensor:
-        """Return the cache, [layers, 2, kv_heads, slots, head_dim], with committed rows in the slots of their positions."""
+        """Return the KV cache, [layers, 2, kv_heads, slots, head_dim], with the row of each position in the slot of the same
+        number."""
         self._reserve(0)
         return self.slots
 
     def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]:
-        """Return token ids as the base class does. Lazy tokens stay on the device; they need no check, because they
-        come from logits of this vocabulary."""
+        """Return the token ids of the draft rows from row ``lo`` on, as the base class does. Lazy scalars stay on the
+        device; they need no check, because they come from logits of this vocabulary."""
         ids = [token if type(token) is LazyScalar else max(token, 0) for token in self._tokens_from(tree, lo)]
         self._readable([token for token in ids if type(token) is not LazyScalar])
         return ids

@@ -1,7 +1,9 @@
-"""A target that paints scale by scale: one pass gives the distributions of all patches of the next scale (models/scales.py).
+"""Target that paints a picture scale by scale: one pass gives the distributions of all patches of the next scale
+(models/scales.py).
 
-The KV cache holds rows of scales, and the picture before each scale is kept. After a sync to a longer text the next pass runs the rows of
-every scale that is missing, under the mask of scales; so a refiner that takes over in the middle reads the scales before it in one pass.
+The KV cache holds the rows of scales, one row per patch, and the picture before each scale is kept. After a sync to a
+longer text the next pass runs the rows of every scale that is missing, under the attention mask of scales; so a second
+model that takes over in the middle reads the scales before it in one pass.
 """
 from __future__ import annotations
 
@@ -21,19 +23,21 @@ class NextScaleModel(ScaleModel):
     """Weights of a folder; ``open()`` returns targets that share them."""
 
     def open(self) -> NextScaleTarget:
+        """Return a target with a picture and KV cache of its own."""
         return NextScaleTarget(self)
 
 
 def load(folder: Path, device: torch.device) -> NextScaleModel:
-    """Load the model of a folder. It always runs on the processor, because the networks are very small."""
+    """Load the model of a folder. It always runs on the CPU, whatever ``device`` says, because the networks are very small."""
     return NextScaleModel(folder)
 
 
 class NextScaleTarget(CachedTarget):
-    """The picture and KV cache of one run. Token ids below ``model.words`` are the prompt, the others patches, scale after scale.
+    """Target with the picture and KV cache of one run. Token ids below ``model.words`` are the prompt's words, the others
+    patches, scale after scale.
 
-    guidance: scale of classifier-free guidance at the last scale, 1 for none; its unconditional row runs beside the other in the same
-    pass.
+    guidance: strength of classifier-free guidance at the last scale, 1 for none; the unconditional branch runs in the
+    same pass.
     """
 
     capabilities = frozenset({"scales", "guide"})
@@ -46,8 +50,9 @@ class NextScaleTarget(CachedTarget):
         super().__init__()
 
     def guide(self, strength: float, unguided: Sequence[int]) -> None:
-        """Set classifier-free guidance: logits u + s (c - u) of the conditional row c and the unconditional row u, with s rising from 1
-        at the first scale to ``strength`` at the last. 1: one row alone. unguided: what the unconditional row reads for each token."""
+        """Set classifier-free guidance: logits u + s (c - u) from the conditional branch c and the unconditional branch u,
+        with s rising from 1 at the first scale to ``strength`` at the last; 1 switches the unconditional branch off.
+        unguided: for each word, the word that the unconditional branch reads in its place."""
         self.guidance, self._unguided = strength, unguided
         self._reset(self._prompt)
 
@@ -59,8 +64,8 @@ class NextScaleTarget(CachedTarget):
         self._last: Tensor | None = None  # logits of the last of them
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Set the text, and keep the cached scales whose input is unchanged. Computes nothing. Raises InvalidUse for a
-        word between patches, and ContextOverflow."""
+        """Set the text, and keep the cached scales whose input is unchanged. Computes nothing. Raises InvalidUse for a word
+        after the first patch, and ContextOverflow."""
         tokens = list(tokens)
         self._check(tokens)
         words = next((i for i, token in enumerate(tokens) if token >= self.model.words), len(tokens))
@@ -79,8 +84,8 @@ class NextScaleTarget(CachedTarget):
         return Scores(torch.empty(0, self.vocab), {}, 0, len(tokens))
 
     def next_scale(self) -> Tensor:
-        """Return the logits [patches, vocab] of the missing patches of the current scale, from one forward pass; tokens
-        of other scales have -inf. Raises InvalidUse if the picture is complete."""
+        """Return the logits [patches, vocab] of the patches of the current scale that are not painted yet, from one forward
+        pass; tokens of other scales have -inf. Raises InvalidUse if the picture is complete."""
         scales, scale = self.scales, self.scales.num_complete(len(self._painted))
         if scale == len(scales.grids):
             raise InvalidUse("the picture is complete", "target.complete")
@@ -129,12 +134,12 @@ class NextScaleTarget(CachedTarget):
         return torch.stack([torch.bincount(torch.tensor(row, dtype=torch.long), minlength=self.model.words).float() for row in rows])
 
     def kv_bytes(self) -> int:
-        """Return the bytes of the KV cache."""
+        """Return the size of the KV cache in bytes."""
         return sum(part.nbytes for kv in self._kv if kv is not None for part in kv)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return the logits of the next patch, from a new pass. Raises InvalidUse for a tree with nodes: patches of a scale do not depend
-        on each other, so drafts of single tokens are not scored."""
+        """Return the logits of the next patch, from a new pass; tree must be empty. Raises InvalidUse for a tree with nodes:
+        patches of a scale do not depend on each other, so drafts of single tokens are not scored."""
         if len(tree):
             raise InvalidUse(f"{self.name} paints a whole scale in one pass; drafts of single tokens are not scored", "target.scales")
         self._last = None

@@ -1,9 +1,9 @@
-"""One forward pass for the trees of several sequences: ragged batches without padding (BASS, Qian et al. 2404.15778; EMS-SD, Ni et al.
-2405.07542).
+"""One forward pass for the trees of several sequences: ragged batches without padding (BASS, Qian et al. 2404.15778; EMS-SD,
+Ni et al. 2405.07542).
 
-The rows of all sequences are concatenated, so that every matrix is read once for all of them. Attention runs per sequence over its own
-cache and tree, so no slot and no row is padded however different the accepted lengths are, and a sequence joins or leaves the batch
-by being passed or not.
+The rows of all sequences are concatenated, so that every matrix is read once for all of them. Attention runs per sequence
+over its own cache and tree, so neither slots nor rows are padded, however much the accepted lengths differ, and a
+sequence joins or leaves the batch from one pass to the next.
 """
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ PackedSequence = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and th
 
 
 def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-    """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over their shared
-    weights; starts default to 0.
+    """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over their shared weights;
+    starts default to 0.
 
-    The pass's duration is divided among the targets' ``busy`` by their rows. Raises ValueError for targets with
-    different weights or a repeated target; after a failed pass, each target must be synced again.
+    The pass's duration is divided among the targets' ``busy`` in proportion to their rows. Raises InvalidUse (a
+    ValueError) for targets with different weights or a repeated target; after a failed pass, each target must be synced
+    again.
     """
     if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
         raise InvalidUse("a batch needs distinct sequences over the same weights", "target.batch")

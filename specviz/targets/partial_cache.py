@@ -1,4 +1,5 @@
-"""Self-speculation with a smaller KV cache: the target's weights over a selected or quantised part of its cache (cache_selection.py)."""
+"""Self-speculation with a smaller KV cache: the target's weights over a selected or quantised part of its KV cache
+(cache_selection.py)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,10 +17,11 @@ from .rows import Rows
 
 
 class PartialCache(SkippedLayers):
-    """A view of a target whose slots hold the committed rows selected by ``keep``, followed by its own scratch. Keys
-    keep their rotary positions: a row at position p is in slot p - offset.
+    """A view of a target, used as its draft model, that attends to a part of the target's KV cache: the committed rows that
+    ``keep`` selects, followed by draft rows of its own. Keys keep their rotary positions, so a row at position p is in
+    slot p - offset.
 
-    kept: number of slots copied from the whole target.
+    kept: number of slots copied from the target.
     """
 
     capabilities = frozenset({"tree", "rewind", "embed", "head"})
@@ -29,7 +31,8 @@ class PartialCache(SkippedLayers):
         super().__init__(target, ())
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the cache to tokens[:-1]; rows committed by the whole target are copied as far as they are selected."""
+        """Bring the cache to tokens[:-1]; keys and values that the target has committed are copied as far as ``keep``
+        selects them, the other tokens are run."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
         theirs = common_prefix_length(whole.cached_tokens, tokens[:-1])

@@ -13,7 +13,8 @@ ROWS = 64  # positions scored in one forward pass
 class QuantisationError(NamedTuple):
     """Deviation of a quantised model from its reference.
 
-    kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax.
+    kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax;
+    positions: number of positions compared.
     """
 
     kl: float
@@ -22,9 +23,11 @@ class QuantisationError(NamedTuple):
 
 
 def quantisation_error(reference: Any, quantised: Any, texts: Sequence[tuple[Sequence[int], int]]) -> QuantisationError:
-    """Compare two models of the same checkpoint by the distributions of every token of the texts from position ``start`` on.
+    """Compare two models of the same checkpoint by their next-token distributions at every position of the texts from
+    ``start`` on.
 
-    texts: (tokens, start), 0 < start < len(tokens). Raises ValueError if there is no such position.
+    texts: pairs (tokens, start) with 0 < start < len(tokens). Raises InvalidUse (a ValueError) if there is no position to
+    compare.
     """
     kl = same = positions = 0
     for tokens, start in texts:

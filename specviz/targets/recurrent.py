@@ -23,17 +23,19 @@ SNAPSHOTS = 8  # kept besides the longest prefill's; a draft model is rewound by
 
 
 class RecurrentModel(RecurrentNetwork):
-    """Weights of a Hugging Face folder; ``open()`` returns targets that share them. forward: name of the forward pass, for the
-    trace."""
+    """Weights of a Hugging Face folder with recurrent layers; ``open()`` returns targets that share them. forward: name of
+    this implementation of the forward pass in the trace."""
 
     forward = "tree scan"
 
     def open(self) -> RecurrentTarget:
+        """Return a target with recurrent states of its own over these weights."""
         return RecurrentTarget(self)
 
 
 class RecurrentTarget(CachedTarget):
-    """Recurrent states of one run over shared weights."""
+    """Target with the recurrent states of one run over shared weights. group: positions per group of grouped linear
+    attention, 0 without."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     max_pending = 0  # rows that wait would have to be replayed before the tree in front of which they stand
@@ -51,12 +53,13 @@ class RecurrentTarget(CachedTarget):
         super().__init__()
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
-        """Return rows of the embedding table, [n, hidden]."""
+        """Return the embeddings [n, hidden] of token ids."""
         with torch.inference_mode():
             return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
-        """Return logits of states [n, hidden] after the last norm."""
+        """Multiply hidden states [n, hidden], to which the final norm has already been applied, by the output matrix
+        (lm_head); return logits [n, vocab]."""
         with torch.inference_mode():
             return self.model.head(states)
 
@@ -111,17 +114,19 @@ class RecurrentTarget(CachedTarget):
         return max(at for at in self._snapshots if at <= keep)
 
     def survival(self) -> list[float]:
-        """Return the share of the committed state that each row of the last tree reads, mean over the heads of all layers that decay."""
+        """Return, for each row of the last scored tree, the share of the committed recurrent state that its decay leaves,
+        averaged over the heads of all layers that decay."""
         shares = [share for layer, rows in enumerate(self._scratch) if rows is not None
                   for share in self.model.survival(layer, rows)]
         return torch.stack(shares).mean(0).tolist() if shares else []
 
     @property
     def state_bytes(self) -> int:
+        """Bytes of all recurrent states."""
         return sum(part.nbytes for state in self._states for part in vars(state).values())
 
     def groups(self) -> list[int]:
-        """Return the group of positions of each row of the last tree."""
+        """Return, for each row of the last scored tree, the index of its group of positions."""
         return [position // self.group for position in self._positions]
 
     # --- states ----------------------------------------------------------------------------------------------------

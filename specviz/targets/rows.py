@@ -1,4 +1,8 @@
-"""The rows of one forward pass: token ids, slots, and attention masks."""
+"""The rows of one forward pass: token ids, KV slots, and the tree attention mask.
+
+A row is one position of the pass. Draft rows are the root (row 0) and the nodes of a draft tree (row i + 1: node i),
+which follow the committed rows in the KV cache.
+"""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,9 +18,10 @@ LARGE = 128  # masks of larger trees are not cached
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Which scratch rows each row attends to, for rows lo..n: depth [n-lo], sees [n-lo, n] (bool, the row itself included).
+    """The tree attention mask of rows lo..n of a tree: depth [n - lo] of each row, sees [n - lo, n] (bool): which draft rows
+    each row attends to, itself included. All rows attend to all committed rows as well.
 
-    all_seen: every row attends to every scratch row, so no mask is needed.
+    all_seen: every row attends to every draft row, so no mask is needed.
     """
 
     depth: Tensor
@@ -26,9 +31,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Rows:
-    """Input of one forward pass: rows lo..n of the scratch (row 0: the root, row i+1: node i), after ``past`` committed rows.
+    """Input of one forward pass: draft rows lo..n (row 0: the root, row i + 1: node i), after ``past`` committed rows. Rows
+    before ``lo`` are already in the cache.
 
-    ids [n-lo]: token ids; last: return logits of the last row only.
+    ids [n - lo]: token ids; last: return logits of the last row only.
     """
 
     tree: DraftTree
@@ -39,11 +45,12 @@ class Rows:
 
     @cached_property
     def shape(self) -> Shape:
+        """The tree attention mask of these rows, on the host."""
         return shape_of(self.tree.parents, self.lo)
 
     @property
     def device_topology(self) -> Shape:
-        """The mask for a pass with static shapes; for a tree built on a device it stays on the device."""
+        """The tree attention mask for a pass with static shapes; that of a tree built on a device stays on the device."""
         left = self.tree.device_topology
         if left is None or len(self.ids) != len(self.tree) + 1 - self.lo:  # deferred tokens precede the tree
             return self.shape
@@ -51,10 +58,11 @@ class Rows:
 
     @cached_property
     def chain(self) -> bool:
+        """Whether the tree is a chain."""
         return self.tree.parents == _line(len(self.tree))
 
     def entries(self, layer: int):
-        """Yield the entries of a layer whose rows are in this pass, with their row indices."""
+        """Yield (HiddenInput, indices of its rows in this pass) for each replacement of hidden states at this layer."""
         for entry in self.tree.inputs:
             if entry.layer == layer and entry.nodes and min(entry.nodes) + 1 >= self.lo:
                 yield entry, [node + 1 - self.lo for node in entry.nodes]
@@ -79,7 +87,8 @@ _cached_shape = lru_cache(maxsize=512)(_shape)
 
 
 def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
-    """Return the mask of the rows of a tree from lo on; cached for small trees, whose shapes repeat."""
+    """Return the tree attention mask of a tree's rows from row ``lo`` on. parents: of the nodes, -1 = root. Masks of small
+    trees are cached, because their shapes repeat."""
     return (_shape if len(parents) > LARGE else _cached_shape)(parents, lo)
 
 
@@ -90,16 +99,17 @@ def _line(n: int) -> tuple[int, ...]:
 
 
 class AppendableRows:
-    """A tensor that grows by rows. Views returned earlier never change."""
+    """A tensor [rows, ...] that grows by rows in place. Views returned earlier never change."""
 
     def __init__(self, first: Tensor):
         self._buffer, self._count = first, len(first)
 
     def first(self, count: int) -> Tensor:
+        """Return a view of the first ``count`` rows."""
         return self._buffer[:min(count, self._count)]
 
     def add(self, keep: int, more: Tensor) -> Tensor:
-        """Keep the first ``keep`` rows, append ``more``, and return a view."""
+        """Keep the first ``keep`` rows, append ``more``, and return a view of all rows."""
         n = keep + len(more)
         if n > len(self._buffer) or keep < self._count:
             bigger = more.new_empty(max(n, 2 * keep, 8), *more.shape[1:])

@@ -31,10 +31,10 @@ SPARE = 4  # buffers kept for the next runs
 
 
 class StaticModel(FastModel):
-    """Weights of a Hugging Face folder, as FastModel; ``open()`` returns targets with static shapes.
+    """Weights of a Hugging Face folder, as FastModel; ``open()`` returns targets with static shapes (CUDA graphs).
 
-    steady: sum attention in double precision, so that results in half precision do not depend on the order of slots;
-    None: do so iff the weights are in half precision.
+    float64_attention: sum attention in double precision, so that results in half precision do not depend on the order of
+    slots; None: only if the weights are in half precision.
     """
 
     def __init__(self, folder, device: str | torch.device = "cpu", dtype: torch.dtype | None = None, float64_attention: bool | None = None):
@@ -46,10 +46,11 @@ class StaticModel(FastModel):
         self._lock = threading.Lock()
 
     def open(self) -> StaticTarget:
+        """Return a target with static shapes over these weights."""
         return StaticTarget(self)
 
     def take_buffer(self, slots: int) -> StaticKVBuffer:
-        """Return a buffer of at least ``slots`` slots, one of an earlier run if possible."""
+        """Return a KV buffer of at least ``slots`` slots; one of an earlier run, with its captured graphs, if there is one."""
         with self._lock:
             fits = [buffer for buffer in self._spare if buffer.capacity >= slots]
             if fits:
@@ -62,13 +63,14 @@ class StaticModel(FastModel):
         return new_kv_buffer(self, capacity)
 
     def return_buffer(self, buffer: StaticKVBuffer) -> None:
+        """Give a KV buffer back for later runs."""
         with self._lock:
             self._spare = [*self._spare, buffer][-SPARE:]
 
 
 class StaticTarget(FastTarget):
-    """A target with static shapes, for one run. bucket: number of rows of its passes, which only grows; eager: {reason:
-    number of eager passes}."""
+    """A target with static shapes, for one run: passes run in buckets of rows, each captured as a CUDA graph. bucket: number
+    of rows of its passes, which only grows; eager: {reason: number of passes that ran eagerly}."""
 
     capabilities = FastTarget.capabilities - {"batch"}  # static shapes hold one sequence
     model: StaticModel
@@ -82,6 +84,7 @@ class StaticTarget(FastTarget):
         super().__init__(model)
 
     def expect(self, rows: int) -> None:
+        """Choose a bucket that fits ``rows`` rows (root and draft nodes)."""
         self.bucket = max(self.bucket, bucket_of(rows) or BUCKETS[-1])
 
     # --- timing: on CUDA the host continues while a pass runs ---------------------------------------------------------
@@ -99,6 +102,8 @@ class StaticTarget(FastTarget):
 
     @contextmanager
     def timed(self):
+        """Context manager around a pass: measures it with CUDA events, because the host continues while a captured pass
+        runs."""
         if not self.model.captures_graphs:
             with super().timed():
                 yield
@@ -118,6 +123,7 @@ class StaticTarget(FastTarget):
         self._took = lambda: launched + begin.elapsed_time(end) / 1000
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Return the Scores as the base class does; ``seconds`` returns the pass's duration once it has finished."""
         self._took = None
         scores = super().score(tree, start)
         return scores if self._took is None else replace(scores, seconds=self._took)
@@ -169,10 +175,12 @@ class StaticTarget(FastTarget):
         return buffer.graphs.run((self.bucket, self._want), work, model.device) if model.captures_graphs else work()
 
     def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
+        """Move rows to the slots of their positions, then run the layers before layer ``exit`` eagerly."""
         self._reset_slots(rows.past + rows.lo)
         return super().run_lower_layers(rows, exit)
 
     def slots_in_order(self) -> Tensor:
+        """Return the KV cache with the row of each position in the slot of the same number; rows are moved if necessary."""
         self._reset_slots(len(self.cached_tokens) + self._rows)
         return super().slots_in_order()
 

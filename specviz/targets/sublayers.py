@@ -1,4 +1,5 @@
-"""Single sublayers of a target over the last tokens of its text, for many alternative states at once (KnapSpec, Cha et al., ICML 2026)."""
+"""Single sublayers of a target over the last tokens of its text, for many alternative hidden states at once (KnapSpec, Cha
+et al., ICML 2026)."""
 from __future__ import annotations
 
 import torch
@@ -9,8 +10,8 @@ from .llama import LlamaTarget
 
 
 class Sublayers:
-    """The last ``count`` committed tokens of a target, to be run through any of its sublayers (2i: attention of layer i, 2i + 1: its
-    feed-forward). Attention reads the cached keys and values of the tokens before them, and each alternative's own.
+    """Runs the last ``count`` committed tokens of a target through any of its sublayers (2i: attention of layer i, 2i + 1:
+    its feed-forward). Attention reads the cached keys and values of earlier tokens, and those of the same alternative.
 
     costs: multiply-adds of an attention sublayer and of a feed-forward sublayer per token, at this length of the text.
     """
@@ -28,12 +29,12 @@ class Sublayers:
         self.costs = (2 * model.hidden * (heads + kv) + 2 * heads * len(tokens), 3 * model.hidden * model.inner)
 
     def enter(self) -> Tensor:
-        """Return the states that enter the first sublayer, [count, hidden]."""
+        """Return the states [count, hidden] that enter the first sublayer."""
         with self.target.timed():
             return self.model.enter(self._ids)
 
     def run(self, index: int, states: Tensor) -> Tensor:
-        """Return states [alternatives, count, hidden] after the sublayer."""
+        """Run sublayer ``index`` over states [alternatives, count, hidden]; return its output, of the same shape."""
         model, block, x = self.model, self.model.blocks[index // 2], states.flatten(0, 1)
         alternatives, count, _ = states.shape
         with self.target.timed():
@@ -45,7 +46,7 @@ class Sublayers:
             return model.join(block, x, y.to(x.dtype)).view(states.shape)
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits [..., vocab] of states [..., hidden] after the last sublayer."""
+        """Return logits [..., vocab] of states [..., hidden] after the last sublayer; the final norm is applied here."""
         with self.target.timed():
             return self.model.output(self.model.norm_output(states.flatten(0, -2))).view(*states.shape[:-1], -1)
 

@@ -24,7 +24,8 @@ Layer = dict[str, Tensor]
 
 
 class TinyNet:
-    """Weights and forward pass. vocab, width, layers: sizes; sharp: scale of the logits; seed: of the random weights."""
+    """Weights and forward pass of a tiny transformer. vocab, width, layers: sizes; sharp: factor of the logits; seed: of the
+    random weights."""
 
     def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
         source, d = torch.Generator().manual_seed(seed), width
@@ -40,7 +41,7 @@ class TinyNet:
         ]
 
     def interpolate(self, other: TinyNet, share: float) -> TinyNet:
-        """Return a net whose weights are interpolated: ``share`` of the way from these weights to the other's (1 = the other)."""
+        """Return a net with weights between these and the other's: ``share`` 0 gives these, 1 the other's."""
         out = object.__new__(type(self))
         out.vocab, out.width, out.heads = self.vocab, self.width, self.heads
         out.embedding = torch.lerp(self.embedding, other.embedding, share)
@@ -49,24 +50,27 @@ class TinyNet:
         return out
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
+        """Return the embeddings [n, width] of token ids."""
         return self.embedding[torch.as_tensor(ids)]
 
     def head(self, states: Tensor) -> Tensor:
+        """Return the logits [n, vocab] of states [n, width] to which ``norm`` was already applied."""
         return states @ self.output.T
 
     def rotations(self, positions: Sequence[int]) -> Tensor:
-        """Return the rotations of the positions as complex numbers [rows, head width / 2]."""
+        """Return the rotary rotations of the positions as complex numbers [rows, head width / 2]."""
         half = self.width // self.heads // 2
         angles = torch.tensor(positions, dtype=self.output.dtype)[:, None] * 50.0 ** -(torch.arange(half) / half)
         return torch.polar(torch.ones_like(angles), angles)
 
     def block(self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor) -> Tensor:
-        """Run one layer over rows x [rows, width]."""
+        """Run one layer over x [rows, width]; the other arguments as in ``attend``. Return the states after it."""
         return self.transform(layer, self.attend(layer, x, kv, first, rotation, mask))
 
     def attend(self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor) -> Tensor:
-        """Run the attention of a layer. Keys and values of the rows go to slots first, first + 1, ... of kv
-        [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and not -inf."""
+        """Return x [rows, width] plus the attention of a layer. Keys and values of the rows are written to slots first,
+        first + 1, ... of kv [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and
+        not -inf."""
         qkv = (self.norm(x) @ layer["qkv"].T).view(len(x), 3, self.heads, -1).permute(1, 2, 0, 3)
         pairs = torch.complex(*qkv[:2].chunk(2, -1)) * rotation
         q, k = torch.cat([pairs.real, pairs.imag], -1)
@@ -75,15 +79,16 @@ class TinyNet:
         return x + (weights @ kv[1]).transpose(0, 1).flatten(1) @ layer["o"].T
 
     def transform(self, layer: Layer, x: Tensor) -> Tensor:
-        """Run the feed-forward of a layer."""
+        """Return x [rows, width] plus the feed-forward of a layer."""
         gate, up = (self.norm(x) @ layer["up"].T).chunk(2, -1)
         return x + (torch.nn.functional.silu(gate) * up) @ layer["down"].T
 
     def norm(self, x: Tensor) -> Tensor:
+        """Apply RMSNorm without weights to states [n, width]."""
         return torch.nn.functional.rms_norm(x, (self.width,), eps=1e-6)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
-        """Return reference logits [tokens, vocab] without tree or cache."""
+        """Return the logits [tokens, vocab] of a text, computed without tree or KV cache, as a reference."""
         n = len(tokens)
         mask = torch.full((n, n), -torch.inf, dtype=self.output.dtype).triu(1)
         x, rotation = self.embed(tokens), self.rotations(list(range(n)))
@@ -93,7 +98,7 @@ class TinyNet:
 
 
 class TinyTarget(CachedTarget):
-    """A TinyNet with the Target interface and the shared cache bookkeeping."""
+    """Target over a TinyNet: a real KV cache with all capabilities, small enough for exhaustive tests."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
                           "learning", "partial_cache", "sublayers", "draft_path", "state:decay", "state:groups"})
@@ -146,8 +151,8 @@ class TinyTarget(CachedTarget):
         return TinyLearner(self)
 
     def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
-        """Return a copy of keys (rotated) and values of the committed rows and the first ``scratch`` rows of the
-        scratch, each [heads, rows, head width]."""
+        """Return a copy of the keys (rotated) and values of a layer, each [heads, rows, head width]: of the committed tokens
+        and of the first ``scratch`` draft rows."""
         keys, values = self._slots[layer, :, :, :len(self.cached_tokens) + scratch].clone()
         return keys, values
 
@@ -157,7 +162,8 @@ class TinyTarget(CachedTarget):
         return self.net.head(hidden_states["final"]), {name: hidden_states[name] for name in self._want}
 
     def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return (states after the first ``layers`` layers, the input of each of these layers)."""
+        """Run the first ``layers`` layers over the rows. Return the states after them, and the input of each layer as
+        "layer:k"."""
         at, hidden_states = rows.past + rows.lo, {}
         end = at + len(rows.ids)
         if end > self._slots.shape[3]:  # a wide tree after a long text
@@ -178,7 +184,8 @@ class TinyTarget(CachedTarget):
         return x, hidden_states
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
-        """Return x plus the attention of the layer that is the ``depth``-th to run."""
+        """Return x plus the attention of a layer, whose index is ``depth``. where: the further arguments of
+        ``TinyNet.attend``."""
         return self.net.attend(layer, x, *where)
 
     def transformed(self, layer: Layer, x: Tensor) -> Tensor:
@@ -228,7 +235,7 @@ class TinyDraftPath:
 
 
 class TinySublayers:
-    """The last tokens of the text, to be run through single sublayers (targets/sublayers.py)."""
+    """Runs the last committed tokens of a TinyTarget through single sublayers (targets/sublayers.py)."""
 
     def __init__(self, target: TinyTarget, count: int):
         target.flush()
@@ -237,9 +244,11 @@ class TinySublayers:
         self.costs = (4 * d * d + 2 * d * len(target.cached_tokens), 6 * d * d)
 
     def enter(self) -> Tensor:
+        """Return the states [count, width] that enter the first sublayer."""
         return self.net.embed(self.ids)
 
     def run(self, index: int, states: Tensor) -> Tensor:
+        """Run sublayer ``index`` over states [alternatives, count, width]."""
         layer, n = self.net.layers[index // 2], len(self.ids)
         if index % 2:
             return torch.stack([self.net.transform(layer, x) for x in states])
@@ -250,10 +259,13 @@ class TinySublayers:
         return torch.stack([self.net.attend(layer, x, kv.clone(), self.past, rotation, mask) for x in states])
 
     def logits(self, states: Tensor) -> Tensor:
+        """Return logits of states after the last sublayer."""
         return self.net.head(self.net.norm(states))
 
 
 class TinyLearner(Learner, TinyTarget):
+    """Target over a trainable copy of a TinyNet's weights."""
+
     def __init__(self, original: TinyTarget):
         self.original = original
         with torch.inference_mode(False):
@@ -267,14 +279,15 @@ class TinyLearner(Learner, TinyTarget):
 
 
 class TinySkippedLayers(TinyTarget):
-    """A view of a TinyTarget without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its
-    committed rows."""
+    """A view of a TinyTarget without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its committed
+    tokens."""
 
     def __init__(self, original: TinyTarget, sublayers: Sequence[int]):
         super().__init__(original.net, original.context)
         self.original, self.skip = original, frozenset(sublayers)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Copy the KV cache of the original target as far as the texts agree, then sync."""
         agree = common_prefix_length(self.original.cached_tokens, list(tokens[:-1]))
         self._slots, self.cached_tokens = self.original._slots.clone(), self.original.cached_tokens[:agree]
         self._drop()
@@ -283,8 +296,8 @@ class TinySkippedLayers(TinyTarget):
 
 
 class TinyLayerParallel(TinySkippedLayers):
-    """A view of a TinyTarget with groups of layers in parallel: in a group, the attention of draft nodes reads the
-    group's input (targets/layer_groups.py)."""
+    """A view of a TinyTarget with groups of layers in parallel: in a group, the attention of draft nodes reads the group's
+    input (targets/layer_groups.py)."""
 
     def __init__(self, original: TinyTarget, size: int):
         from .layer_groups import groups_of
@@ -311,8 +324,8 @@ class TinyLayerParallel(TinySkippedLayers):
 
 
 class TinyPartialCache(TinySkippedLayers):
-    """A view of a TinyTarget over the committed rows selected by ``keep`` (targets/cache_selection.py); every sync
-    copies them again."""
+    """A view of a TinyTarget over the cached rows that ``keep`` selects (targets/cache_selection.py); every sync copies them
+    again."""
 
     def __init__(self, original: TinyTarget, keep: CacheSelection):
         super().__init__(original, ())
@@ -335,15 +348,18 @@ class TinyPartialCache(TinySkippedLayers):
 
 
 class TinyEarlyExit:
-    """The first layers of a TinyTarget as an early exit; they run again for every step."""
+    """The layers of a TinyTarget before layer ``exit``, as a draft model; they run again for every step."""
 
     def __init__(self, target: TinyTarget, exit: int):
         self.target, self.exit, self.rows = target, exit, 0
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values of a layer: of the text, the root and the nodes of the last step."""
         return self.target.kv(layer, self.rows)
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
+        """Return the states at the input of layer ``exit``: for the root and all nodes if start is 0, else for the nodes
+        from ``start`` on."""
         rows = Rows(tree, self.target.row_token_ids(tree, 0), len(self.target.cached_tokens), 0, False)
         states, _ = self.target.run_layers(rows, self.exit)
         self.target._drop()

@@ -1,7 +1,7 @@
-"""A target whose prompt begins with rows that are not tokens: the patches of a picture (2404.08856).
+"""Target whose prompt begins with rows that are not tokens: the patches of a picture (2404.08856).
 
-These rows are in the KV cache before the first token and never move. So the base class compares, keeps, rewinds and
-commits tokens as if there were no picture; only slots and positions are shifted here.
+Keys and values of these rows are in the KV cache before the first token and never move. So the base class compares,
+keeps, rewinds and commits tokens as if there were no picture; only slots and positions are shifted here.
 """
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ WHY_NOT = "it reads no pictures: its config.json has no vision_config that is kn
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
+    """Return why the forward pass with pictures cannot run a checkpoint with that config.json, as the end of a message; None
+    if it can."""
     return WHY_NOT if _labels_of(config) is None else llama_unsupported_reason(config)
 
 
@@ -41,8 +42,8 @@ def _labels_of(config: dict[str, Any]) -> list[list[int]] | None:
 
 
 class VisionModel(FastModel):
-    """Weights of a Hugging Face folder with a patch encoder; ``open()`` returns targets that share them. context: tokens beside a
-    picture's rows."""
+    """Weights of a Hugging Face folder with a patch encoder; ``open()`` returns targets that share them. context: longest
+    text in tokens, not counting the picture's rows."""
 
     def _load(self, weights: Weights) -> None:
         super()._load(weights)
@@ -60,11 +61,12 @@ class VisionModel(FastModel):
 
     @property
     def positions(self) -> int:
+        """Number of positions, of tokens and of a picture's rows."""
         return self.context + self.vision.count
 
     def encode_picture(self, pixels: np.ndarray) -> tuple[Tensor, tuple[int, ...]]:
-        """Return the rows [count, hidden] of a picture, uint8 [height, width, 3], and its caption's tokens: for each patch that shows
-        something its size, colour and thing."""
+        """Encode a picture, uint8 [height, width, 3]: return its rows [count, hidden] and the token ids of its caption, with
+        size, colour and kind of each thing that a patch shows."""
         with torch.inference_mode():
             rows = self.vision(torch.from_numpy(pixels.copy())[None].to(self.device))[0]
             scores = label_scores(self.head(self.norm_final(rows.to(self.dtype))), self.labels)
@@ -75,11 +77,13 @@ class VisionModel(FastModel):
         return rows, (self.caption_token, *words) if words else ()
 
     def open(self) -> VisionTarget:
+        """Return a target with a KV cache of its own over these weights."""
         return VisionTarget(self)
 
 
 class VisionTarget(LlamaTarget):
-    """KV cache of one run over shared weights. Its first rows are those of a picture, if there is one."""
+    """Target with the KV cache of one run over shared weights. The first cached rows are those of a picture, or learned ones
+    for no picture."""
 
     model: VisionModel
 
@@ -89,14 +93,15 @@ class VisionTarget(LlamaTarget):
         self._placed = False  # whether the cache holds the picture's rows
 
     def set_picture(self, pixels: np.ndarray) -> None:
-        """Set the picture, uint8 [height, width, 3] of the encoder's size, that is read before every text from now on.
-        The cache is dropped."""
+        """Set the picture, uint8 [height, width, 3] of the encoder's size, that is read before every text from now on. Drops
+        the KV cache."""
         self.close()
         self._picture, self.caption = self.model.encode_picture(pixels)
         self.prefix_id = hashlib.sha256(pixels.tobytes()).hexdigest()
 
     @property
     def prefix(self) -> int:
+        """Number of cached rows before the first token: those of the picture."""
         return len(self._picture)
 
     def close(self) -> None:
