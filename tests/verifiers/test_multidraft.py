@@ -6,7 +6,7 @@ import torch
 
 from specviz.core import CHOSEN, IID, Budget, DraftTree, IncompatibleVerifier, RandomStreams, Sampling, Scores, State, TreeBuilder
 from specviz.drafters.combined.fusion import merge_trees
-from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam, next_gumbel
+from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam, truncated_gumbel
 from specviz.trees import HUB, drawn_children, full_tree, grow_shape, hub_children, independent_children, top_and_one_children
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
@@ -233,7 +233,7 @@ def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
             left[parent, build.tokens[node]] = 0
             uniforms.pick("draft", rows[0].exp())
             u, mass = 1 - float(uniforms.uniform_tensor("draft", (1,))) if left[parent].sum() > 0 else 1.0, float(left[parent].sum())
-            value[parent] = next_gumbel(beam[parent][1] + math.log(mass), value[parent], u) if mass > 0 else -math.inf
+            value[parent] = truncated_gumbel(beam[parent][1] + math.log(mass), value[parent], u) if mass > 0 else -math.inf
         assert [g for _, _, g in out] == pytest.approx(want)
         assert [logprob for _, logprob, _ in out] == pytest.approx(
             [beam[build.parents[n]][1] + float(rows[build.parents[n], build.tokens[n]]) for n, _, _ in out])
@@ -250,7 +250,7 @@ def test_stochastic_beams_have_the_width_they_are_given():
 
 def test_next_gumbel_inverts_the_cut_off_law():
     for location, below, u in ((0.3, 1.0, 0.2), (-4, 2, 0.9), (2, -3, 0.5), (-60, 5, 0.01)):
-        g = next_gumbel(location, below, u)
+        g = truncated_gumbel(location, below, u)
         assert g <= below
         assert math.exp(location - g) == pytest.approx(math.exp(location - below) - math.log(u))
-    assert next_gumbel(0.0, 1.5, 1.0) == pytest.approx(1.5)
+    assert truncated_gumbel(0.0, 1.5, 1.0) == pytest.approx(1.5)

@@ -38,7 +38,7 @@ from ...trees.growth import ChildRule
 
 
 class ModelDrafter(Drafter):
-    """Base class of drafters with a draft model. The draft model prefills the prompt together with the target."""
+    """Base class of drafters that use a draft model. The draft model prefills the prompt at the start of a run."""
 
     def __init__(self, model: DraftingModel):
         self.model = model
@@ -48,8 +48,10 @@ class ModelDrafter(Drafter):
 
 
 class DraftChain(ModelDrafter):
-    """Draft a chain, each token sampled from the draft model's distribution with the run's sampling parameters. piece:
-    number of tokens that the draft model generates per call before a general stop function is called."""
+    """Drafter of a chain: each token is sampled from the draft model with the run's sampling parameters (Leviathan et al. 2211.17192).
+
+    piece: number of tokens that the draft model generates in one call of its own loop before the budget's stop function is
+    called."""
 
     piece = 2
 
@@ -75,8 +77,8 @@ class DraftChain(ModelDrafter):
         return build.tree()
 
     def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
-        """Draft the chain with the model's own generation loop if it has one; return whether it did. Stop functions that need more than a
-        token's probability are asked after each piece, because tokens after the stop are wasted."""
+        """Draft the chain with the draft model's own generation loop if it has one; return whether it did. Stop functions that need more
+        than a token's probability are called after each piece, because tokens after the stop are wasted."""
         sampling, model = state.sampling, cast(CapableTarget, self.model)  # whatever drafts a chain states its capabilities
         if "draft_chain" not in model.capabilities or state.processors or not (sampling.greedy or sampling.unfiltered):
             return False
@@ -108,8 +110,8 @@ class DraftChain(ModelDrafter):
 
 
 def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
-    """Draft a chain from logits [n, vocab] of one forward pass. Each token is sampled from its own row, independently
-    of the others."""
+    """Return a chain of n draft tokens, each sampled independently from its own row of the logits ``rows`` [n, vocab] of one forward
+    pass. The chain ends early after an end token or where budget.stop says so."""
     build, sure = TreeBuilder(), []
     if is_on_device(rows) and not state.processors and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
         return _draw_on_device(rows, state)
@@ -140,9 +142,9 @@ def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
 
 
 class StateChain(DraftChain):
-    """Draft a chain, and pass the draft model's last hidden state of each step to the policy.
+    """Drafter of a chain that passes the draft model's final hidden state of each draft step to the policy.
 
-    hidden: the width that the policy expects. Raises ValueError for a draft model of another width.
+    hidden: the hidden size that the policy was trained for. Raises InvalidUse, a ValueError, for a draft model of another size.
     """
 
     def __init__(self, model: CapableTarget, hidden: int):
@@ -154,10 +156,11 @@ class StateChain(DraftChain):
 
 
 class DraftShape(ModelDrafter):
-    """Draft a tree of a fixed shape. ``children``: how the children of a node are sampled (see trees/growth.py).
+    """Drafter of a tree of a fixed shape, filled by a draft model with one forward pass per level.
 
-    Without ``drawn``, and at temperature 0, the children are the draft's top-k tokens, as in MCSD and Sequoia. temperature: of the
-    draft, 0 for the run's.
+    children: the child rule (trees/growth.py) by which a node's children are sampled; drawn: False: the children are the draft
+    model's top-k tokens instead, as in MCSD and Sequoia, which is always so at temperature 0; temperature: of drafting; 0: the
+    run's.
     """
 
     def __init__(self, model: DraftingModel, shape: Shape, drawn: bool = True, children: ChildRule = drawn_children,
@@ -175,5 +178,6 @@ class DraftShape(ModelDrafter):
 
 
 def policy_probs(logits, probs, state: State):
-    """Return the distribution [vocab] passed to a policy: the sampling distribution, or the plain softmax at temperature 0."""
+    """Return the distribution [vocab] passed to a policy: ``probs``, from which the token was sampled, or at temperature 0 the softmax of
+    ``logits``."""
     return logits.softmax(-1) if state.sampling.greedy else probs

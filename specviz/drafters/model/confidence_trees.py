@@ -25,19 +25,20 @@ from .chain import ModelDrafter
 
 
 class ConfidentTree(ModelDrafter):
-    """Grow levels of the most probable continuations, then keep the best nodes of all levels (EAGLE-2, Li et al.
-    2406.16858; OPT-Tree, Wang et al. 2406.17276).
+    """Drafter of a tree: levels of the most probable continuations are grown with a draft model, then the most probable nodes of all
+    levels are kept (EAGLE-2, Li et al. 2406.16858; OPT-Tree, Wang et al. 2406.17276). The selection depends on the tokens, so all
+    nodes count as chosen.
 
-    beam: number of nodes per level that get children, budget.width each; budget.nodes: number of nodes kept in the end,
-    by path probability; gain: stop growing if a level adds no more than this to the expected accepted length; asks:
-    check this on a device, too, at the cost of a synchronisation per level (otherwise all levels are grown there);
-    with_temperature: score at the run's temperature; the authors use temperature 1. The selection depends on the
-    tokens, so all nodes count as chosen.
+    beam: number of nodes per level that get children, budget.width each; budget.nodes: number of nodes kept in the end, by path
+    probability; gain: stop growing if a level adds no more than this to the expected accepted length; check_gain_on_device: do so
+    on a device, too, at the cost of a synchronisation per level (otherwise all levels are grown there); with_temperature: path
+    probabilities at the run's temperature; the authors use temperature 1.
     """
 
-    def __init__(self, model: DraftingModel, beam: int, gain: float = 0.0, with_temperature: bool = False, asks: bool = False):
+    def __init__(self, model: DraftingModel, beam: int, gain: float = 0.0, with_temperature: bool = False,
+                 check_gain_on_device: bool = False):
         super().__init__(model)
-        self.beam, self.gain, self.with_temperature, self.asks = beam, gain, with_temperature, asks
+        self.beam, self.gain, self.with_temperature, self.check_gain_on_device = beam, gain, with_temperature, check_gain_on_device
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, scorer, values = TreeBuilder(), Scorer(self.model, state), []
@@ -46,7 +47,7 @@ class ConfidentTree(ModelDrafter):
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
             first, rows = len(build), scorer.logits(build, frontier)
-            if not first and is_on_device(rows) and not state.processors and (self.gain <= 0 or not self.asks):
+            if not first and is_on_device(rows) and not state.processors and (self.gain <= 0 or not self.check_gain_on_device):
                 grown = self._grow_on_device(build, values, rows, budget, state)
                 hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
                 break
@@ -134,13 +135,13 @@ class ConfidentTree(ModelDrafter):
 
 
 class GreedyTree(ModelDrafter):
-    """DySpec (Xiong et al. 2410.11744): add budget.nodes nodes one by one, each at the slot with the highest
-    probability of being reached and accepted.
+    """Drafter of a tree by DySpec (Xiong et al. 2410.11744): budget.nodes nodes are added one by one, each where the estimated
+    probability that it is reached and accepted is highest.
 
-    A slot's value is known before its token is sampled, so every token follows its distribution, without replacement
-    among siblings. ahead: number of nodes that one draft pass scores before it is known whether all are needed;
-    temperature: of the draft, 0 for the run's; layered: grow level by level with one draft pass each, adding every slot
-    with a value above 1 / budget.nodes.
+    That estimate is known before the node's token is sampled, so each token follows the draft distribution, without replacement
+    among siblings. ahead: number of nodes that one draft pass scores before it is known whether all are needed; temperature: of
+    drafting; 0: the run's; layered: grow level by level with one draft pass each, adding every node with an estimate above
+    1 / budget.nodes.
     """
 
     def __init__(self, model: DraftingModel, ahead: int = 4, temperature: float = 0.0, layered: bool = False):
@@ -166,8 +167,8 @@ class GreedyTree(ModelDrafter):
             for (value, parent), row in zip(level, scorer.logits(build, [parent for _, parent in level])):
                 if len(build) >= budget.nodes:
                     break
-                slot = Slot(build, row, state)
-                while value > least and slot.drawn < budget.width and slot.more and len(build) < budget.nodes:
+                slot = SiblingSampler(build, row, state)
+                while value > least and slot.drawn < budget.width and slot.has_more and len(build) < budget.nodes:
                     node, prob = slot.draw(build, parent, state)
                     below.append((value * prob, node))
                     value *= 1 - prob
@@ -180,30 +181,31 @@ class GreedyTree(ModelDrafter):
             if parent not in slots:
                 waiting = [node for _, _, node in heapq.nsmallest(self.ahead, heap) if node not in slots]
                 nodes = [parent, *waiting] if len(build) else [parent]
-                slots |= zip(nodes, (Slot(build, row, state) for row in scorer.logits(build, nodes)))
+                slots |= zip(nodes, (SiblingSampler(build, row, state) for row in scorer.logits(build, nodes)))
             node, prob = slots[parent].draw(build, parent, state)
             depth[node] = depth[parent] + 1
             count += 2
-            if slots[parent].drawn < budget.width and slots[parent].more:
+            if slots[parent].drawn < budget.width and slots[parent].has_more:
                 heapq.heappush(heap, (value * (1 - prob), count, parent))
             if depth[node] < budget.gamma:
                 heapq.heappush(heap, (value * prob, count + 1, node))
 
 
-class Slot:
-    """The children of one node, sampled one by one without replacement; at temperature 0 they are the top-k tokens in order.
+class SiblingSampler:
+    """Samples the children of one node one by one without replacement; at temperature 0 they are the top tokens in order.
 
-    more: whether tokens with positive probability are left.
+    logits [vocab]: the draft model's, after the node; drawn: number of children so far; has_more: whether tokens with positive
+    probability are left.
     """
 
     def __init__(self, build: TreeBuilder, logits: Tensor, state: State):
         self.greedy = state.sampling.greedy
         probs = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
         self.at = -1 if self.greedy else build.begin(probs, WITHOUT_REPLACEMENT)
-        self.drawn, self.more, self._left, self._mass = 0, True, probs, 1.0
+        self.drawn, self.has_more, self._left, self._mass = 0, True, probs, 1.0
 
     def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
-        """Add the next child; return it and the probability it was drawn with."""
+        """Add the next child under node ``parent``; return its index and the probability with which its token was sampled."""
         left = self._left if self.drawn == 0 else self._left.div_(self._mass)
         if is_on_device(left):
             return self._draw_on_device(build, parent, left, state)
@@ -212,7 +214,7 @@ class Slot:
         self._left = left.clone() if self.drawn == 0 else left
         self._left[token] = 0
         self._mass = float(self._left.sum())
-        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        self.has_more, self.drawn = self._mass > 0, self.drawn + 1
         return build.add(token, parent, self.at), prob
 
     def _draw_on_device(self, build: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
@@ -221,5 +223,5 @@ class Slot:
         place = token_tensor(left.device, [token])
         self._left = left.index_fill(0, place, 0.0)
         prob, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))
-        self.more, self.drawn = self._mass > 0, self.drawn + 1
+        self.has_more, self.drawn = self._mass > 0, self.drawn + 1
         return build.add(int(token), parent, self.at), prob

@@ -7,8 +7,9 @@ from .chain import DraftShape
 
 
 class PricedShape(DraftShape):
-    """Draft a tree of a fixed shape, and note after each round which experts its rows used and how many bytes were
-    read. The mean bytes for 1, 2, ... rows over the run show the price of a longer or wider draft."""
+    """Drafter of a tree of a fixed shape for a target with sparse experts (BlockFFN, Song et al. 2507.08771). After each round the note
+    "expert_union" tells which experts the tokens of the target's pass used, and how many bytes of weights were read, also as a
+    mean over the run for passes of 1, 2, ... tokens: the cost of a longer or wider draft."""
 
     needs = frozenset({"experts"})
 

@@ -14,10 +14,11 @@ from .chain import ModelDrafter
 
 
 class DraftPaths(ModelDrafter):
-    """Sample budget.width sequences independently. Equal prefixes remain separate nodes, but share one distribution,
-    which is computed once: two copies would differ by rounding, and a verifier could not see that they are equal.
+    """Drafter of budget.width sequences of budget.gamma tokens, sampled independently from a draft model (SpecTr, Sun et al.
+    2310.15141); at temperature 0 one sequence, because all would be equal.
 
-    At temperature 0 there is one sequence, because all would be equal.
+    Equal prefixes remain separate nodes, but share one distribution, which is computed once: two copies would differ by rounding,
+    and a verifier could not see that they are equal.
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -37,12 +38,12 @@ class DraftPaths(ModelDrafter):
 
 
 class StochasticBeam(ModelDrafter):
-    """Keep, in each level, the budget.width sequences with the largest Gumbel-perturbed log-probability: samples of
-    whole sequences without replacement.
+    """Drafter of a tree by stochastic beam search (RSD-S, Jeon et al. 2402.14160): each level keeps the budget.width sequences with the
+    largest Gumbel-perturbed log-probability. They are samples of whole sequences without replacement.
 
-    Perturbed values are drawn in descending order: the best child of a node has its parent's value, the next a Gumbel
-    of the remaining mass, truncated at the previous value. So it is decided whether a child is kept before its token is
-    sampled, and every token follows the draft distribution given its earlier siblings.
+    Perturbed values are drawn in descending order: the first child of a node has its parent's value, the next a Gumbel variate at
+    the log of the remaining probability, truncated at the previous value. So it is decided whether a child is kept before its
+    token is sampled, and every token follows the draft distribution given its earlier siblings.
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -81,7 +82,7 @@ class StochasticBeam(ModelDrafter):
                 rest /= share
                 masses[i] += math.log(share)
                 u = 1.0 - float(state.rng.uniform_tensor("draft", (1,)))  # in (0, 1]
-                heapq.heapreplace(heap, (-next_gumbel(logprob + masses[i], value, u), i))
+                heapq.heapreplace(heap, (-truncated_gumbel(logprob + masses[i], value, u), i))
             else:
                 heapq.heappop(heap)
         return out
@@ -97,6 +98,6 @@ class StochasticBeam(ModelDrafter):
         return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
 
 
-def next_gumbel(location: float, below: float, u: float) -> float:
-    """Return a Gumbel variate at ``location`` truncated at ``below``, from u uniform on (0, 1]."""
+def truncated_gumbel(location: float, below: float, u: float) -> float:
+    """Return a Gumbel variate with location ``location``, conditioned on being at most ``below``; u: a uniform number in (0, 1]."""
     return location - math.log(math.exp(min(location - below, 700.0)) - math.log(u))

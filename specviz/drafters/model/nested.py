@@ -10,11 +10,12 @@ from .chain import policy_probs
 
 
 class NestedChain(Drafter):
-    """Draft a chain, each token sampled from one of the nested sub-models (the first layers, the final norm and the head).
+    """Drafter of a chain with a draft model that contains smaller sub-models: its first layers, the final norm and the lm_head (S2D,
+    Kavehzadeh et al. 2407.01955). Each token is sampled from one of them.
 
-    size: index of the sub-model, smallest first; None: for each token the smallest one whose top-1 probability is at
-    least ``sure``, or the largest if none reaches it. The choice depends on distributions, not on tokens. A sub-model
-    processes the tokens that it skipped when it is used next. A model without layer skipping has one size.
+    size: index of the sub-model, smallest first; None: for each token the smallest one whose top-1 probability is at least
+    ``sure``, or the largest if none reaches it. The choice depends on distributions, not on tokens. A model without layer skipping
+    (capability "skip") has one size.
     """
 
     def __init__(self, model: CapableTarget, size: int | None = None, sure: float = 0.6):
@@ -50,14 +51,15 @@ class NestedChain(Drafter):
 
 
 class SubModelScorer:
-    """One sub-model on this round's chain; it catches up on skipped tokens when used."""
+    """Scores this round's chain with one sub-model ``view``. Tokens of the chain that it has not processed yet are processed when it is
+    used."""
 
     def __init__(self, view: CapableTarget, state: State):
         view.sync(state.tokens)
         self.scorer, self.read = Scorer(view, state), 0  # tokens processed, the root included
 
     def next_logits(self, build: TreeBuilder) -> Tensor:
-        """Logits [vocab] after the last token of the chain."""
+        """Return the logits [vocab] after the last token of the chain ``build``."""
         missing = range(self.read - 1, len(build))  # -1 is the root
         self.read = len(build) + 1
         return self.scorer.logits(build, missing)[-1]

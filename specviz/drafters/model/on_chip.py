@@ -7,8 +7,8 @@ from .chain import DraftChain
 
 
 class ChainOnChip(DraftChain):
-    """Draft a chain with a draft model, and note the modelled seconds and joules of each round on a chip. The text does
-    not depend on the chip."""
+    """Drafter of a chain with a draft model that notes the modelled seconds and joules of each round on a chip (core/chip_model.py).
+    The output does not depend on the chip. sizes: sizes of target and draft model."""
 
     def __init__(self, model: DraftingModel, chip: Chip, sizes: tuple[Model, Model]):
         super().__init__(model)

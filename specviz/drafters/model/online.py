@@ -22,8 +22,8 @@ CLIP = 1.0  # gradient norm clip
 
 @dataclass(frozen=True)
 class VerifiedPosition:
-    """A verified position. at: index of the token in the text; logits [vocab]: the target's; overlap: sum of min(p, q)
-    when it was drafted; refused: whether the draft token was rejected."""
+    """A position at which a draft token was verified. at: index of the token in the text; logits [vocab]: the target's; overlap: sum of
+    min(p, q) of target and draft distribution when it was drafted; refused: whether the draft token was rejected."""
 
     at: int
     logits: Tensor
@@ -32,10 +32,11 @@ class VerifiedPosition:
 
 
 class OnlineChain(OverlapChain):
-    """Draft with a trainable copy of the draft model. every: number of rejected positions per step; rate: constant
-    AdamW learning rate.
+    """Drafter of a chain with a copy of the draft model that is trained during generation (Liu et al. 2310.07177). model: the original;
+    it must have the capability "learning". every: number of rejected positions per training step; rate: constant AdamW learning
+    rate.
 
-    For comparison, the original model is evaluated at each step on the positions since the previous step.
+    For comparison, the original model is evaluated at each training step on the positions since the previous step.
     """
 
     model: TrainableTarget
@@ -72,7 +73,8 @@ class OnlineChain(OverlapChain):
         state.note("overlap", line=line, waiting=len(refused), every=self.every, updates=self.updates, **shown)
 
     def original_overlap(self, state: State) -> float:
-        """Return the mean overlap of the target and the original draft over the positions since the last step."""
+        """Return the mean overlap, sum of min(p, q), of the target and the original draft model over the positions since the last
+        training step."""
         first, last = self.places[0].at, self.places[-1].at
         self.original.sync(state.tokens[:first])
         rows = self.original.score(DraftTree.chain(state.tokens[first:last])).logits
@@ -80,7 +82,8 @@ class OnlineChain(OverlapChain):
                       for place in self.places])
 
     def learn(self, tokens: list[int], places: list[VerifiedPosition]) -> None:
-        """Take one step of soft cross-entropy towards the target's distributions at these positions."""
+        """Take one training step: the cross-entropy between the target's distributions at these positions of the text ``tokens`` and the
+        trained copy's."""
         last = places[-1].at
         start = max(0, last - min(WINDOW, self.model.context))
         kept = [place for place in places if place.at > start]

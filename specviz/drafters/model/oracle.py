@@ -11,8 +11,8 @@ from .chain import DraftChain
 
 
 class OracleChain(Drafter):
-    """Draft a chain with a second KV cache of the target, outside the measured time. At temperatures above 0 the chain
-    is sampled from the target's own distribution, so rejection sampling accepts every token."""
+    """Drafter of a chain sampled from the target itself, with a second KV cache (``model``), while the engine's timer is paused. So
+    every draft token is accepted, and drafting costs no measured time."""
 
     def __init__(self, model: DraftingModel):
         self.inner = DraftChain(model)

@@ -9,7 +9,8 @@ from .chain import DraftChain
 
 
 class PrefixedModel:
-    """A draft model that reads ``prefix`` before every text. Its KV cache and its positions include the prefix."""
+    """A draft model that reads the tokens ``prefix`` before every text. Its KV cache and its positions include the prefix; everything
+    else is delegated to ``model``."""
 
     def __init__(self, model: CapableTarget, prefix: Sequence[int]):
         self._model, self._prefix = model, list(prefix)
@@ -27,8 +28,8 @@ class PrefixedModel:
 
 
 class CaptionedChain(DraftChain):
-    """Draft a chain with a draft model that reads a caption before the text; without a caption it reads the text only.
-    picture: whether the target reads a picture."""
+    """Drafter of a chain with a draft model that reads a caption of the picture before the text, because it cannot read the picture
+    that the target reads. caption: its tokens, may be empty; picture: whether the target reads a picture, for the note "reads"."""
 
     def __init__(self, model: CapableTarget, caption: Sequence[int], picture: bool):
         super().__init__(PrefixedModel(model, caption))

@@ -11,11 +11,12 @@ TRIAL = 4  # rounds of a small and of the largest tree at the start, to measure 
 
 
 class SequoiaTree(DraftShape):
-    """Draft a tree whose shape is planned anew every few rounds, from the measured acceptance rate per sibling rank.
-    The first two plans are a small tree and the largest one, because the cost per token cannot be measured with one
-    size.
+    """Drafter of a tree whose shape is planned anew every few rounds by Sequoia's dynamic program, from the measured acceptance rate of
+    each sibling rank and the measured costs (Chen et al. 2402.12374). The first two shapes are a small tree and the largest one,
+    because the cost per token cannot be measured with one size.
 
-    A plan uses earlier rounds only, so the tokens of a round follow the distributions they are sampled from.
+    width, depth, nodes: maximum children per node, levels and nodes of a shape; drawn: as in DraftShape. A shape depends on earlier
+    rounds only, so the tokens of a round follow the distributions that they are sampled from.
     """
 
     def __init__(self, model: DraftingModel, width: int, depth: int, nodes: int, drawn: bool = True):

@@ -20,15 +20,16 @@ HEAD = 16  # first tokens of the prompt, which hold the opening of the chat temp
 
 @dataclass(frozen=True)
 class Chunk:
-    """The chunk tokens[start:end] of the prompt and its BM25 score for the end of the prompt."""
+    """The chunk prompt[start:end] and its BM25 relevance score for the last tokens of the prompt."""
 
     start: int
     end: int
     score: float
 
 
-def chunks(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b: float = 0.75) -> list[Chunk]:
-    """Return the chunks between the first ``head`` and the last ``size`` tokens with their BM25 scores for the last ones."""
+def score_chunks(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b: float = 0.75) -> list[Chunk]:
+    """Split the prompt between its first ``head`` and its last ``size`` tokens into chunks of ``size`` tokens; return them with their
+    BM25 scores (parameters k and b) for the last ``size`` tokens."""
     bounds = [(at, min(at + size, len(prompt) - size)) for at in range(head, len(prompt) - size, size)]
     counts = [Counter(prompt[a:z]) for a, z in bounds]
     mean = sum(z - a for a, z in bounds) / max(1, len(bounds))
@@ -43,9 +44,11 @@ def chunks(prompt: Sequence[int], size: int, head: int = HEAD, k: float = 1.2, b
 
 
 class ShortContext(DraftChain):
-    """Draft a chain with the draft model on a shortened prompt. room: maximum number of tokens in kept chunks; size:
-    tokens per chunk; sure: the draft ends after a token with lower probability. beliefs: softmax [vocab] at each node
-    of the last proposal."""
+    """Drafter of a chain with the draft model on a shortened prompt: its first tokens, the most relevant chunks and its last tokens
+    (RAPID, Chen et al. 2502.20330).
+
+    room: maximum number of tokens in kept chunks; size: tokens per chunk; sure: the draft ends after a token with a lower draft
+    probability. beliefs: the draft distribution [vocab] at each node of the last proposal (at temperature 0 the softmax)."""
 
     def __init__(self, model: Target, room: int = 512, size: int = 64, sure: float = 0.4):
         super().__init__(model)
@@ -54,16 +57,16 @@ class ShortContext(DraftChain):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         prompt = state.tokens[:state.start]
-        self.found: list[Chunk] = []
-        self.opening, self.from_ = prompt, state.start  # a short prompt is used whole
+        self.kept_chunks: list[Chunk] = []
+        self.opening, self.suffix_start = prompt, state.start  # a short prompt is used whole
         if len(prompt) > HEAD + self.size + self.room:
             kept, left = [], self.room
-            for piece in sorted(chunks(prompt, self.size), key=lambda p: (-p.score, p.start)):
+            for piece in sorted(score_chunks(prompt, self.size), key=lambda p: (-p.score, p.start)):
                 if piece.score > 0 and piece.end - piece.start <= left:
                     kept.append(piece)
                     left -= piece.end - piece.start
-            self.found = sorted(kept, key=lambda p: p.start)
-            self.opening = prompt[:HEAD] + [t for p in self.found for t in prompt[p.start:p.end]] + prompt[-self.size:]
+            self.kept_chunks = sorted(kept, key=lambda p: p.start)
+            self.opening = prompt[:HEAD] + [t for p in self.kept_chunks for t in prompt[p.start:p.end]] + prompt[-self.size:]
         if len(self.opening) <= self.context:
             super().start(replace(state, tokens=self.opening), target, prefill)
 
@@ -74,8 +77,8 @@ class ShortContext(DraftChain):
             self.beliefs.append(step.probs)
             return float(step.probs[step.token]) < self.sure
 
-        short = self.opening + state.tokens[self.from_:]
-        state.note("chunks", kept=[{"start": p.start, "end": p.end, "score": round(p.score, 3)} for p in self.found],
-                   read=len(short), of=len(state.tokens), whole=not self.found)
+        short = self.opening + state.tokens[self.suffix_start:]
+        state.note("chunks", kept=[{"start": p.start, "end": p.end, "score": round(p.score, 3)} for p in self.kept_chunks],
+                   read=len(short), of=len(state.tokens), whole=not self.kept_chunks)
         room = max(0, self.context - len(short))
         return (yield from super().steps(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, room), stop=stop)))

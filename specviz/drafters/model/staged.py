@@ -10,12 +10,12 @@ from ...trees import Scorer, Shape, chosen_children, drawn_children, sample_with
 
 
 class StagedDrafter(Drafter):
-    """Draft by a nested speculative run of the draft model. parts: of the nested run; its verifier must be exact. The
-    nested run uses the run's "draft" random stream.
+    """Drafter that decodes with the draft model by a nested speculative run (Spector and Re 2308.04623). parts: drafter, policy and
+    verifier of the nested run; the verifier must be exact. The nested run uses the run's random stream "draft".
 
-    shape: of the tree. First children are the tokens of the nested run; further children are sampled from its
-    distributions, and the levels below them are filled by forward passes of the draft model. Without a shape, or at
-    width 1, the draft is the nested run's chain.
+    shape: of the tree. First children are the tokens of the nested run; further children are sampled from its distributions, and
+    the levels below them are filled by forward passes of the draft model. Without a shape, or at width 1, the draft is the nested
+    run's chain.
     """
 
     def __init__(self, parts: Parts, model: Target, shape: Shape | None = None):

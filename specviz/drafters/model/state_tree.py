@@ -6,7 +6,8 @@ from .chain import DraftShape
 
 
 class StateTree(DraftShape):
-    """Draft a tree of a fixed shape, and note how much of the committed state each of its rows read."""
+    """Drafter of a tree of a fixed shape for a target whose layers carry recurrent states (STree, Wu et al. 2505.14969). After each
+    round the note "survival" tells what share of the committed state remains at the root and at each node."""
 
     needs = frozenset({"state:decay"})
 

@@ -8,10 +8,10 @@ from .chain import ModelDrafter
 
 
 class ConfidentChain(ModelDrafter):
-    """Draft a chain that ends before the first position with a top-1 probability below ``least``.
+    """Drafter of a chain that ends before the first position at which the draft model's top-1 probability is below ``least`` (BiLD, Kim
+    et al. 2302.07863). The decision uses the distribution before a token is sampled.
 
-    The decision uses the distribution before a token is sampled. Notes where and why it fell back to the target:
-    "unsure", or "full" if the budget was used up.
+    The note "fallback" tells where and why the draft ended: "unsure", or "full" if the budget was used up.
     """
 
     def __init__(self, model: DraftingModel, least: float = 0.6):

@@ -18,9 +18,10 @@ from ..combined.fusion import merge_trees_with_sources
 
 
 class BlockJacobi(Drafter):
-    """Jacobi iteration within blocks of ``size`` positions; the next block starts when the current one has converged.
+    """Drafter by Jacobi iteration within blocks of ``size`` positions; the next block starts when the current one has converged
+    (Santilli et al. 2305.10427). The draft is a chain of the guesses for the block's remaining positions.
 
-    fill: initial tokens of a block, "last token" or "prompt".
+    fill: initial guesses of a block: "last token" repeats it, "prompt" takes tokens of the prompt.
     """
 
     restartable = False  # guesses belong to the target's last pass
@@ -47,14 +48,14 @@ class BlockJacobi(Drafter):
 
 
 class SampledJacobi(Drafter):
-    """Speculative Jacobi decoding on a window of budget.gamma guesses. A rejected guess is resampled from the previous
-    pass's distribution at its position, and verified with that distribution. Positions that no pass has reached are
-    filled by ``init``.
+    """Drafter by speculative Jacobi decoding (Teng et al. 2410.01699): a chain of budget.gamma guesses. A guess is sampled from the
+    distribution that the target's previous pass gave at its position, and verified with that distribution. Positions that no pass
+    has scored yet are filled by ``init``.
 
-    init: "context" (tokens of the text in order), "left" (repeat the token before), "above" (repeat the token one row
-    of the grid before), "sample" (sample from the distribution of the position to the left), "random" (any of
-    ``tokens``), "auto" ("left" on a grid, else "context"). columns: of the output's grid; 0 without one, then "above"
-    is "left". A sampled guess carries its distribution; the others are chosen nodes.
+    init: "context" (tokens of the text in order), "left" (repeat the token before), "above" (repeat the token one row of the
+    output's grid before), "sample" (sample from the distribution of the position to the left), "random" (any of ``tokens``), "auto"
+    ("left" on a grid, else "context"). columns: of the output's grid; 0 without one, then "above" is "left". A sampled guess
+    carries its distribution; the others are chosen nodes.
     """
 
     restartable = False  # guesses belong to the target's last pass
@@ -80,7 +81,7 @@ class SampledJacobi(Drafter):
         return build.tree()
 
     def fill(self, build: TreeBuilder, place: int, state: State) -> None:
-        """Add a guess at a position of the window that the last pass did not reach."""
+        """Add to ``build`` a guess for position ``place`` of the chain, which the last pass did not score."""
         if self.init == "sample" and self.rows is not None and len(self.rows):
             token, probs = sample_token(self.rows[-1], state)
             build.add(token, place - 1, build.begin(probs, IID))
@@ -94,8 +95,8 @@ class SampledJacobi(Drafter):
             build.add(self.neighbour(build, place, state), place - 1)
 
     def neighbour(self, build: TreeBuilder, place: int, state: State) -> int:
-        """Return the token to the left of a position. With "above", and in the first column of the grid, the token one
-        row before."""
+        """Return the token before position ``place`` of the chain; with "above", and in the first column of the grid, the token one row
+        before."""
         written = len(state.tokens) - state.start + place
         back = self.columns if self.columns and written >= self.columns and (self.init == "above" or not written % self.columns) else 1
         return build.tokens[place - back] if place >= back else state.tokens[place - back]
@@ -105,9 +106,10 @@ class SampledJacobi(Drafter):
 
 
 class JacobiTree(Drafter):
-    """Fill a tree with the top-k tokens of the last pass per position, and merge it with a chain copied from the context.
+    """Drafter of a tree by TR-Jacobi (Wang et al. 2406.17404): the top tokens of the target's last pass at each position fill a tree,
+    which is merged with a chain copied from the context.
 
-    shape: of the tree; wide: tokens per position; chain: maximum copied tokens; match: maximum match length.
+    shape: of the tree; wide: tokens kept per position; chain: maximum number of copied tokens; match: maximum match length.
     """
 
     restartable = False  # guesses belong to the target's last pass
@@ -123,15 +125,15 @@ class JacobiTree(Drafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         known = len(self.places)
-        tree, owners = merge_trees_with_sources([self.fill(state, budget), self.copied(state, budget)])
+        tree, owners = merge_trees_with_sources([self.fill(state, budget), self.copy_from_context(state, budget)])
         if len(tree):
             names = {(0,): "guess", (1,): "retrieved", (0, 1): "both"}
             state.note("fused", by=[names[who] for who in owners], places=known)
         return tree
 
     def fill(self, state: State, budget: Budget) -> DraftTree:
-        """Fill each depth of the tree with the guesses for its position; positions without guesses get random tokens of
-        the context."""
+        """Return the tree with each depth filled with the guesses for its position; positions without guesses get random tokens of the
+        context."""
         build, at = TreeBuilder(), {-1: -1}
         shape = self.shape.within(budget.gamma, budget.width)
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # a separate random stream
@@ -144,7 +146,8 @@ class JacobiTree(Drafter):
                 at[place] = build.add(known[rank], at[parent])
         return build.tree()
 
-    def copied(self, state: State, budget: Budget) -> DraftTree:
+    def copy_from_context(self, state: State, budget: Budget) -> DraftTree:
+        """Return the chain that followed the longest suffix of the context that occurred before; empty without a match."""
         build, tokens = TreeBuilder(), state.tokens
         self.text.follow(tokens)
         end, _ = self.text.match()
@@ -163,11 +166,10 @@ class JacobiTree(Drafter):
         self.places = top_k(select_rows(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
 
 
-class Units(Drafter):
-    """Lexical unit decoding: accept, without verification, tokens that the last pass predicted with high confidence
-    after blanks, and score new blanks in the same pass.
-
-    blanks: number of positions predicted ahead; sure: smallest probability of an accepted token.
+class LexicalUnits(Drafter):
+    """Drafter by lexical unit decoding (Sun et al. 2405.15208). The target's pass scores ``blanks`` filler tokens after the text; the
+    tokens that it predicts there with probability at least ``sure`` are drafted in the next round, and accepted without
+    verification. New fillers are scored in the same pass, as nodes that are no candidates.
     """
 
     restartable = False  # guesses belong to the target's last pass

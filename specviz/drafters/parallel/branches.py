@@ -14,10 +14,13 @@ from ...trees import sample_token
 
 
 class Branches(Drafter):
-    """Draft all sections in parallel. count: sections; title, length: maximum tokens of a title and a section; encode:
-    text -> token ids; breaks: returns whether a token ends a line. ``passes``: target passes spent on drafting."""
+    """Drafter that generates all sections of an outline in parallel, as branches of one tree (Yu 2025, 2503.20533), and drafts them one
+    after the other as a chain.
 
-    restartable = False  # uses the target's scratch space
+    count: number of sections; title, length: maximum number of tokens of a title and of a section; encode: text -> token ids;
+    breaks(token): whether a token ends a line. passes: (begin, end, tokens) of each target pass spent on drafting."""
+
+    restartable = False  # appends uncommitted tokens to the target's KV cache
 
     def __init__(self, count: int, title: int, length: int, encode: Callable[[str], list[int]], breaks: Callable[[int], bool]):
         self.count, self.title, self.length, self.encode, self.breaks = count, title, length, encode, breaks

@@ -6,7 +6,8 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target
 
 
 class Jacobi(Drafter):
-    """Draft a block of budget.gamma guesses; new positions are filled with tokens of the prompt."""
+    """Drafter by Jacobi iteration (Santilli et al. 2305.10427): a chain of budget.gamma guesses, the target's top-1 tokens of its
+    previous pass. Positions that no pass has scored yet are filled with tokens of the context."""
 
     def __init__(self):
         self.guesses: list[int] = []

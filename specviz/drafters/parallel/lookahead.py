@@ -1,8 +1,9 @@
 """Lookahead decoding: refine a window of guesses by parallel Jacobi steps and verify the collected n-grams in the same forward pass (Fu
 et al. 2402.02057).
 
-The window is expressed as a tree: level 0 is a chain of probes under the root, and level l of a column is a child of level l-1 of the
-same column. Positions and attention mask then equal the published ones.
+The window is part of the draft tree, as nodes that are scored but are no candidates (``DraftTree.probes``): level 0 is a chain under
+the root, and level l of a column is a child of level l-1 of the same column. Positions and attention mask then equal the published
+ones.
 """
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, 
 
 
 class Lookahead(Drafter):
-    """Draft from an n-gram pool that a window of guesses fills. window: number of columns; ngram: tokens of an n-gram,
-    of which the first is the key; guesses: n-grams kept per key.
+    """Drafter by lookahead decoding (Fu et al. 2402.02057): it drafts n-grams from a pool, and a window of guesses, refined by Jacobi
+    steps in the same target pass, fills the pool.
 
-    ``levels[l][j]`` is the guess for the token l + j positions after the root (level 0 starts at j = 1, because the
-    root is its column 0). The window starts with level 0, filled from the prompt; each of the first rounds adds a
-    level.
+    window: number of columns of the window; ngram: length of an n-gram, of which the first token is the key; guesses: n-grams kept
+    per key. ``levels[l][j]`` is the guess for the token l + j positions after the root (level 0 starts at j = 1, because the root
+    is its column 0). The window starts with level 0, filled from the prompt; each of the first rounds adds a level.
     """
 
     def __init__(self, window: int = 7, ngram: int = 5, guesses: int = 7):

@@ -19,12 +19,15 @@ UNKNOWN = 8.0
 
 
 class Superposed(Drafter):
-    """Propose the most probable draft as a chain. drafts: k; length: tokens; best: candidates per step; temperature: of the target's
-    distribution; blend: a. ``passes``: target passes spent on drafting.
+    """Drafter by superposed decoding (Shen et al. 2405.18400): it generates several continuations with one target pass per token, and
+    proposes the most probable one as a chain of chosen nodes.
+
+    drafts: number of continuations k; length: their tokens; best: top tokens considered per step; temperature: of the target's
+    distribution; blend: weight a of the n-gram model. passes: (begin, end, tokens) of each target pass spent on drafting.
     """
 
     needs = frozenset({"embed", "entry"})
-    restartable = False  # uses the target's scratch space
+    restartable = False  # appends uncommitted tokens to the target's KV cache
 
     def __init__(self, drafts: int = 3, length: int = 10, best: int = 9, temperature: float = 0.06, blend: float = 0.54):
         self.drafts, self.length, self.best, self.temperature, self.blend = drafts, length, best, temperature, blend

@@ -20,10 +20,10 @@ WINDOW = 10  # last tokens that are re-encoded, because a new token may merge wi
 
 
 class Bridge:
-    """The map between the vocabularies of a target ("ours") and a draft model ("theirs"). vocab, their_vocab: widths of
-    the logits.
+    """The mapping between the vocabularies of a target ("ours") and a draft model ("theirs").
 
-    to_theirs[t]: the draft token equal to target token t, -1 = none; shared [2, pairs]: the token pairs in both vocabularies.
+    ours, theirs: the tokenizers; vocab, their_vocab: vocabulary sizes of the logits. to_theirs[t]: the draft token with the same
+    bytes as target token t, -1 if there is none; shared [2, pairs]: (target token, draft token) for tokens in both vocabularies.
     """
 
     def __init__(self, ours: Any, theirs: Any, vocab: int, their_vocab: int):
@@ -43,17 +43,17 @@ class Bridge:
 
     @property
     def overlap(self) -> float:
-        """Return the share of draft tokens that the target's vocabulary contains."""
+        """Share of the draft vocabulary that the target's vocabulary contains."""
         return self.shared.shape[1] / max(1, min(self.theirs.size, self.their_vocab))
 
     @cached_property
     def to_ours(self) -> dict[int, int]:
-        """Draft token -> equal target token, if there is one."""
+        """Draft token -> target token with the same bytes; without an entry if there is none."""
         return dict(zip(self.shared[1].tolist(), self.shared[0].tolist()))
 
     @cached_property
     def spelled(self) -> list[tuple[int, ...]]:
-        """Draft token -> target tokens that spell it; empty for a control token the target lacks."""
+        """For each draft token, the target tokens that encode its bytes; empty for a control token that the target lacks."""
 
         def spell(token: int) -> tuple[int, ...]:
             if token in self.to_ours:
@@ -65,13 +65,13 @@ class Bridge:
 
     @cached_property
     def first(self) -> Tensor:
-        """Draft token -> first target token that spells it, -1 = none; [their_vocab]."""
+        """For each draft token, the first of the target tokens that encode it, -1 = none; [their_vocab]."""
         return torch.tensor([tokens[0] if tokens else -1 for tokens in self.spelled])
 
     @cached_property
     def joins(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """Target tokens that are a concatenation of two draft tokens: {first draft token: (second draft tokens, target
-        tokens)}."""
+        """Target tokens that are the concatenation of two draft tokens and equal to no single one: {first draft token: (second draft
+        tokens [n], target tokens [n])}."""
         found: dict[int, list[tuple[int, int]]] = {}
         for token, other in enumerate(self.to_theirs):
             text = self.ours(token) if other < 0 and token < self.ours.size and token not in self.ours.special else b""
@@ -82,8 +82,8 @@ class Bridge:
         return {first: (pairs[:, 0], pairs[:, 1]) for first, pairs in both.items()}
 
     def encode(self, tokens: Sequence[int]) -> list[int]:
-        """Re-encode target tokens with the draft's tokenizer. Control tokens are mapped by name, or dropped if the
-        draft has none; the text between them is encoded as a whole."""
+        """Return the draft tokens of a text given as target tokens. Control tokens are mapped by name, or dropped if the draft model
+        lacks them; the text between them is encoded as one string."""
         out, run = [], bytearray()
         for token in tokens:
             if token not in self.ours.special:
@@ -95,7 +95,7 @@ class Bridge:
         return out + (self.theirs.encode(bytes(run)) if run else [])
 
     def alignments(self, ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
-        """Return (i, j) wherever the first i target tokens and the first j draft tokens spell the same bytes."""
+        """Return all pairs (i, j) for which the first i target tokens and the first j draft tokens decode to the same bytes."""
         ends, at, found = {}, 0, []
         for j, token in enumerate(theirs, 1):
             at += len(self.theirs(token))
@@ -107,8 +107,8 @@ class Bridge:
         return found
 
     def decode(self, before: Sequence[int], drafted: Sequence[int]) -> list[int]:
-        """Re-encode draft tokens with the target's tokenizer after the target tokens ``before``: both are encoded together, and the tokens
-        from the start of the draft on are returned. An incomplete character at the end is dropped."""
+        """Return the target tokens of drafted draft tokens, which follow the target tokens ``before``: both are encoded together, because
+        tokens may merge across the border. An incomplete character at the end is dropped."""
         out, run = [], bytearray()
         context = self._text_before(before)
         for token in drafted:
@@ -143,34 +143,34 @@ class Bridge:
 
 
 class DraftTokenization:
-    """The context in draft tokens. It is updated incrementally: only its end is encoded again."""
+    """The context re-encoded in draft tokens. When the text grows, only its end is encoded again."""
 
     def __init__(self, bridge: Bridge):
         self.bridge = bridge
         self._tokens: list[int] = []
-        self._settled, self._ids = 0, []  # number of finalised target tokens, their draft tokens
+        self._num_final, self._ids = 0, []  # number of finalised target tokens, their draft tokens
 
     def follow(self, tokens: Sequence[int]) -> list[int]:
-        """Return the draft tokens of a text. It is fast if the text continues the previous one."""
-        if list(tokens[:self._settled]) != self._tokens[:self._settled]:
-            self._settled, self._ids = 0, []
+        """Return the draft tokens of a text given as target tokens. It is fast if the text continues that of the last call."""
+        if list(tokens[:self._num_final]) != self._tokens[:self._num_final]:
+            self._num_final, self._ids = 0, []
         self._tokens = list(tokens)
-        tail = self.bridge.encode(tokens[self._settled:])
+        tail = self.bridge.encode(tokens[self._num_final:])
         whole = self._ids + tail
-        if len(tokens) - self._settled > 4 * WINDOW:
-            self._settle(tail)
+        if len(tokens) - self._num_final > 4 * WINDOW:
+            self._finalise(tail)
         return whole
 
-    def _settle(self, tail: list[int]) -> None:
-        """Finalise up to the last common token border before the window."""
-        met = self.bridge.alignments(self._tokens[self._settled:len(self._tokens) - WINDOW], tail)
+    def _finalise(self, tail: list[int]) -> None:
+        """Keep the draft tokens up to the last border that both tokenizations share, WINDOW target tokens before the end."""
+        met = self.bridge.alignments(self._tokens[self._num_final:len(self._tokens) - WINDOW], tail)
         if met:
-            self._settled, self._ids = self._settled + met[-1][0], self._ids + tail[:met[-1][1]]
+            self._num_final, self._ids = self._num_final + met[-1][0], self._ids + tail[:met[-1][1]]
 
 
 class IntersectionModel:
-    """A draft model of another vocabulary that reads and predicts target tokens (token-level intersection, TLI). Tokens
-    outside the intersection get probability 0."""
+    """A draft model with another vocabulary, wrapped so that it reads and predicts target tokens (token-level intersection, TLI, Timor
+    et al. 2502.05202). Tokens outside the intersection of both vocabularies get logit -inf."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge, self.vocab = model, bridge, bridge.vocab
@@ -190,7 +190,7 @@ class IntersectionModel:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Return the data without an incomplete UTF-8 character at its end."""
+    """Return ``data`` without an incomplete UTF-8 character at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:  # start of a character

@@ -12,8 +12,8 @@ from .bridge import Bridge, DraftTokenization, IntersectionModel
 
 
 class StringMatch(Drafter):
-    """SLEM: the draft model decodes greedily in its own tokens; the text is re-encoded in the target's tokens and
-    drafted as a chain of chosen nodes."""
+    """Drafter of a chain by string-level exact match (SLEM, Timor et al. 2502.05202): the draft model decodes greedily in its own
+    tokens, and the text is re-encoded in target tokens, as chosen nodes."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge = model, bridge
@@ -25,14 +25,15 @@ class StringMatch(Drafter):
             self.model.sync(context)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        drafted = self.written(state, budget.gamma)
+        drafted = self.draft_greedily(state, budget.gamma)
         tokens = self.bridge.decode(state.tokens, drafted)[:budget.gamma]
         if drafted:
-            note(state, self.bridge, drafted, tokens)
+            note_alignment(state, self.bridge, drafted, tokens)
         return DraftTree.chain(tokens)
 
-    def written(self, state: State, count: int) -> list[int]:
-        """Return up to ``count`` draft tokens; fewer after a control token or at the end of the draft's context."""
+    def draft_greedily(self, state: State, count: int) -> list[int]:
+        """Return up to ``count`` draft tokens, decoded greedily; fewer after a control token, none if they do not fit into the draft
+        model's context."""
         context = self.follower.follow(state.tokens) if count > 0 else []
         build, scorer = TreeBuilder(), Scorer(self.model)
         if not context or len(context) + count > self.model.context:
@@ -47,7 +48,8 @@ class StringMatch(Drafter):
 
 
 class Intersection(DraftChain):
-    """TLI: sample an ordinary chain from the draft distribution restricted to the intersection of both vocabularies."""
+    """Drafter of a chain by token-level intersection (TLI, Timor et al. 2502.05202): each token is sampled from the draft distribution
+    restricted to the tokens in both vocabularies."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.intersection = IntersectionModel(model, bridge)
@@ -65,20 +67,19 @@ class Intersection(DraftChain):
             return DraftTree()
         tree = yield from super().steps(state, budget)
         if len(tree):
-            note(state, self.bridge, [self.bridge.to_theirs[t] for t in tree.tokens], list(tree.tokens))
+            note_alignment(state, self.bridge, [self.bridge.to_theirs[t] for t in tree.tokens], list(tree.tokens))
         return tree
 
 
 class StringRejection(StringMatch):
-    """SLRS with a lookahead of two draft tokens: propose target tokens, with the distribution of the first target token
-    of the draft's text.
+    """Drafter of a chain by string-level rejection sampling (SLRS, Timor et al. 2502.05202): target tokens are proposed with the
+    distribution of the first target token of the draft model's text, computed over one or two draft tokens.
 
-    A sampled draft token proposes the first target token of its spelling; the other target tokens of the spelling
-    follow as chosen nodes. If the sampled token is one of the draft's ``ahead`` most probable, a second one is sampled,
-    and if both together are one target token, that one is proposed. The proposal distribution sums over both cases: the
-    probability of joined pairs is subtracted from the first token. Which pairs may be joined is decided before anything
-    is sampled, so the distribution is valid. The paper's sum over any number of tokens grows exponentially. A second
-    token that joins nothing is resampled.
+    A sampled draft token proposes the first of the target tokens that encode it; the others follow as chosen nodes. If the sampled
+    token is one of the draft model's ``ahead`` most probable, a second one is sampled, and if both together are one target token,
+    that one is proposed. The proposal distribution sums over both cases: the probability of such pairs is subtracted from the
+    first token. The possible pairs are fixed before anything is sampled, so the distribution is valid. The paper sums over any
+    number of draft tokens, which grows exponentially. A second token that forms no pair is dropped.
     """
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
@@ -102,13 +103,13 @@ class StringRejection(StringMatch):
             if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
             tip, row = found.follow(drawn)
-        note(state, self.bridge, drawn_tokens, build.tokens)
+        note_alignment(state, self.bridge, drawn_tokens, build.tokens)
         return build.tree()
 
 
 class TwoTokenProposal:
-    """The proposal of StringRejection at one position: one target token, spelled by one or two draft tokens. probs
-    [vocab]: its distribution."""
+    """The proposal of StringRejection at one position: one target token, encoded by one or two draft tokens. probs [vocab]: the
+    distribution of the target token; first [their_vocab]: that of the first draft token."""
 
     def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
         self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
@@ -131,19 +132,19 @@ class TwoTokenProposal:
         return state.sampling.probs(row.masked_fill(self.bridge.first < 0, -torch.inf))
 
     def draw(self, state: State) -> tuple[list[int], tuple[int, ...]]:
-        """Sample one or two draft tokens; return them and the target tokens they spell."""
-        token = pick(self.first, state)
+        """Sample one or two draft tokens; return them and the target tokens that encode them."""
+        token = pick_draft_token(self.first, state)
         if token in self.joined:
             others, ours = self.bridge.joins[token]
             token_probs = self.joined[token]
-            at = pick(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state) - 1
+            at = pick_draft_token(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state) - 1
             if at >= 0:
                 return [token, int(others[at])], (int(ours[at]),)
         return [token], self.bridge.spelled[token]
 
     def follow(self, drawn: list[int]) -> tuple[int, Tensor]:
-        """Return the tree node of the last sampled draft token, and the logits after it, from which the next position
-        is drafted."""
+        """Return the node of the last sampled draft token in the tree of draft tokens, and the logits [their_vocab] after it, from which
+        the next position is drafted."""
         tip = self.tip
         for token in drawn:
             known = tip == self.tip and token in self.nodes
@@ -151,17 +152,19 @@ class TwoTokenProposal:
         return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.logits(self.theirs, (tip,))[0]
 
 
-def pick(probs: Tensor, state: State) -> int:
+def pick_draft_token(probs: Tensor, state: State) -> int:
+    """Sample a token from probs [vocab] with the random stream "draft"; at temperature 0 return the argmax."""
     return int(probs.argmax()) if state.sampling.greedy else state.rng.pick("draft", probs)
 
 
 def to_target_probs(probs: Tensor, bridge: Bridge) -> Tensor:
-    """Map a draft distribution [their_vocab] to the distribution [vocab] of the first target token of each spelling."""
+    """Return the distribution [vocab] of the first target token that encodes a draft token sampled from probs [their_vocab]."""
     return probs.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), probs)
 
 
-def note(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) -> None:
-    """Record both tokenisations of the draft as byte spans."""
+def note_alignment(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) -> None:
+    """Attach the note "alignment": the drafted draft tokens and the proposed target ``tokens``, both with their byte ranges in the
+    text."""
     state.note("alignment", theirs=_spans(bridge.theirs, drafted, text=True), tokens=list(tokens), overlap=round(bridge.overlap, 4),
                ours=_spans(bridge.ours, tokens), shared=[bridge.to_theirs[t] >= 0 for t in tokens])
 

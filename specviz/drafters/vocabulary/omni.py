@@ -27,16 +27,18 @@ HOPE = 2.0  # initial log odds of acceptance
 
 
 @dataclass(frozen=True)
-class WrittenTokens:
-    """A generated token. at: its index in the text; logits [vocab]: the target's logits it was sampled from."""
+class GeneratedToken:
+    """A generated token. at: its index in the text; logits [vocab]: the target's logits from which it was sampled."""
 
     at: int
     logits: Tensor
 
 
 class OmniChain(MergingChain):
-    """Draft with a trainable copy of the draft model. every: generated tokens per training step; rate: constant AdamW
-    learning rate; weight: of the n-gram loss; head: acceptance head on the draft's hidden states, or None."""
+    """Drafter of a chain with a copy of a draft model with another vocabulary that is trained during generation (OmniDraft, 2507.02659).
+
+    every: generated tokens per training step; rate: constant AdamW learning rate; weight: of the n-gram loss; head: network that
+    predicts acceptance from the draft model's hidden states, or None."""
 
     model: TrainableTarget
 
@@ -45,12 +47,12 @@ class OmniChain(MergingChain):
         require_of_draft(model, "learning")
         super().__init__(model.learning(), bridge, ahead)
         self.every, self.weight, self.head, self.updates = every, weight, head, 0
-        self.written: list[WrittenTokens] = []
+        self.written: list[GeneratedToken] = []
         self.verified: list[tuple[Tensor, float]] = []  # (hidden state after a draft token, its acceptance probability)
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
             if head is not None:
-                self.of_head = torch.optim.AdamW(head.to(self.model.weights[0].device).parameters(), lr=HEAD_RATE, weight_decay=0.0)
+                self.head_optimiser = torch.optim.AdamW(head.to(self.model.weights[0].device).parameters(), lr=HEAD_RATE, weight_decay=0.0)
                 self.model.capture(frozenset({"final"}))
 
     def observe(self, state: State, outcome: Outcome) -> None:
@@ -60,7 +62,7 @@ class OmniChain(MergingChain):
         lacking = [token for token in outcome.committed if self.cache.is_missing_in_draft(token)]
         hits = sum(token in self.cache.tokens for token in lacking)
         new = [token for token in lacking if self.cache.add(token)]
-        self.written += [WrittenTokens(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
+        self.written += [GeneratedToken(first + i, outcome.scores.model_logits[row].clone()) for i, row in enumerate(outcome.kept)]
         if self.head is not None:
             states = {node: hidden for node, hidden in enumerate(self.hidden, -1) if hidden is not None}
             self.verified += [(states[decision.node], decision.accept) for decision in outcome.verdict.decisions if decision.node in states]
@@ -77,17 +79,18 @@ class OmniChain(MergingChain):
         with torch.inference_mode(False), torch.enable_grad():
             hybrid_loss = self.hybrid_loss(tokens, written)
             if hybrid_loss is not None:
-                step(hybrid_loss, self.model.weights, self.optimiser)
+                optimiser_step(hybrid_loss, self.model.weights, self.optimiser)
                 self.model.drop_outdated()
                 self.updates += 1
             if verified and self.head is not None:
                 states, token_probs = torch.stack([state for state, _ in verified]), torch.tensor([prob for _, prob in verified])
                 loss = acceptance_loss(self.head.logit(states), token_probs.to(states.device), REFUSED)
-                step(loss, list(self.head.parameters()), self.of_head)
+                optimiser_step(loss, list(self.head.parameters()), self.head_optimiser)
 
-    def hybrid_loss(self, tokens: list[int], written: list[WrittenTokens]) -> Tensor | None:
-        """Return the mean hybrid loss over the tokens that start where a draft token starts, too; None if there is
-        none, or if the text exceeds the draft's context."""
+    def hybrid_loss(self, tokens: list[int], written: list[GeneratedToken]) -> Tensor | None:
+        """Return the mean loss over the generated tokens at whose start a draft token starts, too: reverse KL for tokens in both
+        vocabularies, ``weight`` times the cross-entropy of the draft tokens for others. None if there is no such token, or if the text
+        exceeds the draft model's context."""
         start, end = max(0, written[0].at - WINDOW), written[-1].at + 1
         theirs = self.bridge.encode(tokens[start:end])
         if not 1 < len(theirs) <= self.model.context:
@@ -111,15 +114,17 @@ class OmniChain(MergingChain):
         return torch.stack(terms).mean() if terms else None
 
 
-def step(hybrid_loss: Tensor, weights: list[Tensor], optimiser: torch.optim.Optimizer) -> None:
-    hybrid_loss.backward()
+def optimiser_step(loss: Tensor, weights: list[Tensor], optimiser: torch.optim.Optimizer) -> None:
+    """Backpropagate a loss, clip the gradient norm of ``weights`` and update them."""
+    loss.backward()
     torch.nn.utils.clip_grad_norm_(weights, CLIP)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
 
 
 def untrained_head(hidden: int, vocab: int, seed: int = 0) -> AcceptanceHead:
-    """Return an untrained acceptance head that predicts acceptance for every token."""
+    """Return an untrained acceptance head that predicts acceptance, with log odds HOPE, for every token. hidden, vocab: hidden size and
+    vocabulary size of the draft model."""
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = AcceptanceHead(hidden, vocab, layers=1)

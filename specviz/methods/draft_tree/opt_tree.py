@@ -10,7 +10,8 @@ def build(kit, nodes: int, depth: int, gain: float, with_temperature: bool) -> P
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(ConfidentTree(kit.open("draft"), nodes, gain, with_temperature, asks=True), Fixed(depth, nodes, nodes), TokenRejection())
+    drafter = ConfidentTree(kit.open("draft"), nodes, gain, with_temperature, check_gain_on_device=True)
+    return Parts(drafter, Fixed(depth, nodes, nodes), TokenRejection())
 
 
 METHOD = Method(

@@ -7,11 +7,11 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, blanks: int, sure: float) -> Parts:
-    from ...drafters.parallel.blocks import Units
+    from ...drafters.parallel.blocks import LexicalUnits
     from ...policies import Fixed
     from ...verifiers.accept_all import AcceptAll
 
-    return Parts(Units(blanks, sure), Fixed(blanks), AcceptAll())
+    return Parts(LexicalUnits(blanks, sure), Fixed(blanks), AcceptAll())
 
 
 METHOD = Method(

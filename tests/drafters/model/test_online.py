@@ -48,7 +48,7 @@ def test_agreement_rises_and_what_never_learned_stays_behind(long):
     assert gained[1] > 0.08 and gained[1] > gained[0] + 0.04, "both on the same places: the text itself is easy here and hard there"
     assert steps[0]["before"] == pytest.approx(steps[0]["now"], abs=1e-4), "before the first step both are one"
     fresh = TinyNet(12, 8, sharp=1.5)
-    assert torch.equal(drafter.unlearned.net.embedding, fresh.embedding) and not torch.equal(drafter.model.net.embedding, fresh.embedding)
+    assert torch.equal(drafter.original.net.embedding, fresh.embedding) and not torch.equal(drafter.model.net.embedding, fresh.embedding)
 
 
 def test_a_seed_gives_the_same_run_again(long):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.core import Budget, DraftTree, Outcome, Parts, Sampling, Scores, State, Verdict
-from specviz.drafters.parallel.blocks import JacobiTree, SampledJacobi, Units
+from specviz.drafters.parallel.blocks import JacobiTree, LexicalUnits, SampledJacobi
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.methods.parallel_decoding import fastcot, gauss_seidel_jacobi, jacobi, lexical_units, speculative_jacobi, tr_jacobi
 from specviz.policies import Fixed
@@ -136,7 +136,7 @@ def test_tree_places_come_from_the_refused_path():
 
 
 def test_units_are_confident_runs():
-    drafter = Units(3, 0.9)
+    drafter = LexicalUnits(3, 0.9)
     drafter.start(State([1]), None, None)
     tree = drafter.propose(State([1], stop=frozenset({8})), Budget(4))
     assert tree.tokens == (1, 1, 1) and tree.probes == {0, 1, 2}
@@ -195,7 +195,7 @@ def test_unknown_places_hold_several_tokens_of_the_text_and_the_chain_is_the_fir
     tree = drafter.fill(state, Budget(2, 4, 20))
     first = [tree.tokens[i] for i in tree.children(-1)]
     assert len(set(first)) == 4 and set(first) <= set(tokens) and len(tree) == 4 + 4 * 2
-    assert drafter.copied(state, Budget(2, 4, 20)).tokens == (5, 6)
+    assert drafter.copy_from_context(state, Budget(2, 4, 20)).tokens == (5, 6)
 
 
 def test_the_fixed_block_of_jacobi_narrows_and_the_sliding_one_does_not():

@@ -9,7 +9,7 @@ import torch
 from specviz.core import Budget, DraftTree, RandomStreams, Scores, State
 from specviz.drafters.layers.layer_skipping import evenly_spaced_layers, skip_schedule
 from specviz.drafters.model.chain import DraftChain
-from specviz.drafters.model.short_context import HEAD, ShortContext, chunks
+from specviz.drafters.model.short_context import HEAD, ShortContext, score_chunks
 from specviz.drafters.parallel.superposed import UNKNOWN, WEIGHTS, Superposed
 from specviz.methods.lookup import rapid
 from specviz.methods.parallel_decoding import parallel_branches, superposed
@@ -69,7 +69,7 @@ def test_transfer_moves_the_text_towards_the_draft():
 
 def test_the_drafter_reads_the_pieces_that_share_rare_tokens():
     prompt = [0] * HEAD + [1, 2, 3, 4] * 8 + [1, 2, 9, 8] + [1, 2, 3, 4] * 8 + [3, 9, 8, 1]
-    scored = chunks(prompt, 4)
+    scored = score_chunks(prompt, 4)
     assert [p.start for p in scored] == list(range(HEAD, len(prompt) - 4, 4))
     best = max(scored, key=lambda p: p.score)
     assert prompt[best.start:best.end] == [1, 2, 9, 8]
@@ -77,7 +77,7 @@ def test_the_drafter_reads_the_pieces_that_share_rare_tokens():
     state = State(list(prompt))
     drafter.start(state, None, None)
     assert drafter.opening[:HEAD] == prompt[:HEAD] and drafter.opening[-4:] == prompt[-4:] and len(drafter.opening) == HEAD + 8 + 4
-    assert [p.start for p in drafter.found] == sorted(p.start for p in drafter.found) and best in drafter.found
+    assert [p.start for p in drafter.kept_chunks] == sorted(p.start for p in drafter.kept_chunks) and best in drafter.kept_chunks
     state.tokens += [5, 6]
     tree = drafter.propose(state, Budget(3))
     plain = DraftChain(TinyTarget(kit(12).net, 128)).propose(State(drafter.opening + [5, 6]), Budget(3))

@@ -85,11 +85,11 @@ def test_the_text_so_far_is_followed_and_rewound(pair):
     for _ in range(40):
         ids = follower.follow(tokens)
         assert said(pair.theirs, ids) == said(pair.ours, tokens)
-        assert [i for i, t in enumerate(ids) if t in pair.theirs.special] and follower._settled <= len(tokens)
+        assert [i for i, t in enumerate(ids) if t in pair.theirs.special] and follower._num_final <= len(tokens)
         if rng.random() < 0.25:
             tokens = tokens[:rng.randrange(1, len(tokens))]
         tokens = tokens + pair.ours.encode(TEXT.encode()[:rng.randrange(1, 60)])
-    assert follower._settled > 0, "a long text is not encoded from its beginning each time"
+    assert follower._num_final > 0, "a long text is not encoded from its beginning each time"
 
 
 def test_a_draft_is_spelled_as_our_tokenizer_would_behind_the_text(pair):

@@ -8,7 +8,7 @@ from specviz.core import Budget, Parts, Sampling, State, open_run, play
 from specviz.drafters.vocabulary.bridge import Bridge
 from specviz.drafters.vocabulary.ngrams import MergingChain, NgramCache, PositionProposal
 from specviz.drafters.vocabulary.omni import OmniChain, untrained_head
-from specviz.models.draft_length import loss
+from specviz.models.draft_length import acceptance_loss
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.verifiers import TokenRejection
@@ -29,7 +29,7 @@ def bridge() -> Bridge:
 def chain(draft, known=(b"ab", b"abc"), ahead=4, place=PositionProposal) -> MergingChain:
     """A drafter whose model's distribution is ``draft(their tokens)``, with these of our tokens in its cache."""
     made = MergingChain(Rows(lambda tokens: draft(tuple(tokens)), len(THEIRS)), bridge(), ahead)
-    made.place = place
+    made.proposal_class = place
     assert all(made.cache.add(OURS.index(piece)) for piece in known)
     return made
 
@@ -51,15 +51,15 @@ class KeepsTheFirst(PositionProposal):
         super().__init__(*args)
         self.probs = self.probs / self.probs.sum()
 
-    def move(self, less, more, mass):
-        self.probs[more] += mass
+    def move_probability(self, source, destination, mass):
+        self.probs[destination] += mass
 
 
 class TakesFromTheFirst(PositionProposal):
     """What three tokens become is taken from the first of them although the first two were one already."""
 
-    def move(self, less, more, mass):
-        super().move(self.cache.bridge.to_ours[A], more, mass)
+    def move_probability(self, source, destination, mass):
+        super().move_probability(self.cache.bridge.to_ours[A], destination, mass)
 
 
 @pytest.mark.parametrize("place, right", [(PositionProposal, True), (KeepsTheFirst, False), (TakesFromTheFirst, False)], ids=lambda x: getattr(x, "__name__", ""))
@@ -117,7 +117,7 @@ def test_the_cache_takes_what_is_several_of_theirs_and_nothing_else():
     cache = NgramCache(Bridge(toys.Letters([*OURS, b"bz", b"<|end|>"], special=[6]), toys.Letters(THEIRS), 7, len(THEIRS)))
     assert [cache.add(token) for token in range(7)] == [False, True, False, True, False, False, False]
     assert cache.known == {(A, B): 1, (A, B, C): 3} and cache.after == {(A,): [B], (A, B): [C]} and cache.longest == 3
-    assert not cache.add(1) and [cache.has_no_equal(token) for token in range(7)] == [False, True, False, True, False, True, False]
+    assert not cache.add(1) and [cache.is_missing_in_draft(token) for token in range(7)] == [False, True, False, True, False, True, False]
 
 
 # --- learning ----------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_the_head_learns_what_passes():
     fresh = untrained_head(8, len(THEIRS))
 
     def hybrid_loss(head):
-        return float(loss(head.logit(states), token_probs, 6.0).detach())
+        return float(acceptance_loss(head.logit(states), token_probs, 6.0).detach())
 
     assert hybrid_loss(drafter.head) < hybrid_loss(fresh) - 0.05
     assert len(reported) > 60 and float(reported.mean()) < 0.8
