@@ -60,12 +60,12 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
-    from ..evidence.bench_files import write
+    from ..evidence.bench_files import write_rows
     from ..evidence.benchmark import COLUMNS, bench
     from .terminal import table
 
     report = bench(_loaded(args), method_keys(args.methods), args.suite, **asked)
-    write(report["rows"], args.csv, args.parquet)
+    write_rows(report["rows"], args.csv, args.parquet)
     if args.json:
         _print(report)
     else:
@@ -130,18 +130,18 @@ def _table(args: argparse.Namespace) -> int:
 
 
 def _write_runs(ledger: str, args: argparse.Namespace) -> None:
-    from ..evidence.bench_files import ledger_rows, write
+    from ..evidence.bench_files import ledger_rows, write_rows
 
     if args.csv or args.parquet:
-        write(ledger_rows(ledger), args.csv, args.parquet)
+        write_rows(ledger_rows(ledger), args.csv, args.parquet)
 
 
 def _write(ledger: Any, shown: str, args: argparse.Namespace) -> None:
     from .. import ROOT
-    from ..evidence.bench_figures import FIGURES, figures, lines
+    from ..evidence.bench_figures import FIGURES, figures_json, speedup_figures
     from ..trace.file_writer import write_file
 
-    for place, data in ((ROOT / "docs" / "bench.md", shown), (FIGURES, lines(figures(ledger, args.target, args.draft)))):
+    for place, data in ((ROOT / "docs" / "bench.md", shown), (FIGURES, figures_json(speedup_figures(ledger, args.target, args.draft)))):
         write_file(place, data, read=args.table)
         print(place)
 

@@ -68,15 +68,15 @@ def run_load_test(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace) -> int:
-    from ..evidence.load_page import figures, read, written
+    from ..evidence.load_page import generated_text, read, with_generated_text
 
-    table = figures(read(Path(args.table)))
+    table = generated_text(read(Path(args.table)))
     if args.write:
         try:
             page = Path(args.write).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError("file.read", path=args.write, why=getattr(error, "strerror", None) or TEXTS["file.not_text"]) from None
-        write_output(args.write, written(page, table), read=args.table)
+        write_output(args.write, with_generated_text(page, table), read=args.table)
     print(json.dumps({"page": table}) if args.json else table)
     return 0
 

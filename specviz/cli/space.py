@@ -15,10 +15,10 @@ def add(command) -> None:
 
 def space(args: argparse.Namespace) -> int:
     from .. import ROOT
-    from ..evidence.space_rehearsal import rehearse
+    from ..evidence.space_rehearsal import check_space
     from .terminal import table
 
-    rows = rehearse(ROOT, app=not args.no_app)
+    rows = check_space(ROOT, app=not args.no_app)
     if args.json:
         print(json.dumps(rows, ensure_ascii=False, indent=2))
     else:

@@ -10,8 +10,8 @@ from ..run.request import SessionError
 Row = dict[str, Any]
 
 
-def flat(row: Row) -> Row:
-    """Return a row in which each interval [low, high] is replaced by NAME_low and NAME_high."""
+def flatten_intervals(row: Row) -> Row:
+    """Return a row in which each interval [low, high] is replaced by the fields NAME_low and NAME_high."""
     out: Row = {}
     for name, value in row.items():
         if isinstance(value, (list, tuple)) and len(value) == 2:
@@ -22,7 +22,8 @@ def flat(row: Row) -> Row:
 
 
 def ledger_rows(path: str | Path) -> list[Row]:
-    """Return a row for each run of a file that ``bench --into`` wrote, plain decoding included. Raises SessionError."""
+    """Return a row for each run in a ledger file (``specviz bench --into``), runs of plain decoding included. Raises SessionError.
+    """
     from .bench_ledger import Ledger
 
     return [{"session": number, "began": session.began, "prompt": group.prompt, "task": group.task, "repeat": group.repeat, **asdict(run)}
@@ -30,15 +31,16 @@ def ledger_rows(path: str | Path) -> list[Row]:
             for run in (group.plain, *group.runs)]
 
 
-def write(rows: list[Row], csv: str | None = None, parquet: str | None = None) -> None:
-    """Write the named files. Raises SessionError if a package is missing or a file cannot be written."""
+def write_rows(rows: list[Row], csv: str | None = None, parquet: str | None = None) -> None:
+    """Write rows to a CSV file, a Parquet file, or both. Raises SessionError if a package is missing or a file cannot be written.
+    """
     if not (csv or parquet):
         return
     try:
         import pandas
     except ImportError:
         raise SessionError("--csv and --parquet need pandas: pip install 'specviz[notebook]'.", "bench.needs_pandas") from None
-    frame = pandas.DataFrame([flat(row) for row in rows])
+    frame = pandas.DataFrame([flatten_intervals(row) for row in rows])
     try:
         if csv:
             frame.to_csv(csv, index=False)

@@ -1,9 +1,8 @@
 """The ledger: a file with the runs of a resumable benchmark, as JSON Lines. Each line is complete or absent.
 
-A session line holds request, settings and machine. A group line holds a run of plain decoding and the runs measured
-with it, so that pairs stay together. Sessions with other settings or on other machines may share the file and are never
-mixed: see ``comparable``. A change of weights under the same name is not detected.
-"""
+A session line holds request, settings and machine. A group line holds one run of plain decoding and the runs measured with it,
+so that pairs stay together. Sessions with other settings or on other machines may share the file; their runs are never
+combined: see ``comparable``. A change of weights under the same name is not detected."""
 from __future__ import annotations
 
 import gzip
@@ -27,9 +26,9 @@ SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run t
 
 @dataclass(frozen=True)
 class Run:
-    """One run. seconds: after the prefill; same: whether the tokens equal plain decoding's, None when sampling; failed:
-    error message, then all other fields are meaningless; loops: whether the answer repeats itself endlessly, None in
-    old files."""
+    """One measured run of a method. Times in seconds, ``seconds`` after the prefill; same: whether the tokens equal plain
+    decoding's, None when sampling; failed: the error message of a failed run, whose other fields are meaningless; loops:
+    whether the answer repeats itself endlessly, None in old files."""
 
     method: str
     tokens: int = 0
@@ -54,7 +53,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs measured together with one run of plain decoding. prompt: its number; repeat: from 1; wall: total
+    """The runs measured together with one run of plain decoding, on one prompt. prompt: its number; repeat: from 1; wall: total
     seconds, warm-up included."""
 
     prompt: int
@@ -64,8 +63,8 @@ class RunGroup:
     plain: Run
     runs: tuple[Run, ...] = ()
 
-    def all(self) -> Iterator[Run]:
-        """Yield all runs, plain decoding first."""
+    def all_runs(self) -> Iterator[Run]:
+        """Yield all runs of the group, plain decoding first."""
         yield self.plain
         yield from self.runs
 
@@ -74,7 +73,8 @@ class RunGroup:
 class Requested:
     """The runs that were requested over all sessions.
 
-    prompts: (number, task) of each; tasks: those named, empty for all; skipped: unavailable methods with reasons."""
+    prompts: (number, task) of each; repeats: per prompt; tasks: those that were named, empty for all; skipped: {unavailable
+    method: reason}."""
 
     methods: tuple[str, ...]
     prompts: tuple[tuple[int, str], ...]
@@ -99,7 +99,8 @@ class Requested:
 
 @dataclass
 class BenchSession:
-    """One session. began: UTC, ISO 8601. settings, machine: plain JSON, compared for equality."""
+    """One session of a benchmark. began: UTC, ISO 8601; settings, machine: plain JSON, compared for equality; asked: the request.
+    """
 
     began: str
     settings: dict[str, Any]
@@ -112,10 +113,10 @@ class BenchSession:
 
 
 class Ledger:
-    """The ledger file at ``path``, optionally gzipped. ``ready`` creates it; there: it must exist. Raises SessionError
-    for a file that is not a ledger.
+    """The ledger file at ``path``, optionally gzipped, read when the object is made. there: the file must exist. Raises
+    SessionError for a file that is not a ledger.
 
-    If a session was killed, its incomplete last line is ignored, and removed by ``ready``."""
+    If a session was killed, its incomplete last line is ignored; ``prepare`` removes it."""
 
     def __init__(self, path: str | Path, there: bool = False):
         self.path = Path(path)
@@ -152,8 +153,8 @@ class Ledger:
         named[row["sitting"]] = bench_session
         self.sessions.append(bench_session)
 
-    def ready(self) -> None:
-        """Check that the file is writable and truncate an incomplete line. Raises SessionError."""
+    def prepare(self) -> None:
+        """Create the file if it is missing, check that it is writable, and remove an incomplete last line. Raises SessionError."""
         if self._packed:
             raise SessionError(f"{self.path} is compressed and only read: gunzip it to continue it.", "ledger.compressed")
         try:
@@ -165,12 +166,13 @@ class Ledger:
             raise SessionError(f"{self.path} cannot be written: {error.strerror}.", "ledger.write") from None
 
     def begin(self, bench_session: BenchSession) -> None:
+        """Append a session; groups that are added later belong to it."""
         self._name = secrets.token_hex(4)
         self._write({name: value for name, value in asdict(bench_session).items() if name != "run_groups"})
         self.sessions.append(bench_session)
 
     def add(self, leg: RunGroup) -> None:
-        """Append a group to the current session."""
+        """Append a group of runs to the current session."""
         self._write({"leg": asdict(leg)})
         self.sessions[-1].run_groups.append(leg)
 
@@ -181,19 +183,20 @@ class Ledger:
 
 
 def comparable(sessions: Iterable[BenchSession], settings: dict[str, Any], machine: dict[str, Any]) -> list[BenchSession]:
-    """Return the sessions with these settings and machine."""
+    """Return the sessions with these settings and this machine, whose runs may be combined."""
     settings, machine = json.loads(json.dumps([settings, machine]))
     return [one for one in sessions if one.settings == settings and one.machine == machine]
 
 
-def done(sessions: Iterable[BenchSession]) -> set[tuple[int, int, str]]:
-    """Return (prompt, repeat, method) of every successful run."""
-    return {(leg.prompt, leg.repeat, run.method) for one in sessions for leg in one.run_groups for run in leg.all() if not run.failed}
+def finished_runs(sessions: Iterable[BenchSession]) -> set[tuple[int, int, str]]:
+    """Return (prompt number, repeat, method) of every successful run."""
+    return {(leg.prompt, leg.repeat, run.method) for one in sessions for leg in one.run_groups for run in leg.all_runs() if not run.failed}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of the request is measured: runs, and complete turns (one prompt and one repeat with all methods)."""
+    """The measured part of a request. runs, of: measured and requested runs; turns, of_turns: measured and requested turns, a turn
+    being one prompt and one repeat with all methods; hours: spent so far; failed: {method: number of failed runs}."""
 
     runs: int
     of: int
@@ -212,8 +215,8 @@ class Progress:
 
 
 def progress_of(sessions: list[BenchSession], asked: Requested) -> Progress:
-    """Return the progress of comparable sessions."""
-    there = done(sessions)
+    """Return the progress of comparable sessions towards a request."""
+    there = finished_runs(sessions)
     each = Counter((number, repeat) for number, repeat, method in there if method in asked.methods)
     turns = [(number, repeat) for number, _ in asked.prompts for repeat in range(1, asked.repeats + 1)]
     run_groups = [leg for one in sessions for leg in one.run_groups]

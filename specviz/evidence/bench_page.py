@@ -1,10 +1,9 @@
-"""The benchmark tables (docs/bench.md) from a ledger file: median speed-ups with quartiles, and the fastest method of
-each family on each task.
+"""The benchmark tables (docs/bench.md) from a ledger file: median speed-ups with quartiles, and the fastest method of each family
+on each task.
 
-A pair is a method's run and the run of plain decoding in the same group; its ratio is
-``trace.metrics.walltime_speedup``. A method's figure is the median over all its pairs, over every prompt and repeat. A
-family's winner on a task is marked as clear only if the intervals separate it from the others.
-"""
+A pair is a method's run and the run of plain decoding in the same group; its ratio is ``trace.metrics.walltime_speedup``. A
+method's figure is the median over all its pairs, over every prompt and repeat. The fastest method of a family on a task is
+called clear only if its interquartile range is separate from the others'."""
 from __future__ import annotations
 
 import re
@@ -52,7 +51,9 @@ It is a clear winner if its lower quartile is above the runner-up's median and b
 
 @dataclass
 class MethodRow:
-    """The figures of one method at one temperature. ratios: {task: speed-ups}."""
+    """The figures of one method at one temperature. ratios: {task: speed-ups}; same: runs with the same tokens as plain decoding;
+    checked, looping: runs that were checked for endless repetition, and those that have it; non_looping...: figures without
+    these."""
 
     ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     pairs: int = 0
@@ -61,11 +62,12 @@ class MethodRow:
     same: int = 0
     looping: int = 0
     checked: int = 0  # runs with a record of whether they loop
-    straight: list[float] = field(default_factory=list)  # speed-ups of answers that do not loop
-    straight_tokens: int = 0
-    straight_rounds: int = 0
+    non_looping: list[float] = field(default_factory=list)  # speed-ups of answers that do not loop
+    non_looping_tokens: int = 0
+    non_looping_rounds: int = 0
 
-    def take(self, task: str, run: Run, plain: Run) -> None:
+    def add(self, task: str, run: Run, plain: Run) -> None:
+        """Add a run and the run of plain decoding that it is paired with."""
         self.pairs, self.tokens, self.rounds, self.same = (
             self.pairs + 1, self.tokens + run.tokens, self.rounds + run.rounds, self.same + bool(run.same))
         ratio = walltime_speedup(plain, run)
@@ -75,11 +77,11 @@ class MethodRow:
             return
         self.checked, self.looping = self.checked + 1, self.looping + run.loops
         if not run.loops:
-            self.straight_tokens, self.straight_rounds = self.straight_tokens + run.tokens, self.straight_rounds + run.rounds
-            self.straight += [] if ratio is None else [ratio]
+            self.non_looping_tokens, self.non_looping_rounds = self.non_looping_tokens + run.tokens, self.non_looping_rounds + run.rounds
+            self.non_looping += [] if ratio is None else [ratio]
 
     def speeds(self, task: str | None = None) -> list[float]:
-        """Return the speed-ups of one task, or of all."""
+        """Return the speed-ups of one task, or of all tasks."""
         return self.ratios.get(task, []) if task else [ratio for mine in self.ratios.values() for ratio in mine]
 
 
@@ -87,9 +89,9 @@ MethodFigures = dict[str, MethodRow]  # by method, plain decoding first
 
 
 def page(ledger: Ledger, target: str | None = None, draft: str | None = None) -> str:
-    """Return docs/bench.md as Markdown from a ledger (bench_ledger.py). It shows the settings and the machine with the
-    most runs, of this target and draft if they are given, and mentions what else the ledger holds. Raises SessionError
-    if nothing matches."""
+    """Return docs/bench.md as Markdown from a ledger (bench_ledger.py). It shows the settings and the machine with the most runs,
+    of this target and draft model if they are given, and mentions what else the ledger holds. Raises SessionError if no session
+    matches."""
     sessions, others = select_sessions(ledger, target, draft)
     by_temperature: dict[float, list[BenchSession]] = defaultdict(list, {0.0: []})
     for one in sessions:
@@ -98,13 +100,15 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     methods = catalogue()
     tasks = list(dict.fromkeys(task for one in sessions for _, task in one.asked.prompts))
     parts = [TITLE, setting_sentence(sessions), "\n".join(
-                 bench_command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures if by_temperature[temperature]),
-             *(progress_sentence(temperature, by_temperature[temperature]) for temperature in by_temperature_figures), TEXTS["how"], noise_sentence(sessions),
-             equality_sentence(by_temperature_figures[0.0], methods), others,
+                 bench_command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures
+                 if by_temperature[temperature]),
+             *(progress_sentence(temperature, by_temperature[temperature]) for temperature in by_temperature_figures),
+             TEXTS["how"], noise_sentence(sessions), equality_sentence(by_temperature_figures[0.0], methods), others,
              "\n".join(main_table(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
     titles = [temperature for temperature in by_temperature_figures if by_temperature_figures[temperature]]
     for temperature in titles:
-        parts += [f"## Speed-up by task, {temperature_name(temperature)}", "\n".join(speedups_by_task(by_temperature_figures[temperature], methods, tasks))]
+        table = "\n".join(speedups_by_task(by_temperature_figures[temperature], methods, tasks))
+        parts += [f"## Speed-up by task, {temperature_name(temperature)}", table]
     for temperature in titles:
         parts += [f"## Winners of each family by task, {temperature_name(temperature)}", TEXTS["clear"] if temperature == titles[0] else "",
                   "\n".join(winners_table(by_temperature_figures[temperature], methods, tasks))]
@@ -117,8 +121,8 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
 
 
 def select_sessions(ledger: Ledger, target: str | None, draft: str | None) -> tuple[list[BenchSession], str]:
-    """Return the sessions of one table, and a sentence on the sessions that are left out. Sessions of a table may
-    differ in temperature, and between temperatures in the number of threads."""
+    """Return the sessions of one table, and a sentence on the sessions that are left out. The sessions of a table may differ in
+    temperature, and between temperatures in the number of threads."""
     groups: dict[str, list[BenchSession]] = defaultdict(list)
     for one in ledger.sessions:
         groups[repr([sorted((name, value) for name, value in of.items() if name not in ("temperature", "threads"))
@@ -142,11 +146,12 @@ def select_sessions(ledger: Ledger, target: str | None, draft: str | None) -> tu
 
 
 def count_runs(sessions: list[BenchSession]) -> int:
+    """Return the number of runs in some sessions, plain decoding included."""
     return sum(len(leg.runs) + 1 for one in sessions for leg in one.run_groups)
 
 
 def group_sessions(sessions: list[BenchSession]) -> list[list[BenchSession]]:
-    """Group sessions of one temperature and one number of threads."""
+    """Split sessions into groups of one temperature and one number of threads."""
     groups: dict[Any, list[BenchSession]] = defaultdict(list)
     for one in sessions:
         groups[one.settings["temperature"], one.machine.get("threads")].append(one)
@@ -154,29 +159,31 @@ def group_sessions(sessions: list[BenchSession]) -> list[list[BenchSession]]:
 
 
 def figures_by_method(sessions: list[BenchSession]) -> MethodFigures:
-    """Return the figures of each method; if a run was repeated, the first counts."""
+    """Return {method key: figures}. If a run was repeated in several sessions, the first one counts."""
     found: MethodFigures = {}
     seen = set()
     for leg in (leg for one in sessions for leg in one.run_groups):
-        found.setdefault(leg.plain.method, MethodRow()).take(leg.task, leg.plain, leg.plain)
+        found.setdefault(leg.plain.method, MethodRow()).add(leg.task, leg.plain, leg.plain)
         for run in leg.runs:
             if not run.failed and (leg.prompt, leg.repeat, run.method) not in seen:
                 seen.add((leg.prompt, leg.repeat, run.method))
-                found.setdefault(run.method, MethodRow()).take(leg.task, run, leg.plain)
+                found.setdefault(run.method, MethodRow()).add(leg.task, run, leg.plain)
     return found
 
 
 def main_table(by_temperature_figures: dict[float, MethodFigures], methods: dict[str, Method]) -> Iterable[str]:
-    """Return the lines of the main table, fastest method first."""
+    """Yield the lines of the main table, fastest method first."""
     def speed(key: str) -> list[float]:
         return [-(quartiles(of[key].speeds())[1] or 0) if key in of else 0 for of in by_temperature_figures.values()]
 
     yield from table_header("method | exactness", by_temperature_figures)
     for key in sorted((key for key in methods if any(key in of for of in by_temperature_figures.values())), key=speed):
-        yield f"| {' | '.join([escape_markdown(methods[key].title), methods[key].exactness, *speedup_cells(by_temperature_figures, key)])} |"
+        row = [escape_markdown(methods[key].title), methods[key].exactness, *speedup_cells(by_temperature_figures, key)]
+        yield f"| {' | '.join(row)} |"
 
 
 def table_header(first: str, by_temperature_figures: dict[float, MethodFigures]) -> list[str]:
+    """Return the two header lines of a table. first: title of the first column."""
     columns = [first, *(f"{temperature_name(temperature)}: tokens per pass | speed-up" + (" | of the oracle" if bound_of(of) else "")
                         for temperature, of in by_temperature_figures.items()), "pairs"]
     line = f"| {' | '.join(columns)} |"
@@ -184,6 +191,7 @@ def table_header(first: str, by_temperature_figures: dict[float, MethodFigures])
 
 
 def speedup_cells(by_temperature_figures: dict[float, MethodFigures], key: str) -> Iterable[str]:
+    """Yield a method's cells: tokens per pass and speed-up at each temperature, then the number of pairs."""
     for of in by_temperature_figures.values():
         line = of.get(key, MethodRow())
         yield format_number(line.tokens / line.rounds) if line.rounds else ABSENT if not line.pairs else "-"
@@ -207,17 +215,17 @@ def share_of_bound(row: MethodRow, bound: MethodRow) -> str:
 
 
 def looping_sections(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> list[str]:
-    """Return a section per temperature with the share of answers that loop, and the figures without them; empty if this
-    was not recorded."""
+    """Return a section per temperature with the share of answers that loop, and the figures without them; empty if looping was not
+    recorded."""
     out = []
     for temperature, of in figures.items():
         checked = {key: row for key, row in of.items() if row.checked}
         if not any(row.looping for row in checked.values()):
             continue
         rows = [f"| {escape_markdown(methods[key].title if key in methods else key)} | {row.looping / row.checked:.1%} | "
-                f"{format_number(row.straight_tokens / row.straight_rounds) if row.straight_rounds else ABSENT} | "
-                f"{quartile_text(row.straight) if row.straight else ABSENT} |"
-                for key, row in sorted(checked.items(), key=lambda one: -(quartiles(one[1].straight)[1] or 0))]
+                f"{format_number(row.non_looping_tokens / row.non_looping_rounds) if row.non_looping_rounds else ABSENT} | "
+                f"{quartile_text(row.non_looping) if row.non_looping else ABSENT} |"
+                for key, row in sorted(checked.items(), key=lambda one: -(quartiles(one[1].non_looping)[1] or 0))]
         out += [f"## Without looping answers, {temperature_name(temperature)}", TEXTS["loops"],
                 "\n".join(["| method | looping answers | tokens per pass without them | speed-up without them |",
                            "|---|---|---|---|", *rows])]
@@ -225,7 +233,8 @@ def looping_sections(figures: dict[float, MethodFigures], methods: dict[str, Met
 
 
 def speedups_by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> Iterable[str]:
-    """Return the median speed-up on each task, and their mean, fastest method first; no mean if a task is missing."""
+    """Yield the lines of a table of median speed-ups on each task and their mean, fastest method first. The mean is left out if a
+    task is missing."""
     found = {key: [quartiles(of[key].speeds(task))[1] for task in tasks] for key in methods if key in of}
     known = {key: [value for value in mine if value is not None] for key, mine in found.items()}
     means = {key: fmean(known[key]) if len(known[key]) == len(tasks) else None for key in found}
@@ -237,7 +246,7 @@ def speedups_by_task(of: MethodFigures, methods: dict[str, Method], tasks: list[
 
 
 def winners_table(of: MethodFigures, methods: dict[str, Method], tasks: list[str]) -> list[str]:
-    """Return the table of winners: a row per family of methods, a column per task."""
+    """Return the lines of a table that names each family's fastest method on each task."""
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
     for key in of:
@@ -249,7 +258,7 @@ def winners_table(of: MethodFigures, methods: dict[str, Method], tasks: list[str
 
 
 def winner_cell(of: MethodFigures, keys: list[str], methods: dict[str, Method], task: str) -> str:
-    """Return the table cell that names a family's fastest method on a task."""
+    """Return the table cell that names the fastest of some methods (``keys``) on a task."""
     there = [key for key in keys if of[key].speeds(task)]
     there = [key for key in there if methods[key].exactness in EXACT] or there
     if not there:
@@ -268,7 +277,7 @@ def winner_cell(of: MethodFigures, keys: list[str], methods: dict[str, Method], 
 
 
 def setting_sentence(sessions: list[BenchSession]) -> str:
-    """Return a sentence on machine, versions, models and dates. The web page reads the target from it."""
+    """Return a sentence on machine, versions, models and dates. The web page reads the target's name from it."""
     of, days = sessions[0].machine, sorted({one.began[:10] for one in sessions if one.run_groups})
     versions = ", ".join(f"{name} {of[name]}" for name in ("torch", "transformers", "python", "specviz") if name in of)
     models = f"{name_of(sessions[0], 'target')} with {name_of(sessions[0], 'draft')}"
@@ -298,7 +307,7 @@ def bench_command(ledger: Ledger, sessions: list[BenchSession]) -> str:
 
 
 def progress_sentence(temperature: float, sessions: list[BenchSession]) -> str:
-    """Return a sentence on how much of the requested runs is measured."""
+    """Return a sentence on how much of the request is measured."""
     if not any(one.run_groups for one in sessions):
         return f"{temperature_name(temperature).capitalize()}: {ABSENT}."
     asked = combined_request(sessions)
@@ -309,7 +318,7 @@ def progress_sentence(temperature: float, sessions: list[BenchSession]) -> str:
 
 
 def plain_differences(sessions: list[BenchSession]) -> list[float]:
-    """Return the relative differences between runs of plain decoding in one turn, each as a share of the faster run."""
+    """Return the relative differences between two runs of plain decoding in the same turn, each as a share of the faster run."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sessions):
         for leg in one.run_groups:
@@ -319,7 +328,7 @@ def plain_differences(sessions: list[BenchSession]) -> list[float]:
 
 
 def noise_sentence(sessions: list[BenchSession]) -> str:
-    """Return a sentence on the difference between two runs of plain decoding in one turn."""
+    """Return a sentence on the difference between two runs of plain decoding in the same turn."""
     apart = plain_differences(sessions)
     return TEXTS["noise"].format(apart=median(apart), count=len(apart)) if apart else ""
 
@@ -341,25 +350,28 @@ def without_timing(by_temperature_figures: dict[float, MethodFigures], sessions:
 
 
 def short_reason(why: str, title: str) -> str:
-    """Shorten the reason why a method cannot run: without its title and without the command that would help, as in
-    "needs eagle heads"."""
+    """Shorten the reason why a method cannot run: leave out its title and the command that would help, as in "needs eagle heads".
+    """
     return re.split("[,;:]", why.removeprefix(title))[0].strip(" .")
 
 
 def combined_request(sessions: list[BenchSession]) -> Requested:
+    """Return the union of the sessions' requests."""
     return reduce(or_, (one.asked for one in sessions))
 
 
 def name_of(bench_session: BenchSession, role: str) -> str:
-    """Return the name of a session's target or draft; "none" if it has none, as on the command line."""
+    """Return the name of a session's target or draft model (``role``); "none" if it has none, as on the command line."""
     return str((bench_session.settings.get(role) or {}).get("name", "none"))
 
 
 def temperature_name(temperature: float) -> str:
+    """Return "greedy" for temperature 0, else "temperature T"."""
     return f"temperature {temperature:g}" if temperature else "greedy"
 
 
 def format_number(value: float) -> str:
+    """Return a number as text with three significant digits."""
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 

@@ -20,7 +20,7 @@ from ..run.result import Result, collect
 from ..run.session import Session, find_method
 from ..trace.metrics import Totals, walltime_speedup
 from .looping import loops
-from .prompt_suites import Item, choose, located, read_suites
+from .prompt_suites import Item, read_suites, select_items, suite_path
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -35,7 +35,9 @@ Runner = Callable[[str | list[dict[str, str]], Sampling, int], Result]  # (promp
 
 @dataclass
 class Cell:
-    """Accumulated results of one method on one task."""
+    """The accumulated results of one method on one task. ratios: speed-ups over the paired runs of plain decoding; same: runs with
+    the same tokens as plain decoding; looping: runs whose answer repeats itself endlessly; non_looping...: figures without
+    these."""
 
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
@@ -43,10 +45,11 @@ class Cell:
     same: int = 0
     runs: int = 0
     looping: int = 0
-    straight: Totals = field(default_factory=Totals)  # of answers that do not loop
-    straight_ratios: list[float] = field(default_factory=list)
+    non_looping: Totals = field(default_factory=Totals)  # of answers that do not loop
+    non_looping_ratios: list[float] = field(default_factory=list)
 
-    def take(self, result: Result, plain: Result) -> None:
+    def add(self, result: Result, plain: Result) -> None:
+        """Add a run and the run of plain decoding that it is paired with."""
         self.totals += result.totals
         self.forward_seconds += result.forward_seconds
         self.runs += 1
@@ -55,22 +58,23 @@ class Cell:
         circles = loops(result.token_ids)
         self.looping += circles
         if not circles:
-            self.straight += result.totals
+            self.non_looping += result.totals
         if ratio is not None:
             self.ratios.append(ratio)
-            self.straight_ratios += [] if circles else [ratio]
+            self.non_looping_ratios += [] if circles else [ratio]
 
     def row(self, greedy: bool) -> dict[str, Any]:
+        """Return the results as a row of the table. greedy: whether tokens are compared with plain decoding's."""
         figures, seconds = self.totals.metrics(), self.totals.seconds
         low, middle, high = quartiles(self.ratios)
-        straight = quartiles(self.straight_ratios)[1]
+        non_looping = quartiles(self.non_looping_ratios)[1]
         return {"block_efficiency": figures["block_efficiency"], "acceptance_rate": figures["acceptance_rate"],
                 "tokens_per_second": figures["tokens_per_second"], "walltime_speedup": middle, "spread": [low, high],
                 "overhead_share": 1 - self.forward_seconds / seconds if seconds else None,
                 "same_tokens": self.same / self.runs if greedy and self.runs else None,
                 "looping_share": self.looping / self.runs if self.runs else None,
-                "walltime_speedup_without_loops": straight,
-                "block_efficiency_without_loops": self.straight.metrics()["block_efficiency"], "runs": self.runs,
+                "walltime_speedup_without_loops": non_looping,
+                "block_efficiency_without_loops": self.non_looping.metrics()["block_efficiency"], "runs": self.runs,
                 "tokens": self.totals.tokens}
 
 
@@ -78,14 +82,13 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
           sampling: Sampling = Sampling(), reference: bool = False,
           quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
-    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method its mean over
-    the tasks (task "mean").
+    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method its mean over the tasks
+    (task "mean").
 
-    suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only these; prompts:
-    number per task; reference: add rows for transformers' decoding with the same weights, and for llama.cpp if
-    installed; quiet: no progress bar (None: none if stderr is not a terminal); deterministic: as in Session. Ctrl-C
-    ends the measurement and returns what was measured. Raises SessionError before anything is measured.
-    """
+    suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only these; prompts: number
+    per task; reference: add rows for transformers' decoding with the same weights, and for llama.cpp if installed; quiet: no
+    progress bar (None: none if stderr is not a terminal); deterministic: as in Session. Ctrl-C ends the measurement and returns
+    what was measured. Raises SessionError before anything is measured."""
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
     cells, interrupted = measure(plan.runners, plan.items, repeats, length, sampling, quiet)
@@ -101,9 +104,9 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. runners: plain decoding first; items: the prompts; suite, mark: names and content hash of the
-    prompt files; skipped: unavailable methods with reasons; too_long: number of prompts that do not fit into the
-    context."""
+    """What is measured. runners: {row name: function that runs it}, plain decoding first; items: the prompts; suite, mark: names
+    and content hash of the prompt files; skipped: {unavailable method: reason}; too_long: number of prompts that do not fit
+    into the context."""
 
     runners: dict[str, Runner]
     items: list[Item]
@@ -115,13 +118,13 @@ class Plan:
 
 def prepare(loaded: Loaded, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
             reference: bool, deterministic: bool) -> Plan:
-    """Validate the arguments of ``bench`` and build the plan. Raises SessionError."""
+    """Validate the arguments of ``bench`` and return the plan. length: tokens per answer. Raises SessionError."""
     most = None if prompts is None else read_whole("prompts", prompts, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
     items, mark = read_suites(files)
-    asked = choose(items, tasks, most)
+    asked = select_items(items, tasks, most)
     runners, skipped = _runners(loaded, methods, sampling, deterministic)
-    items = [item for item in answered(runners, asked, length) if fits(runners, item, length)]
+    items = [item for item in with_earlier_answers(runners, asked, length) if fits_context(runners, item, length)]
     if not items:
         raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.",
                            "suite.too_long")
@@ -131,12 +134,12 @@ def prepare(loaded: Loaded, methods: Sequence[str], suite: Any, tasks: Sequence[
 
         plain = next(iter(runners.values())).session
         others = {**transformers_baseline.references(loaded, plain), **llamacpp_baseline.references(loaded, plain)}
-    return Plan({**runners, **others}, items, ", ".join(located(one).name for one in files), mark, skipped, len(asked) - len(items))
+    return Plan({**runners, **others}, items, ", ".join(suite_path(one).name for one in files), mark, skipped, len(asked) - len(items))
 
 
-def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
-    """Yield the items of conversations with greedy answers to their earlier messages. Conversations that do not fit
-    into the context are dropped."""
+def with_earlier_answers(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
+    """Yield the items; earlier user messages of a conversation are answered greedily. Conversations that do not fit into the
+    context are left out."""
     session = next(iter(runners.values())).session
     for item in items:
         messages: list[dict[str, str]] = []
@@ -150,8 +153,8 @@ def answered(runners: dict[str, Any], items: list[Item], length: int) -> Iterato
         yield replace(item, prompt=[*messages, {"role": "user", "content": item.prompt}]) if messages else item
 
 
-def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
-    """Return whether prompt and answer fit into the context."""
+def fits_context(runners: dict[str, Any], item: Item, length: int) -> bool:
+    """Return whether prompt and answer (``length`` tokens) fit into the context."""
     session = next(iter(runners.values())).session
     try:
         return len(session.encode(item.prompt)) + length <= session.loaded.context
@@ -161,7 +164,7 @@ def fits(runners: dict[str, Any], item: Item, length: int) -> bool:
 
 @dataclass(frozen=True)
 class CatalogueRunner:
-    """Runs a method of the catalogue for the benchmark."""
+    """Runs a method of the catalogue for the benchmark: calling it with (prompt, sampling, length) returns a Result."""
 
     session: Session
 
@@ -189,7 +192,8 @@ def _runners(loaded: Loaded, keys: Sequence[str], sampling: Sampling,
 
 def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length: int, sampling: Sampling,
             quiet: bool | None = None) -> tuple[dict[tuple[str, str], Cell], bool]:
-    """Run everything. Return ({(method, task): Cell}, whether Ctrl-C interrupted). The first runner is the baseline."""
+    """Run every method on every prompt. Return ({(method, task): Cell}, whether Ctrl-C interrupted). The first runner is the
+    baseline."""
     from tqdm import tqdm
 
     cells: dict[tuple[str, str], Cell] = {}
@@ -207,7 +211,7 @@ def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length:
                 done[name] = runners[name](item.prompt, probs, length)
                 bar.update()
             for name in runners:
-                cells.setdefault((name, item.task), Cell()).take(done[name], done[plain])
+                cells.setdefault((name, item.task), Cell()).add(done[name], done[plain])
     except KeyboardInterrupt:
         return cells, True
     finally:
@@ -216,7 +220,7 @@ def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length:
 
 
 def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any]]:
-    """Return the rows of the result table: for each method its tasks, then the mean of every figure over the tasks."""
+    """Return the rows of the result table: for each method one per task, then the mean of every figure over the tasks."""
     out = []
     for name in dict.fromkeys(name for name, _ in cells):
         mine = [{"method": name, "task": task, **cell.row(greedy)} for (who, task), cell in cells.items() if who == name]
@@ -228,8 +232,8 @@ def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any
 
 
 def add_share_of_oracle(table: list[dict[str, Any]], bounds: set[str]) -> None:
-    """Add ``of_possible`` to the rows: the speed-up divided by that of the oracle method on the same task; None if it was not
-    run."""
+    """Add ``of_possible`` to the rows: the speed-up divided by that of the oracle method (a key in ``bounds``) on the same task;
+    None if it was not run."""
     limits = {row["task"]: row["walltime_speedup"] for row in table if row["method"] in bounds}
     for row in table:
         limit, ours = limits.get(row["task"]), row["walltime_speedup"]
@@ -237,10 +241,12 @@ def add_share_of_oracle(table: list[dict[str, Any]], bounds: set[str]) -> None:
 
 
 def quartiles(values: list[float]) -> Sequence[float | None]:
+    """Return [lower quartile, median, upper quartile]; None for each without values."""
     return nonempty_quartiles(values) if values else [None] * 3
 
 
 def nonempty_quartiles(values: list[float]) -> list[float]:
+    """Return [lower quartile, median, upper quartile] of at least one value."""
     return values * 3 if len(values) == 1 else quantiles(values, n=4, method="inclusive")
 
 

@@ -22,7 +22,7 @@ from ..loops import speculate
 from ..methods import catalogue
 from ..models.cuda_graph_capture import BUCKETS
 from ..trace.events import Committed, Decided, Drafted
-from .statistics import Acceptance, Cells, Tokens, as_normal, chi_square
+from .statistics import Acceptance, Cells, Tokens, normal_score, chi_square
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -107,14 +107,14 @@ def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | No
     with torch.inference_mode():
         ids = encode(loaded, prompt or (*loaded.codec.prompts, *PROMPTS)[0])
         probs = NextTokenDistribution(loaded.open_target(), ids, sampling)
-        cells = Cells.of(probs, samples, DEPTH, loaded.end_tokens)
+        cells = Cells.build(probs, samples, DEPTH, loaded.end_tokens)
         if len(cells.expected) < 2:
             return _distribution_result("not applicable", detail=TEXTS["no_choice"])
         counts, first = Counter(), Acceptance(probs(()), _draft_distribution(loaded, method, ids, sampling))
         for tokens, trial in first_tokens(loaded, method, knobs, ids, sampling, samples):
             counts[cells.find(tokens)] += 1
             first.add(trial)
-    z = as_normal(*chi_square(cells.expected, counts, samples))
+    z = normal_score(*chi_square(cells.expected, counts, samples))
     if math.isinf(z):
         return _distribution_result("fail", None, samples, TEXTS["impossible"])
     passed = abs(z) < LIMIT and abs(first.z) < LIMIT

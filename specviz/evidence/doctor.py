@@ -1,5 +1,5 @@
-"""Report on this machine: processor, memory, GPU, libraries, the forward pass and kernel in use, the duration of a
-forward pass, and missing packages with the commands that install them. The data of ``specviz doctor``."""
+"""Report on this machine: processor, memory, GPU, libraries, the forward pass and kernel in use, the duration of a forward pass,
+and missing packages with the commands that install them. This is the data of ``specviz doctor``."""
 from __future__ import annotations
 
 import importlib.util
@@ -35,11 +35,10 @@ OPTIONAL = {  # import name: (what needs it, how to get it)
 
 
 def report(target: str | None = None, draft: str | None = None, device: str = "auto", seconds: float = SECONDS) -> dict[str, Any]:
-    """Return the report as plain data for JSON. If the target cannot be loaded, ``target.problem`` says why, and
-    everything else is reported.
+    """Return the report as plain data for JSON. If the target cannot be loaded, ``target.problem`` is the reason, and everything
+    else is reported.
 
-    seconds: time budget of the measurement, 0 for none.
-    """
+    seconds: time budget of the measurement of forward passes, 0 for none."""
     return _with_machine(_target(target, draft, device, seconds))
 
 
@@ -49,11 +48,12 @@ def report_loaded(loaded: Loaded, seconds: float = SECONDS) -> dict[str, Any]:
 
 
 def _with_machine(target: dict[str, Any]) -> dict[str, Any]:
-    return {"machine": machine(), "memory": memory(), "gpu": gpus(), "libraries": libraries(), "target": target, "missing": missing(),
-            "to_fetch": to_fetch()}
+    return {"machine": machine(), "memory": memory(), "gpu": gpus(), "libraries": libraries(), "target": target,
+            "missing": missing_packages(), "to_fetch": targets_to_fetch()}
 
 
 def machine() -> dict[str, Any]:
+    """Return the facts about the processor and the operating system."""
     from ..zoo.device import physical_cores, use_cores
 
     use_cores()
@@ -73,6 +73,7 @@ def memory() -> dict[str, float | None]:
 
 
 def gpus() -> list[dict[str, Any]]:
+    """Return the name, memory, capability and driver of each CUDA GPU."""
     rows = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         found = torch.cuda.get_device_properties(index)
@@ -82,6 +83,7 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def libraries() -> dict[str, Any]:
+    """Return the versions of the libraries that matter for results and speed."""
     versions = {name: _version(name) for name in ("specviz", "torch", "transformers", "gradio", "numpy", "safetensors", "huggingface_hub")}
     from .. import VERSION
 
@@ -90,8 +92,8 @@ def libraries() -> dict[str, Any]:
             "quantised_engines": list(torch.backends.quantized.supported_engines), "mkldnn": torch.backends.mkldnn.is_available()}
 
 
-def missing() -> list[dict[str, str]]:
-    """Return the packages that are not installed, with what needs them and the command that installs them."""
+def missing_packages() -> list[dict[str, str]]:
+    """Return the optional packages that are not installed, with what needs them and the command that installs them."""
     rows = [{"name": name, "needed_for": why, "get": how} for name, (why, how) in OPTIONAL.items()
             if importlib.util.find_spec(name) is None]
     rows += [{"name": need.name, "needed_for": "specviz", "get": f"pip install '{need}'"} for need in _requirements()
@@ -110,9 +112,9 @@ def _requirements() -> list[Requirement]:
     return [need for need in found if not need.marker or need.marker.evaluate({"extra": ""})]
 
 
-def to_fetch() -> list[str]:
-    """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz models --fetch
-    NAME`` fetches one)."""
+def targets_to_fetch() -> list[str]:
+    """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz models --fetch NAME``
+    fetches one)."""
     from ..zoo.registry import ZooError, local_files, register
 
     try:
@@ -134,20 +136,20 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
 
 
 def target_facts(loaded: Loaded, seconds: float) -> dict[str, Any]:
-    """Return the target's forward pass, kernel and settings, and, unless ``seconds`` is 0, measured durations of passes."""
+    """Return the target's forward pass, kernel and settings, and, unless ``seconds`` is 0, measured durations of forward passes.
+    """
     env = loaded.facts["env"]
     facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
              "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name, "notes": loaded.notes}
     if seconds > 0:
-        facts["passes"] = passes(loaded, seconds * (0.75 if loaded.draft is not None else 1.0))
+        facts["passes"] = pass_durations(loaded, seconds * (0.75 if loaded.draft is not None else 1.0))
         if loaded.draft is not None:
             facts["draft_pass_ms"] = _milliseconds(loaded.draft, 1, seconds * 0.25)
     return facts
 
 
-def passes(loaded: Loaded, seconds: float) -> list[dict[str, float]]:
-    """Return the median milliseconds of a forward pass of 1, 2, ... tokens after 64 cached ones, measured in about ``seconds``.
-    """
+def pass_durations(loaded: Loaded, seconds: float) -> list[dict[str, float]]:
+    """Return the median milliseconds of forward passes of 1, 2, ... tokens after 64 cached ones, measured in about ``seconds``."""
     rows = [{"tokens": count, "ms": _milliseconds(loaded.model, count, seconds / len(PASS_TOKENS))} for count in PASS_TOKENS]
     return [row | {"relative": round(row["ms"] / rows[0]["ms"], 2)} for row in rows]
 

@@ -25,7 +25,8 @@ LONGEST_VALUE = 24  # characters of an expression that is shown in a sentence; a
 
 
 class RaiseSite(NamedTuple):
-    """A place in the source that raises an error. code: its identifier; None if it is computed there, "" if it has none."""
+    """A place in the source that raises an error. error: its class; code: its identifier, None if it is computed there, "" if it
+    has none; sentence: its message."""
 
     place: str
     error: str
@@ -33,7 +34,7 @@ class RaiseSite(NamedTuple):
     sentence: str
 
 
-def sites() -> list[RaiseSite]:
+def raise_sites() -> list[RaiseSite]:
     """Return all places in specviz/ that raise an engine error."""
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "specviz").rglob("*.py"))}
     errors = {BASE} | {node.name for tree in trees.values() for node in ast.walk(tree)
@@ -70,7 +71,7 @@ def _value(node: ast.expr) -> str:
 
 def page() -> str:
     """Return docs/reference/errors.md as Markdown."""
-    rows = sorted({(site.code, site.error, re.sub(r"\s+", " ", site.sentence)) for site in sites() if site.code})
+    rows = sorted({(site.code, site.error, re.sub(r"\s+", " ", site.sentence)) for site in raise_sites() if site.code})
     return HEAD + table(["identifier", "error", "sentence"], [[f"`{code}`", f"`{error}`", words] for code, error, words in rows])
 
 

@@ -1,9 +1,8 @@
 """Measure what a target with sparse experts reads: `python -m specviz.evidence.experts` prints two tables.
 
-Bytes: experts read per pass, by draft length and tree width, over greedy answers. Time: one feed-forward layer with
-random weights at the paper's sizes, of which a share of the experts is active. Three variants are timed: only the
-active experts of all rows, all experts, and two dense products.
-"""
+Bytes: weights of experts read per forward pass, by draft length and tree width, over greedy answers. Time: one feed-forward
+layer with random weights at the paper's sizes, of which a share of the experts is active. Three variants are timed: only the
+experts that are active for some token, all experts, and two dense products."""
 from __future__ import annotations
 
 import argparse
@@ -35,9 +34,9 @@ THRESHOLD, SHARED = 0.84, 0.8  # a fifth of the experts is active; correlation o
 ROUNDS = 30
 
 
-def bytes_read(loaded: Loaded, width: int, depth: int) -> dict[str, float]:
-    """Return means over passes: rows, kB of experts read, kB if every row were read separately, kB of all experts; and
-    tokens per pass."""
+def expert_bytes_read(loaded: Loaded, width: int, depth: int) -> dict[str, float]:
+    """Return means over forward passes: tokens, kB of experts read, kB if every token were processed separately, kB of all
+    experts; and tokens generated per pass."""
     notes, tokens, passes = [], 0, 0
     for prompt in PROMPTS:
         result = Result()
@@ -50,9 +49,9 @@ def bytes_read(loaded: Loaded, width: int, depth: int) -> dict[str, float]:
     return found | {"rows": mean(len(note["line"]) for note in notes), "tokens": tokens / passes}
 
 
-def layer_of(hidden: int, experts: int, size: int) -> Experts:
-    """Return a layer with random weights, whose first input feature lowers all router outputs, so that it controls the
-    share of active experts."""
+def random_expert_layer(hidden: int, experts: int, size: int) -> Experts:
+    """Return a layer with random weights. Its first input feature lowers all router outputs, so that it controls the share of
+    active experts."""
     source = torch.Generator().manual_seed(0)
     router, w_in, w_out = (torch.randn(*shape, generator=source) / hidden**0.5 for shape in (
         (experts, hidden), (experts * size, hidden), (hidden, experts * size)))
@@ -60,8 +59,8 @@ def layer_of(hidden: int, experts: int, size: int) -> Experts:
     return Experts(router, torch.ones(experts), w_in, w_out, 1e-6)
 
 
-def rows_of(count: int, hidden: int) -> Tensor:
-    """Return random rows [count, hidden] in which neighbours are similar."""
+def random_rows(count: int, hidden: int) -> Tensor:
+    """Return random inputs [count, hidden] in which neighbours are similar."""
     source = torch.Generator().manual_seed(1)
     x = SHARED**0.5 * torch.randn(1, hidden, generator=source) + (1 - SHARED) ** 0.5 * torch.randn(count, hidden, generator=source)
     x[:, 0] = 1
@@ -69,7 +68,7 @@ def rows_of(count: int, hidden: int) -> Tensor:
 
 
 def milliseconds(run) -> float:
-    """Return the shortest time of several calls."""
+    """Return the shortest time of several calls of ``run``, in milliseconds."""
     least = float("inf")
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -80,9 +79,9 @@ def milliseconds(run) -> float:
 
 @torch.inference_mode()
 def layer_times(size: str, count: int) -> dict[str, float]:
-    """Return the share of experts that ``count`` rows read, and the milliseconds of a layer in three ways."""
+    """Return the share of experts that are active for ``count`` tokens together, and the milliseconds of a layer in three ways."""
     hidden, experts, width = SIZES[size]
-    layer, x = layer_of(hidden, experts, width), rows_of(count, hidden)
+    layer, x = random_expert_layer(hidden, experts, width), random_rows(count, hidden)
     up, down = layer.w_in.permute(0, 2, 1).flatten(0, 1).contiguous(), layer.w_out.flatten(0, 1).T.contiguous()
     found = {"share": float(layer(x, x)[1].any(0).double().mean()), "union": milliseconds(lambda: layer(x, x))}
     layer.read_all = True
@@ -90,6 +89,7 @@ def layer_times(size: str, count: int) -> dict[str, float]:
 
 
 def main() -> None:
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default=TARGET)
     args = parser.parse_args()
@@ -97,7 +97,7 @@ def main() -> None:
     print("| width | depth | rows per pass | kB of experts read | row by row | all | tokens per pass | kB of experts per token |")
     print("|---|---|---|---|---|---|---|---|")
     for width, depth in SHAPES:
-        one = bytes_read(loaded, width, depth)
+        one = expert_bytes_read(loaded, width, depth)
         print(f"| {width} | {depth} | {one['rows']:.1f} | {one['bytes']:.0f} | {one['separately']:.0f} | {one['whole']:.0f} | "
               f"{one['tokens']:.2f} | {one['bytes'] / one['tokens']:.0f} |")
     print("\n| layer | rows | experts read | union, ms | all experts, ms | two dense products, ms |\n|---|---|---|---|---|---|")

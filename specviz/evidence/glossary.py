@@ -21,6 +21,7 @@ COLUMNS = {"term": "term", "meaning": "meaning", "code": "here", "vllm": "vLLM",
 
 
 def read() -> dict[str, list[dict[str, Any]]]:
+    """Return the content of assets/glossary.json."""
     return json.loads((ASSETS / "glossary.json").read_text(encoding="utf-8"))
 
 
@@ -36,6 +37,7 @@ def page() -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 

@@ -2,11 +2,10 @@
 
     python -m specviz.evidence.gpu_profile --device cuda --shapes 1B,8B
 
-Weights are random: that does not matter for the duration of a pass, but acceptance has to be measured with real
-weights. Five measurements: plain decoding against the bound by memory bandwidth; a pass of k rows against a pass of
-one; captured CUDA graphs against eager passes; the share of a round outside forward passes; transformers' generate and
-assisted generation with the same weights.
-"""
+Weights are random: that does not matter for the duration of a pass, but acceptance has to be measured with real weights. Five
+measurements: plain decoding against the bound by memory bandwidth; a pass over k tokens against a pass over one; captured CUDA
+graphs against eager passes; the share of a round that is spent outside forward passes; transformers' generate and assisted
+generation with the same weights."""
 from __future__ import annotations
 
 import argparse
@@ -41,20 +40,21 @@ KEY = "speculative"
 
 
 def measure(shape: str, device: torch.device, repeats: int = 20, tokens: int = 64, context: int = CONTEXT) -> Iterator[dict[str, Any]]:
-    """Yield rows {what, ...} as they are measured. Raises ModelError if the weights do not fit."""
+    """Yield rows {what, ...} as they are measured. shape: a key of SHAPES. Raises ModelError if the weights do not fit into
+    memory."""
     with tempfile.TemporaryDirectory(prefix="specviz-gpu-") as folder:
-        place = write(Path(folder) / shape, SHAPES[shape], 2 * context + 8 * tokens, device)
+        place = write_checkpoint(Path(folder) / shape, SHAPES[shape], 2 * context + 8 * tokens, device)
         eager, static = FastModel(place, device), StaticModel(place, device)
         static.blocks, static.head, static.embedding = eager.blocks, eager.head, eager.embedding  # the weights once
         yield {"what": "environment", **environment(device, eager.dtype), "shape": shape, "parameters": eager.parameters}
-        yield from passes(eager, static, context, repeats)
+        yield from pass_times(eager, static, context, repeats)
         yield from roofline(eager, static, context, tokens, bandwidth(device))
-        yield from rounds(static, context, tokens)
+        yield from time_outside_passes(static, context, tokens)
         yield from transformers_on(place, eager, context, tokens, device)
 
 
-def write(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.device) -> Path:
-    """Write a checkpoint of random 16-bit weights."""
+def write_checkpoint(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.device) -> Path:
+    """Write a checkpoint folder of random 16-bit weights; return it. sizes: as in SHAPES."""
     from safetensors.torch import save_file
 
     d, layers, heads, kv, inner, vocab = sizes
@@ -79,16 +79,16 @@ def write(folder: Path, sizes: tuple[int, ...], positions: int, device: torch.de
     return folder
 
 
-def passes(eager: FastModel, static: StaticModel, context: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """Yield the seconds of a forward pass of k tokens, alternately eager and with static shapes, and their ratio to a
-    pass of one token."""
+def pass_times(eager: FastModel, static: StaticModel, context: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Yield the seconds of a forward pass over k tokens, alternately eager and with static shapes, and their ratio to a pass over
+    one token."""
     first: dict[str, float] = {}
     for rows in ROWS:
         seconds = {}
         for name, model in (("eager", eager), (static.forward, static)):
             target = model.open()
-            target.sync(text(model, context))
-            tree = DraftTree.chain(text(model, rows)[1:])
+            target.sync(random_tokens(model, context))
+            tree = DraftTree.chain(random_tokens(model, rows)[1:])
             seconds[name] = median(lambda target=target, tree=tree: target.score(tree), repeats, model.device)
             target.close()
         first = first or dict(seconds)
@@ -107,21 +107,21 @@ def roofline(eager: FastModel, static: StaticModel, context: int, tokens: int, b
                "share": tokens / seconds / allowed, "bandwidth_gb": bytes_a_second / 1e9}
 
 
-def rounds(model: StaticModel, context: int, tokens: int) -> Iterator[dict[str, Any]]:
-    """Yield the share of a run's time that is spent outside forward passes. The model drafts for itself, so every draft
-    is accepted."""
+def time_outside_passes(model: StaticModel, context: int, tokens: int) -> Iterator[dict[str, Any]]:
+    """Yield the share of a run's time that is spent outside forward passes. The model drafts for itself, so every draft is
+    accepted."""
     for key in ("autoregressive", KEY):
         _, seconds, inside = greedy_run(model, key, context, tokens)
         yield {"what": "round", "method": key, "seconds": seconds, "outside": 1 - inside / seconds}
 
 
 def transformers_on(place: Path, model: FastModel, context: int, tokens: int, device: torch.device) -> Iterator[dict[str, Any]]:
-    """Measure transformers' generate and assisted generation on the same weights; the assistant is the model itself, as in
-    ``rounds``."""
+    """Yield the speed of transformers' generate and assisted generation on the same weights. The assistant is the model itself, as
+    in ``time_outside_passes``."""
     from ..models.pretrained import load_causal
 
     net = load_causal(place.name, str(place), None, dtype=model.dtype).to(device)
-    ids = torch.tensor([text(model, context)], device=device)
+    ids = torch.tensor([random_tokens(model, context)], device=device)
     ours = tokens / greedy_run(model, "autoregressive", context, tokens)[1]
     for name, options in (("generate", {}), ("assisted", {"assistant_model": net})):
         def run(count: int, options=options) -> None:
@@ -135,12 +135,12 @@ def transformers_on(place: Path, model: FastModel, context: int, tokens: int, de
 
 
 def greedy_run(model: Any, key: str, context: int, tokens: int) -> tuple[list[int], float, float]:
-    """Run a method greedily, after one warm-up run. Return (tokens, seconds after the prefill, seconds of them inside
+    """Run a method greedily, after one warm-up run. Return (tokens, seconds after the prefill, part of these seconds inside
     forward passes)."""
     for length in (4, tokens):
         kit = _Kit(model)
         method = catalogue()[key]
-        parts, state = method.build(kit, **method.read_knobs({})), State(text(model, context), Sampling(0.0), limit=length)
+        parts, state = method.build(kit, **method.read_knobs({})), State(random_tokens(model, context), Sampling(0.0), limit=length)
         open_run(parts, kit.target, state)
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)
@@ -174,12 +174,13 @@ def bandwidth(device: torch.device) -> float:
 
 
 def median(work: Callable[[], Any], repeats: int, device: torch.device | None = None) -> float:
-    """Return the median seconds of a call, after two warm-up calls."""
+    """Return the median seconds of ``repeats`` calls, after two warm-up calls. device: synchronised after each call."""
     work(), work()
     return statistics.median(timed(work, device) for _ in range(repeats))
 
 
 def timed(work: Callable[[], Any], device: torch.device | None = None) -> float:
+    """Return the seconds of one call. device: synchronised at its end."""
     began = time.perf_counter()
     work()
     if device is not None and device.type == "cuda":
@@ -187,12 +188,13 @@ def timed(work: Callable[[], Any], device: torch.device | None = None) -> float:
     return time.perf_counter() - began
 
 
-def text(model: Llama, count: int) -> list[int]:
+def random_tokens(model: Llama, count: int) -> list[int]:
     """Return random token ids without immediate repetition."""
     return [(7919 * i + 13) % model.vocab for i in range(count)]
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run the measurements as the command line asks; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m specviz.evidence.gpu_profile", description="What a forward costs on a device.")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--shapes", default="1B,8B", help=f"of {', '.join(SHAPES)}")

@@ -1,10 +1,8 @@
-"""llama.cpp's own decoding as a row of the benchmark: the same weights in 16 bits and the same number of threads,
-through llama-cpp-python's low-level calls. Available if that package and ``gguf``, which writes the file, are
-installed.
+"""llama.cpp's own decoding as a row of the benchmark: the same weights in 16 bits and the same number of threads, through
+llama-cpp-python's low-level calls. It is available if that package and ``gguf``, which writes the file, are installed.
 
-Greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt yields the first token,
-which is not counted.
-"""
+Decoding is greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt yields the first
+token, which is not counted."""
 from __future__ import annotations
 
 import tempfile
@@ -40,7 +38,8 @@ def references(loaded: Loaded, plain: Session) -> dict[str, LlamaCpp]:
 
 
 class LlamaCpp:
-    """A runner of the benchmark. Raises ZooError if the target cannot be exported to GGUF."""
+    """Runs llama.cpp for the benchmark: calling it with (prompt, sampling, length) returns a Result. Raises ZooError if the target
+    cannot be exported to GGUF."""
 
     def __init__(self, loaded: Loaded, plain: Session):
         from llama_cpp import Llama

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..methods import catalogue
 from ..run.request import SessionError
-from .bench_page import plain as unmarked
+from .bench_page import escape_markdown as unmarked
 
 FLOOR = 0.95  # of the better of plain decoding and the fixed length, that SmartSpec is to reach at every load
 PLAIN = "autoregressive"  # methods of the criteria
@@ -47,7 +47,7 @@ Loads = dict[str, dict[str, Row]]  # by load and method
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a stored report. Raises SessionError."""
+    """Return a stored load-test report. Raises SessionError."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         report["environment"]["requests"], [(row["load"], row["method"]) for row in report["rows"]]
@@ -56,8 +56,8 @@ def read(path: Path) -> dict[str, Any]:
     return report
 
 
-def figures(report: dict[str, Any] | None) -> str:
-    """Return the generated text of docs/load.md; without a report it says that nothing was measured."""
+def generated_text(report: dict[str, Any] | None) -> str:
+    """Return the generated part of docs/load.md; without a report it says that nothing was measured."""
     if report is None:
         return NONE
     env, rows = report["environment"], report["rows"]
@@ -66,18 +66,20 @@ def figures(report: dict[str, Any] | None) -> str:
         if row["requests"] == env["requests"]:  # a load that was stopped is no figure
             loads.setdefault(row["load"], {})[row["method"]] = row
     lines = [unmarked(line) for line in report.get("said", ())]
-    parts = [where(env), command(env), table(loads), "\n".join(f"- {line}" for line in lines), *criteria(loads)]
+    parts = [setting_sentence(env), load_test_command(env), table(loads), "\n".join(f"- {line}" for line in lines), *criteria_text(loads)]
     return "\n\n".join(part for part in parts if part)
 
 
-def written(page: str, text: str) -> str:
-    """Return docs/load.md with the generated text between its marks replaced. Raises SessionError for a page without marks."""
+def with_generated_text(page: str, text: str) -> str:
+    """Return docs/load.md (``page``) with the text between its two markers replaced. Raises SessionError for a page without
+    markers."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise SessionError(f"The page has no place for figures: it lies between {BEGIN} and {END}.", "load_page.no_place")
     return f"{page.partition(BEGIN)[0]}{BEGIN}\n{text}\n{END}{page.partition(END)[2]}"
 
 
-def where(env: Row) -> str:
+def setting_sentence(env: Row) -> str:
+    """Return a sentence on machine, versions, models and requests. env: the report's environment."""
     versions = ", ".join(f"{name} {env[name]}" for name in ("torch", "transformers", "python", "specviz") if name in env)
     models = " with ".join(str((env.get(role) or {}).get("name", "no draft")) for role in ("target", "draft"))
     before = f" Load average of the machine before: {env['busy']}." if env.get("busy") is not None else ""
@@ -87,7 +89,7 @@ def where(env: Row) -> str:
                     f"{env['max_new_tokens']} tokens unless they end earlier.{before}{part}")
 
 
-def command(env: Row) -> str:
+def load_test_command(env: Row) -> str:
     """Return the load-test command that was run, as Markdown code."""
     loads = ["--rate", joined(env["rates"])] if env.get("rates") else ["--users", joined(env.get("users") or [])]
     words = ["python", "-m", "specviz", "load", *loads, "--methods", joined(env.get("methods") or []),
@@ -101,23 +103,26 @@ def command(env: Row) -> str:
 
 
 def joined(values: list[Any]) -> str:
+    """Return values as text, separated by commas, as on the command line."""
     return ",".join(f"{one:g}" if isinstance(one, (int, float)) else str(one) for one in values)
 
 
 def table(loads: Loads) -> str:
+    """Return the Markdown table of all loads and methods."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|" + "---:|" * (len(COLUMNS) - 2)]
     for load, methods in loads.items():
         for key, row in methods.items():
-            cells = [load, named(key), f"{row['goodput']:.1f}", number(row["against_plain"]), f"{row['throughput']:.1f}",
-                     f"{row['tokens'] / row['rows']:.2f}", span(row["first_token"], 1000, 0), span(row["token_time"], 1000, 1),
-                     span(row["latency"], 1, 2), f"{row['batch']:.1f}", f"{row['drafted']:.2f}", percent(row["accepted"]),
-                     percent(row["drafting"]), percent(row["reading"])]
+            cells = [load, method_name(key), f"{row['goodput']:.1f}", format_number(row["against_plain"]), f"{row['throughput']:.1f}",
+                     f"{row['tokens'] / row['rows']:.2f}", format_interval(row["first_token"], 1000, 0),
+                     format_interval(row["token_time"], 1000, 1), format_interval(row["latency"], 1, 2), f"{row['batch']:.1f}",
+                     f"{row['drafted']:.2f}", percent(row["accepted"]), percent(row["drafting"]), percent(row["reading"])]
             lines.append(f"| {' | '.join(unmarked(cell) for cell in cells)} |")
     return "\n".join(lines) + "\n\n" + TEXTS["times"]
 
 
-def criteria(loads: Loads) -> list[str]:
-    """Return the acceptance criteria with their results; those whose methods were not measured are left out."""
+def criteria_text(loads: Loads) -> list[str]:
+    """Return the acceptance criteria with their results as Markdown lines. Criteria whose methods were not measured are left out.
+    """
     pairs, out = {}, []
     for load, of in loads.items():
         if {PLAIN, FIXED, SMART} <= set(of):
@@ -133,46 +138,52 @@ def criteria(loads: Loads) -> list[str]:
 
 def criterion_result(criterion: str, method: str, pairs: dict[str, tuple[Row, Row]], figure: Callable[[Row], float], floor: float,
               quarters: bool = True) -> str:
-    """Return a criterion of TEXTS, its result, and one line per load. floor: smallest ratio that meets it, at two decimals."""
+    """Return one criterion of TEXTS, its result, and one line per load. figure(row): the figure whose ratio is compared; floor:
+    the smallest ratio that meets the criterion, at two decimals; quarters: also list the ratio in each quarter of the answers."""
     ratios = {load: figure(mine) / figure(other) for load, (mine, other) in pairs.items()}
     short = [load for load, ratio in ratios.items() if round(ratio, 2) < floor]
     least = min(ratios, key=lambda load: ratios[load])
-    what = unmarked(TEXTS[criterion].format(method=named(method)))
+    what = unmarked(TEXTS[criterion].format(method=method_name(method)))
     verdict = TEXTS["not_met" if short else "met"].format(loads=", ".join(short), ratio=ratios[least], least=least)
     lines = [TEXTS["criterion"].format(what=what, floor=floor) + verdict, ""]
     for load, (mine, other) in pairs.items():
         apart = [a / b for a, b in zip(mine["parts"], other["parts"])] if quarters else []
         varies = TEXTS["quarters"].format(low=min(apart), high=max(apart)) if apart else ""
         why = f" {unmarked(reason(mine, other))}" if load in short else ""
-        line = TEXTS["load"].format(load=unmarked(load), ratio=ratios[load], other=unmarked(named(other["method"])))
+        line = TEXTS["load"].format(load=unmarked(load), ratio=ratios[load], other=unmarked(method_name(other["method"])))
         lines.append(f"{line}{varies}.{why}")
     return "\n".join(lines)
 
 
 def reason(mine: Row, other: Row) -> str:
-    """Return a sentence on why the first method is slower: tokens, times and scored rows of both."""
+    """Return a sentence on why one method is slower than another: tokens, times and scored tokens of both."""
     def summary(row: Row) -> str:
         each, count = row["tokens"] / (row["rounds"] * row["batch"]), row["rounds"]
         return TEXTS["why.run"].format(tokens=each, ms=1000 * row["seconds"] / count, rows=row["rows"] / count,
                                        drafts=percent(row["drafting"]), prompts=percent(row["reading"]))
-    return TEXTS["why"].format(mine=summary(mine), name=named(other["method"]), other=summary(other))
+    return TEXTS["why"].format(mine=summary(mine), name=method_name(other["method"]), other=summary(other))
 
 
 def speed(row: Row) -> float:
+    """Return generated tokens per second (goodput)."""
     return row["goodput"]
 
 
-def named(key: str) -> str:
+def method_name(key: str) -> str:
+    """Return a method's title; its key if it is not in the catalogue."""
     return catalogue()[key].title if key in catalogue() else key
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
+    """Return a number as text; empty for None."""
     return "" if value is None else f"{value:.2f}"
 
 
 def percent(value: float | None) -> str:
+    """Return a share as a percentage; empty for None."""
     return "" if value is None else f"{value:.0%}"
 
 
-def span(pair: list[float] | None, times: float, digits: int) -> str:
+def format_interval(pair: list[float] | None, times: float, digits: int) -> str:
+    """Return two values, multiplied by ``times``, as "low to high"; empty for None."""
     return "" if pair is None else " to ".join(f"{value * times:.{digits}f}" for value in pair)

@@ -3,8 +3,7 @@
 Every method gets the same arrivals: the same prompts, answer lengths, seeds and, in an open load, times. Open load: Poisson
 arrivals at a rate. Closed load: each of N users sends a new request once the last one is answered. The methods of a load take
 turns of a fraction of a second, each with its own clock, so that a slow minute of the machine affects all of them. Goodput:
-generated tokens per second; throughput: scored rows per second, accepted or not (Liu et al. 2406.14066).
-"""
+generated tokens per second; throughput: tokens scored by the target per second, accepted or not (Liu et al. 2406.14066)."""
 from __future__ import annotations
 
 import os
@@ -21,7 +20,7 @@ from ..methods import catalogue
 from ..run.batch_prompts import session_unbatchable_reason
 from ..run.request import SessionError, read_number, read_whole
 from ..run.session import Session, find_method
-from .prompt_suites import Item, choose, read_suite
+from .prompt_suites import Item, read_suite, select_items
 from .simulated_server import LoadResult, Server, TimedRequest
 
 if TYPE_CHECKING:
@@ -41,12 +40,11 @@ Progress = Callable[[dict[str, Any]], None]
 
 def load_test(loaded: Loaded, methods: Sequence[str] = METHODS, *, progress: Progress | None = None,
               cancel: threading.Event | None = None, **asked: Any) -> dict[str, Any]:
-    """Run a load test. Return {environment, rows, said}: a row for each load and method, and conclusions as sentences.
-    asked: arguments of ``measuring``.
+    """Run a load test; return its last report: {environment, rows, said} with a row for each load and method, and conclusions as
+    sentences. asked: arguments of ``measuring``.
 
-    progress: called after each turn with method, load, done, of, tokens; cancel: set it to stop and get a report of
-    what was measured. Raises SessionError.
-    """
+    progress: called after each turn with method, load, done, of, tokens; cancel: set it to stop and get a report of what was
+    measured. Raises SessionError."""
     stop = cancel.is_set if cancel else bool
     for report in measuring(loaded, methods, stop=stop, **asked):
         if progress and "at" in report:
@@ -58,22 +56,21 @@ def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequen
               requests: Any = 16, suite: Any = None, tasks: Sequence[str] = (), max_new_tokens: Any = 64,
               sampling: Sampling = Sampling(), slots: Any = 16, deterministic: bool = False,
               stop: Callable[[], bool] = bool) -> Iterator[dict[str, Any]]:
-    """Run a load test, yielding a report after each turn. ``at`` in a report is the progress; the last report is
-    complete and has none.
+    """Run a load test; yield a report after each turn. ``at`` in a report is the progress; the last report is complete and has
+    none.
 
-    users: closed loads, each with a number of users; rates: open loads instead, in requests per second; requests:
-    number per load; stop: called after each turn, True ends the measurement. Before measuring, as many short requests
-    as the largest load has at once are run and discarded. A method's policy keeps what it has learned from one load to
-    the next, as in a server that keeps running. Raises SessionError before anything is measured.
-    """
+    users: closed loads, each with a number of users; rates: open loads instead, in requests per second; requests: number per
+    load; slots: largest batch; stop(): called after each turn, True ends the measurement. Before measuring, as many short
+    requests as the largest load has at once are run and discarded. A method's policy keeps what it has learned from one load to
+    the next, as in a server that keeps running. Raises SessionError before anything is measured."""
     loads = _loads(users, rates)
     count, slots = read_whole("requests", requests, 1, MOST_REQUESTS), read_whole("slots", slots, 1, MOST_USERS)
     length = read_whole("max_new_tokens", max_new_tokens, 2)
     sessions, skipped = _sessions(loaded, methods, sampling, deterministic)
-    asks = requests_of(next(iter(sessions.values())), choose([*read_suite(suite)], tasks), count, length)
+    asks = timed_requests(next(iter(sessions.values())), select_items([*read_suite(suite)], tasks), count, length)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
            "max_new_tokens": length, "slots": slots, "temperature": sampling.temperature, "seed": sampling.seed,
-           "began": datetime.now(UTC).isoformat(timespec="seconds"), "busy": busy(), "suite": str(suite or ""),
+           "began": datetime.now(UTC).isoformat(timespec="seconds"), "busy": load_average(), "suite": str(suite or ""),
            "tasks": list(tasks), "methods": list(sessions), "deterministic": deterministic,
            "users": [load for kind, load in loads if kind == "users"], "rates": [load for kind, load in loads if kind == "rate"],
            "packed": "batch" in loaded.capabilities, "skipped": skipped}
@@ -84,24 +81,26 @@ def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequen
     for server in servers.values():
         _warm(server, [replace(asks[i % count], length=min(WARM, length)) for i in range(most)], stop)
     for kind, load in loads:
-        timed, name = arriving(asks, load, sampling.seed) if kind == "rate" else asks, _named(kind, load)
+        timed, name = with_arrival_times(asks, load, sampling.seed) if kind == "rate" else asks, _named(kind, load)
         with closing(_in_turns(servers, timed, int(load) if kind == "users" else 0, sampling.seed)) as turns:
             for key, served in turns:
                 now = [{"load": name, kind: load, "method": one, **done.row()} for one, done in served.items()]
                 mine, over = served[key], stop()
                 at = {"method": key, kind: load, "done": sum(a.done is not None for a in mine.answers), "of": count,
                       "tokens": sum(a.tokens for a in mine.answers)}
-                yield {"environment": env, "rows": compared(rows + now), "said": where_it_stops(compared(rows), count), "at": at}
+                yield {"environment": env, "rows": with_plain_ratio(rows + now), "at": at,
+                       "said": break_even_sentences(with_plain_ratio(rows), count)}
                 if over:
                     break
         rows += now
         if over:
             break
-    yield {"environment": {**env, "interrupted": over}, "rows": compared(rows), "said": where_it_stops(compared(rows), count)}
+    rows = with_plain_ratio(rows)
+    yield {"environment": {**env, "interrupted": over}, "rows": rows, "said": break_even_sentences(rows, count)}
 
 
-def busy() -> float | None:
-    """Return the system's load average over the last minute; None where the system does not report it."""
+def load_average() -> float | None:
+    """Return the system's load average over the last minute; None if the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -141,9 +140,9 @@ def _named(kind: str, load: float) -> str:
     return f"{load:g} requests/s" if kind == "rate" else f"{load:g} user{'s' if load != 1 else ''}"
 
 
-def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
-    """Return one sentence per drafting method: the largest load at which it is faster than plain decoding, and the
-    smallest at which it is not. Only loads at which both answered all ``count`` requests count."""
+def break_even_sentences(rows: list[dict[str, Any]], count: int) -> list[str]:
+    """Return one sentence per drafting method: the largest load at which it is faster than plain decoding, and the smallest at
+    which it is not. Only loads at which both answered all ``count`` requests are compared."""
     plain, sentences = next(iter(catalogue())), []
     whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
     for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
@@ -167,8 +166,8 @@ def where_it_stops(rows: list[dict[str, Any]], count: int) -> list[str]:
     return sentences
 
 
-def compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with ``against_plain``: goodput divided by plain decoding's under the same load, None if unknown."""
+def with_plain_ratio(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with ``against_plain``: goodput divided by plain decoding's under the same load, None if that is unknown."""
     plain = {row["load"]: row.get("goodput") for row in rows if row["method"] == next(iter(catalogue()))}
     return [{**row, "against_plain": row["goodput"] / plain[row["load"]] if row.get("goodput") and plain.get(row["load"]) else None}
             for row in rows]
@@ -203,9 +202,9 @@ def _sessions(loaded: Loaded, keys: Sequence[str], sampling: Sampling, determini
     return sessions, skipped
 
 
-def requests_of(session: Session, items: list[Item], count: int, length: int) -> list[TimedRequest]:
-    """Return ``count`` requests from the prompts, shuffled and repeated as needed, with answer lengths from length / 2
-    to length. Raises SessionError if no prompt fits into the context."""
+def timed_requests(session: Session, items: list[Item], count: int, length: int) -> list[TimedRequest]:
+    """Return ``count`` requests from the prompts, shuffled and repeated as needed, with answer lengths from length / 2 to length.
+    Raises SessionError if no prompt fits into the context."""
     rng, fitting = random.Random(session.sampling.seed), []
     for item in items:
         try:
@@ -222,10 +221,10 @@ def requests_of(session: Session, items: list[Item], count: int, length: int) ->
             for i in range(count) for task, ids in [fitting[i % len(fitting)]]]
 
 
-def arriving(asks: Sequence[TimedRequest], rate: float, seed: int) -> list[TimedRequest]:
+def with_arrival_times(asks: Sequence[TimedRequest], rate: float, seed: int) -> list[TimedRequest]:
     """Return the requests with random arrival times: a Poisson process with ``rate`` requests per second."""
     rng, at, out = random.Random(f"{seed}/{rate}"), 0.0, []
     for ask in asks:
-        out.append(replace(ask, at=at))
+        out.append(replace(ask, arrival=at))
         at += rng.expovariate(rate)
     return out

@@ -1,11 +1,10 @@
-"""Measure the duration of a lookup per round by the length of the text or datastore: a table and a figure for docs/.
+"""Measure how long a lookup takes per round, by the length of the text or datastore: a table and a figure for docs/.
 
     python -m specviz.evidence.lookup_cost [--most TOKENS] [--rounds N] [--out FOLDER]
 
-A round appends four new tokens, looks up the end of the text and builds a draft of at most ten tokens. The text is
-synthetic: words with the frequencies of natural language, a third of them copied from earlier positions, so that there
-are always matches. Medians on one thread; no model is used.
-"""
+A round appends four new tokens, looks up the end of the text and builds a draft of at most ten tokens. The text is synthetic:
+words with the frequencies of natural language, a third of them copied from earlier positions, so that there are always matches.
+Figures are medians on one thread; no model is used."""
 from __future__ import annotations
 
 import argparse
@@ -58,7 +57,7 @@ def synthetic_tokens(count: int, seed: int = 0) -> list[int]:
 
 
 class ScanLookup(Drafter):
-    """Baseline: prompt lookup that scans the whole text in every round."""
+    """A drafter for comparison: prompt lookup that scans the whole text in every round."""
 
     def __init__(self, longest: int = 3):
         self.longest, self.text, self.count = longest, np.zeros(0, np.int64), 0
@@ -77,9 +76,9 @@ class ScanLookup(Drafter):
         return DraftTree()
 
 
-def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterator[Round]:
-    """Yield functions that each run one round of a drafter on a text. Each round appends STEP tokens; together they are
-    the last rounds * STEP tokens of the text."""
+def text_rounds(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterator[Round]:
+    """Yield functions that each run one round of a drafter on a text. Each round appends STEP tokens; together they are the last
+    rounds * STEP tokens of the text. make(): a new drafter."""
     drafter, split = make(), len(text) - rounds * STEP
     state = State(text[:split])
     unused: Any = None  # drafters that copy from the text read neither target nor outcome
@@ -92,7 +91,7 @@ def of_text(make: Callable[[], Drafter], text: list[int], rounds: int) -> Iterat
         yield one
 
 
-def of_store(text: list[int], rounds: int) -> Iterator[Round]:
+def datastore_rounds(text: list[int], rounds: int) -> Iterator[Round]:
     """Yield functions that each look up the end of a prefix of the text in a datastore of the text."""
     store = Store("text", SuffixArray.build(np.array(text, np.uint32)))
     drafter = StoreTree(store)
@@ -101,9 +100,9 @@ def of_store(text: list[int], rounds: int) -> Iterator[Round]:
         yield partial(drafter.propose, state, Budget(DRAFT, 8, 16))
 
 
-def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
-    """Yield functions that each search for the hidden state nearest to a random one. how: over all positions, over
-    those of one token, or in the approximate index."""
+def hidden_state_rounds(how: str, text: list[int], rounds: int) -> Iterator[Round]:
+    """Yield functions that each search for the stored hidden state nearest to a random one. how: over all positions, over those of
+    one token, or in the approximate index."""
     source = torch.Generator().manual_seed(0)
     array = SuffixArray.build(np.array(text, np.uint32), 2)
     keys = torch.nn.functional.normalize(torch.randn(len(text), DIM, generator=source), dim=-1)
@@ -117,21 +116,22 @@ def of_states(how: str, text: list[int], rounds: int) -> Iterator[Round]:
 
 
 STRUCTURES: dict[str, tuple[Callable[[list[int], int], Iterator[Round]], int]] = {  # rounds of a text, most tokens
-    "scan (prompt lookup as usual)": (lambda t, r: of_text(ScanLookup, t, r), 10**9),
-    "tables of n-grams (prompt lookup)": (lambda t, r: of_text(PromptLookup, t, r), 10**9),
-    "hash of n-grams (CopySpec)": (lambda t, r: of_text(GramCopy, t, r), 10**9),
-    "counted n-grams (ANPD)": (lambda t, r: of_text(NgramDraft, t, r), INMEMORY),
-    "suffix automaton (SAM-Decoding)": (lambda t, r: of_text(lambda: SuffixCopy(2), t, r), INMEMORY),
-    "counted suffixes (SuffixDecoding)": (lambda t, r: of_text(lambda: CountedSuffixes(Memory()), t, r), INMEMORY),
-    "suffix array of a store (REST)": (of_store, 10**9),
-    "all states, exactly": (lambda t, r: of_states("all", t, r), INMEMORY),
-    "states of one token, exactly (DReSD)": (lambda t, r: of_states("token", t, r), 10**9),
-    "states, faiss HNSW": (lambda t, r: of_states("graph", t, r), 64_000),
+    "scan (prompt lookup as usual)": (lambda t, r: text_rounds(ScanLookup, t, r), 10**9),
+    "tables of n-grams (prompt lookup)": (lambda t, r: text_rounds(PromptLookup, t, r), 10**9),
+    "hash of n-grams (CopySpec)": (lambda t, r: text_rounds(GramCopy, t, r), 10**9),
+    "counted n-grams (ANPD)": (lambda t, r: text_rounds(NgramDraft, t, r), INMEMORY),
+    "suffix automaton (SAM-Decoding)": (lambda t, r: text_rounds(lambda: SuffixCopy(2), t, r), INMEMORY),
+    "counted suffixes (SuffixDecoding)": (lambda t, r: text_rounds(lambda: CountedSuffixes(Memory()), t, r), INMEMORY),
+    "suffix array of a store (REST)": (datastore_rounds, 10**9),
+    "all states, exactly": (lambda t, r: hidden_state_rounds("all", t, r), INMEMORY),
+    "states of one token, exactly (DReSD)": (lambda t, r: hidden_state_rounds("token", t, r), 10**9),
+    "states, faiss HNSW": (lambda t, r: hidden_state_rounds("graph", t, r), 64_000),
 }
 
 
 def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: None) -> dict[str, dict[int, float]]:
-    """Return the median microseconds of a round by data structure and text length."""
+    """Return {data structure: {text length: median microseconds of a round}}. most: longest text in tokens; say: called with lines
+    of progress."""
     out: dict[str, dict[int, float]] = {}
     text = synthetic_tokens(min(most, max(SIZES)))
     for name, (prepare, limit) in STRUCTURES.items():
@@ -149,7 +149,7 @@ def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: Non
 
 
 def table(found: dict[str, dict[int, float]], where: str) -> str:
-    """Return the figures as Markdown."""
+    """Return the figures as a Markdown table. where: a sentence on the machine."""
     sizes = sorted({size for row in found.values() for size in row})
     lines = ["# Cost of lookup drafters", "",
              "Median microseconds of a round by the number of tokens that are searched; printed by "
@@ -165,8 +165,8 @@ def table(found: dict[str, dict[int, float]], where: str) -> str:
 COLOURS = ("#c0392b", "#2471a3", "#1e8449", "#b9770e", "#7d3c98", "#117a65", "#34495e", "#a93226", "#5d6d7e", "#6e2c00")
 
 
-def picture(found: dict[str, dict[int, float]]) -> str:
-    """Return the figures as SVG with logarithmic axes."""
+def figure_svg(found: dict[str, dict[int, float]]) -> str:
+    """Return the figures as an SVG plot with logarithmic axes."""
     left, top, wide, high = 64, 20, 440, 300
     sizes = sorted({size for row in found.values() for size in row})
     values = [us for row in found.values() for us in row.values()]
@@ -199,6 +199,7 @@ def picture(found: dict[str, dict[int, float]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Measure, and write table and plot; return the exit status."""
     p = argparse.ArgumentParser(prog="python -m specviz.evidence.lookup_cost", description=(__doc__ or "").splitlines()[0])
     p.add_argument("--most", type=int, default=max(SIZES), help="largest text or store, in tokens (1,000,000)")
     p.add_argument("--rounds", type=int, default=200, help="rounds a point (200)")
@@ -210,7 +211,7 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     found = measure(options.most, options.rounds, lambda line: print(line, file=sys.stderr))
     options.out.mkdir(parents=True, exist_ok=True)
-    write_file(options.out / "lookup_cost.svg", picture(found))
+    write_file(options.out / "lookup_cost.svg", figure_svg(found))
     text = table(found, environment(torch.device("cpu"), torch.float32)["machine"])
     write_file(options.out / "lookup_cost.md", text)
     print(text)

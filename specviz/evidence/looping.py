@@ -10,6 +10,7 @@ TIMES = 3  # occurs this often
 
 
 def loops(tokens: Sequence[int], gram: int = GRAM, times: int = TIMES) -> bool:
-    """Return whether some sequence of ``gram`` tokens occurs at least ``times`` times; occurrences may overlap."""
+    """Return whether an answer repeats itself: whether some sequence of ``gram`` tokens occurs at least ``times`` times.
+    Occurrences may overlap."""
     counts = Counter(tuple(tokens[at:at + gram]) for at in range(len(tokens) - gram + 1))
     return max(counts.values(), default=0) >= times

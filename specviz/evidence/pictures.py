@@ -1,8 +1,7 @@
 """Count the target passes per picture by method: `python -m specviz.evidence.pictures` prints a table.
 
-Temperature 1, one picture per prompt and method, the same seeds. tv: mean total variation distance between the
-distribution followed and the target's, over the tested patches.
-"""
+Temperature 1, one picture per prompt and method, the same seeds. tv: mean total variation distance between the output
+distribution and the target's, over the tested patches."""
 from __future__ import annotations
 
 import argparse
@@ -28,7 +27,8 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def measure(loaded: Loaded, key: str, knobs: dict[str, Any], prompts: list[str], temperature: float = 1.0) -> dict[str, Any]:
-    """Return passes per picture, tokens per pass, and for a relaxed rule its accepted share of the tests and mean tv."""
+    """Return passes per picture and tokens per pass of a method; for a rule that is not exact also the accepted share of its tests
+    and the mean ``tv``."""
     passes, tokens, accepted, tried, found = [], 0, 0, 0, []
     for seed, prompt in enumerate(prompts):
         result = Result()
@@ -43,6 +43,7 @@ def measure(loaded: Loaded, key: str, knobs: dict[str, Any], prompts: list[str],
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table."""
     def shown(value: float | None, digits: int = 2) -> str:
         return "" if value is None else f"{value:.{digits}f}"
 
@@ -55,6 +56,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default=TARGET)
     parser.add_argument("--pictures", type=int, default=20, help="pictures of each method")

@@ -20,7 +20,8 @@ LARGEST = 64 * 2**20  # maximum bytes of a suite
 
 @dataclass(frozen=True)
 class Item:
-    """A prompt and its task. before: earlier user messages, answered by plain decoding before anything is timed; number: index from 1."""
+    """A prompt and its task. before: earlier user messages, which plain decoding answers before anything is timed; number: index
+    in the suite from 1."""
 
     task: str
     prompt: str | list[dict[str, str]]
@@ -29,14 +30,14 @@ class Item:
 
 
 def read_suites(files: Sequence[str | Path | None]) -> tuple[list[Item], str]:
-    """Return the numbered items of several files and a hash of their content. Raises SessionError."""
+    """Return the numbered items of several suite files, and a hash of their content. Raises SessionError."""
     items = [item for file in files for item in read_suite(file)]
     content = json.dumps([(item.task, item.before, item.prompt) for item in items])
     return [replace(item, number=n) for n, item in enumerate(items, 1)], sha256(content.encode()).hexdigest()[:16]
 
 
-def choose(items: list[Item], tasks: Sequence[str] = (), most: int | None = None) -> list[Item]:
-    """Return the items of these tasks (all if none is given), at most the first ``most`` of each. Raises SessionError."""
+def select_items(items: list[Item], tasks: Sequence[str] = (), most: int | None = None) -> list[Item]:
+    """Return the items of these tasks (all if none is given), at most the first ``most`` of each task. Raises SessionError."""
     known = list(dict.fromkeys(item.task for item in items))
     for task in tasks:
         if task not in known:
@@ -48,7 +49,7 @@ def choose(items: list[Item], tasks: Sequence[str] = (), most: int | None = None
     return [item for task in kept.values() for item in task]
 
 
-def located(path: str | Path | None) -> Path:
+def suite_path(path: str | Path | None) -> Path:
     """Return the path of a suite; None or "ours" is the shipped one."""
     return SUITE if path is None or str(path) in ("", "ours") else Path(path)
 
@@ -57,7 +58,7 @@ def read_suite(path: str | Path | None = None) -> list[Item]:
     """Read prompts with tasks: YAML {task: [prompt, ...]}, or JSON Lines with rows {task, prompt} or, as in MT-Bench, {category, turns},
     of which the last turn is measured. Raises SessionError.
     """
-    path = located(path)
+    path = suite_path(path)
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             data = file.read(LARGEST + 1)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import Sampling
 from ..run.request import SessionError, read_number, read_whole
 from ..run.result import Result, RunFailed
-from .bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup, comparable, done, progress_of
+from .bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup, comparable, finished_runs, progress_of
 from .benchmark import WARM_TOKENS, Plan, Runner, prepare
 from .looping import loops
 from .prompt_suites import Item
@@ -39,19 +39,18 @@ TEXTS = {
 def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: Any = None, *, tasks: Sequence[str] = (),
                 prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128, sampling: Sampling = Sampling(),
                 reference: bool = False, deterministic: bool = False, minutes: Any = None, quiet: bool | None = None) -> dict[str, Any]:
-    """Measure what is missing. Return the progress of the whole measurement: {runs, of, turns, of_turns, hours, failed,
-    skipped, too_long, interrupted, said}.
+    """Measure the requested runs that the ledger does not hold yet. Return the progress of the whole benchmark: {runs, of, turns,
+    of_turns, hours, failed, skipped, too_long, interrupted, said}.
 
-    Arguments as in ``benchmark.bench``. Runs of several sessions are combined if target, draft, suite, sampling and
-    length are equal; methods, prompts and repeats may be added between sessions. minutes: no group starts after that.
-    Ctrl-C drops the current group. A failed run is recorded and repeated in the next session. Raises SessionError
-    before anything is measured, and RunFailed if plain decoding fails.
-    """
+    Arguments as in ``benchmark.bench``. Runs of several sessions are combined if target, draft, suite, sampling and length are
+    equal; methods, prompts and repeats may be added between sessions. minutes: no group of runs starts after that. Ctrl-C drops
+    the current group. A failed run is recorded and repeated in the next session. Raises SessionError before anything is
+    measured, and RunFailed if plain decoding fails."""
     repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
     seconds = math.inf if minutes is None else 60 * read_number("minutes", minutes)
     if seconds <= 0:
         raise SessionError("minutes must be more than 0.", "bench.minutes")
-    ledger.ready()
+    ledger.prepare()
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
     settings = {"target": loaded.facts["target"], "draft": loaded.facts["draft"], "suite": plan.mark, "max_new_tokens": length,
                 "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
@@ -70,10 +69,10 @@ def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: A
 
 def measure_missing(ledger: Ledger, bench_session: BenchSession, plan: Plan, repeats: int, length: int, sampling: Sampling,
                     seconds: float = math.inf, quiet: bool | None = None, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Measure the missing runs; return whether Ctrl-C interrupted. seconds: no group starts after that."""
+    """Measure the missing runs; return whether Ctrl-C interrupted. seconds: no group of runs starts after that."""
     from tqdm import tqdm
 
-    there = done(comparable(ledger.sessions, bench_session.settings, bench_session.machine))
+    there = finished_runs(comparable(ledger.sessions, bench_session.settings, bench_session.machine))
     plain, began, warm, begun = next(iter(plan.runners)), clock(), set(), False
     todo = [(item, repeat, [name for name in plan.runners if (item.number, repeat, name) not in there])
             for item, repeat in turns(plan.items, repeats)]
@@ -93,11 +92,12 @@ def measure_missing(ledger: Ledger, bench_session: BenchSession, plan: Plan, rep
                 base = found.pop(plain)
                 if isinstance(base, str):
                     raise RunFailed(base, "bench.baseline")
-                runs = [timed(name, result, base, sampling) for name, result in found.items()]
+                runs = [ledger_entry(name, result, base, sampling) for name, result in found.items()]
                 if not begun:
                     ledger.begin(bench_session)
                     begun = True
-                ledger.add(RunGroup(item.number, item.task, repeat, clock() - start, timed(plain, base, base, sampling), tuple(runs)))
+                baseline = ledger_entry(plain, base, base, sampling)
+                ledger.add(RunGroup(item.number, item.task, repeat, clock() - start, baseline, tuple(runs)))
                 bar.update(len(set(names) & set(missing)))
     except KeyboardInterrupt:
         return True
@@ -107,7 +107,7 @@ def measure_missing(ledger: Ledger, bench_session: BenchSession, plan: Plan, rep
 
 
 def turns(items: list[Item], repeats: int) -> Iterator[tuple[Item, int]]:
-    """Yield (item, repeat) breadth first: each task's first prompt, second prompt, ...; then the next repeat."""
+    """Yield (item, repeat) breadth first: each task's first prompt, second prompt, ...; then the same with the next repeat."""
     seen: Counter[str] = Counter()
     ranked = []
     for item in items:
@@ -118,7 +118,7 @@ def turns(items: list[Item], repeats: int) -> Iterator[tuple[Item, int]]:
 
 
 def run_groups(missing: list[str], plain: str, rng: random.Random) -> list[list[str]]:
-    """Shuffle the missing methods of a turn and split them into even groups with plain decoding in the middle of each."""
+    """Shuffle the missing methods of a turn and split them into groups of even size, with plain decoding in the middle of each."""
     others = [name for name in missing if name != plain]
     rng.shuffle(others)
     count = math.ceil(len(others) / GROUP_SIZE) or bool(missing)
@@ -126,8 +126,9 @@ def run_groups(missing: list[str], plain: str, rng: random.Random) -> list[list[
     return [[*names[:len(names) // 2], plain, *names[len(names) // 2:]] for names in cut]
 
 
-def timed(name: str, result: Result | str, plain: Result, sampling: Sampling) -> Run:
-    """Return a finished run as an entry of the ledger."""
+def ledger_entry(name: str, result: Result | str, plain: Result, sampling: Sampling) -> Run:
+    """Return a finished run as an entry of the ledger. result: the run, or its error message; plain: the paired run of plain
+    decoding."""
     if isinstance(result, str):
         return Run(name, failed=result)
     of = result.totals

@@ -42,7 +42,7 @@ MOST = 128  # tokens of an answer
 HEADING = "## Forty answers"
 
 
-def answers(loaded: Loaded) -> Iterator[tuple[str, float, str, list[str]]]:
+def generate_answers(loaded: Loaded) -> Iterator[tuple[str, float, str, list[str]]]:
     """Yield (prompt, temperature, text, remarks) for each prompt and temperature."""
     for number, prompt in enumerate(PROMPTS):
         for temperature in TEMPERATURES:
@@ -55,17 +55,17 @@ def answers(loaded: Loaded) -> Iterator[tuple[str, float, str, list[str]]]:
 
 
 def section(loaded: Loaded) -> str:
-    """Return the card's section as Markdown."""
+    """Return the model card's section with the answers, as Markdown."""
     lines = [HEADING, "", f"Unedited, at most {MOST} tokens, temperature 0 and 0.7 (seed {SEED} and up). Made by "
              "`python -m specviz.evidence.sample_answers`.", ""]
-    for prompt, temperature, text, remarks in answers(loaded):
+    for prompt, temperature, text, remarks in generate_answers(loaded):
         lines += [f"### {prompt}", ""] * (temperature == TEMPERATURES[0])
         lines += [f"Temperature {temperature:g}{''.join(f', {remark}' for remark in remarks)}:", "", "~~~~~text", text, "~~~~~", ""]
     return "\n".join(lines)
 
 
 def write(loaded: Loaded) -> Path:
-    """Replace the section in the card of the loaded target, or append it; return the card."""
+    """Replace the section in the card of the loaded target, or append it; return the card's path."""
     card = loaded.folder / "README.md"
     kept = card.read_text(encoding="utf-8").split(HEADING)[0].rstrip()
     write_file(card, f"{kept}\n\n{section(loaded)}")

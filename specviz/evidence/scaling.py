@@ -28,7 +28,8 @@ class ScalingError(CodedError, ValueError):
 
 @dataclass(frozen=True)
 class LogFit:
-    """A least-squares fit y = a + b ln(x). r2: explained variance, None if y does not vary; most: the largest x."""
+    """A least-squares fit y = a + b ln(x). r2: share of the variance that it explains, None if y does not vary; points: their
+    number; most: the largest x."""
 
     a: float
     b: float
@@ -36,12 +37,13 @@ class LogFit:
     points: int
     most: float
 
-    def at(self, x: float) -> float:
+    def predict(self, x: float) -> float:
+        """Return the fitted y at x."""
         return self.a + self.b * math.log(x)
 
 
 def fit(points: Sequence[tuple[float, float]]) -> LogFit | None:
-    """Fit points (x, y), x above 0; None with fewer than three distinct x."""
+    """Fit y = a + b ln(x) to points (x, y) with x above 0; None with fewer than three distinct x."""
     if len({x for x, _ in points}) < FEWEST:
         return None
     logs, ys = [math.log(x) for x, _ in points], [y for _, y in points]
@@ -54,7 +56,8 @@ def fit(points: Sequence[tuple[float, float]]) -> LogFit | None:
 
 
 def drafts_in(*folders: Path) -> list[dict[str, Any]]:
-    """Read training.json of all drafts in these folders, smallest first; duplicate names keep the first. Raises ScalingError."""
+    """Return the content of training.json of every draft model in these folders, smallest first; of drafts with the same name, the
+    first. Raises ScalingError."""
     found: dict[str, dict[str, Any]] = {}
     for path in (path for folder in folders for path in sorted(folder.glob(f"*/{FILE}"))):
         if path.parent.name not in found:
@@ -76,9 +79,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def log_fits(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
-    """Return {each: {name: fit over its tokens}, tokens: fit over all points, parameters: fit over final points}. A
-    draft that was initialised from another is excluded from the fit over all tokens, because the other one's training
-    tokens are not counted."""
+    """Return {"each": {name: fit over the draft's training tokens}, "tokens": fit over all points, "parameters": fit over the
+    drafts' last points}. A draft that was initialised from another is left out of the fit over all tokens, because the other
+    one's training tokens are not counted."""
     drafts = list(drafts)
     each = {one["name"]: [(p["tokens"], p[figure]) for p in one["points"] if figure in p] for one in drafts}
     from_scratch = [point for one in drafts if not one["from"] for point in each[one["name"]]]
@@ -91,12 +94,12 @@ def _fit_report(fitted: LogFit | None) -> dict[str, Any] | None:
     """Return a fit with its prediction at AHEAD times the largest size, clamped to [0, 1]."""
     if fitted is None:
         return None
-    return {**asdict(fitted), "prediction": {"at": AHEAD * fitted.most, "value": min(1.0, max(0.0, fitted.at(AHEAD * fitted.most)))}}
+    return {**asdict(fitted), "prediction": {"at": AHEAD * fitted.most, "value": min(1.0, max(0.0, fitted.predict(AHEAD * fitted.most)))}}
 
 
 def report(target: str, drafts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the report of one target: {target, drafts, figures: {figure: fits with sentences}, began: [sentence on an initialised draft],
-    missing: [command that creates more points]}."""
+    """Return the report on one target: {target, drafts, figures: {figure: fits with sentences}, began: [sentence on an initialised
+    draft], missing: [command that creates more points]}."""
     mine = [one for one in drafts if one["target"] == target]
     figures = {figure: log_fits(mine, figure) for figure in FIGURES}
     for found in figures.values():
@@ -113,7 +116,7 @@ FIT = ("{over}: acceptance = {a} {sign} {b:.4f} \u00b7 ln({unit}), {r2} with {po
 
 
 def sentences(found: dict[str, Any], from_scratch: int) -> list[str]:
-    """Return a sentence per fit; ``from_scratch``: number of drafts in the fit over all tokens."""
+    """Return a sentence per fit. from_scratch: number of drafts in the fit over all tokens."""
     out = [sentence(f"Over the tokens of {name}", "tokens", fitted) for name, fitted in found["each"].items() if fitted]
     if found["tokens"] and from_scratch > 1:
         out.append(sentence("Over the tokens of all drafts trained from scratch", "tokens", found["tokens"]))
@@ -123,16 +126,19 @@ def sentences(found: dict[str, Any], from_scratch: int) -> list[str]:
 
 
 def command(target: str, size: str = "") -> str:
+    """Return the command that trains a draft model of this target."""
     return f"python -m specviz.training draft{f' --size {size}' if size else ''} --target {target} --data DIR"
 
 
 def sentence(over: str, unit: str, fitted: dict[str, Any]) -> str:
+    """Return a sentence on one fit. over: what it is a fit over; unit: of x."""
     r2 = "all points are alike" if fitted["r2"] is None else f"R\u00b2 {fitted['r2']:.3f}"
     ahead, sign = fitted["prediction"], "+" if fitted["b"] >= 0 else "\u2212"
     begins = f"{fitted['a']:.3f}".replace("-", "\u2212")
     return FIT.format(over=over, a=begins, sign=sign, b=abs(fitted["b"]), unit=unit, r2=r2, points=fitted["points"], ahead=AHEAD,
-                      at=short(ahead["at"]), value=ahead["value"])
+                      at=short_number(ahead["at"]), value=ahead["value"])
 
 
-def short(number: float) -> str:
+def short_number(number: float) -> str:
+    """Return a number with the suffix k, M or G."""
     return next((f"{number / size:.3g} {unit}" for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if number >= size), f"{number:g}")

@@ -24,48 +24,50 @@ PARTS = 4  # of a measurement, whose speeds say how far it wavers
 
 @dataclass(frozen=True)
 class TimedRequest:
-    """One request: prompt tokens, answer length, seed; at: arrival in seconds after the start, None in a closed load."""
+    """One request: prompt tokens, answer length, seed; arrival: seconds after the start, None in a closed load."""
 
     task: str
     ids: list[int]
     length: int
     seed: int
-    at: float | None = None
+    arrival: float | None = None
 
 
 @dataclass
 class Answer:
-    """The times of one request, in seconds on the measurement's clock: arrival, first token, end; and its number of tokens."""
+    """The times of one request, in seconds on the server's clock: arrival, first token, end (``done``); and its number of tokens.
+    """
 
     task: str
-    came: float
+    arrival: float
     first: float | None = None
     done: float | None = None
     tokens: int = 0
 
     @property
     def token_time(self) -> float | None:
-        """Return seconds per token after the first round."""
+        """Seconds per token after the first token; None if unknown."""
         if self.first is None or self.done is None or self.tokens < 2:
             return None
         return (self.done - self.first) / (self.tokens - 1)
 
     @property
     def ended(self) -> float:
-        """The end time; only for a finished answer."""
+        """The end time. Only for a finished answer."""
         assert self.done is not None
         return self.done
 
     @property
     def first_seconds(self) -> float:
-        """Seconds from arrival until the first token; only for an answer that has one."""
+        """Seconds from arrival to the first token. Only for an answer that has one."""
         assert self.first is not None
-        return self.first - self.came
+        return self.first - self.arrival
 
 
 @dataclass
 class LoadResult:
-    """The result of one method under one load."""
+    """The result of one method under one load. rounds: batch size of each round; rows: tokens scored by the target; drafted,
+    accepted: draft tokens; reading, drafting: seconds of prefills and of drafting."""
 
     answers: list[Answer] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)  # requests in each
@@ -76,25 +78,26 @@ class LoadResult:
     drafting: float = 0.0
 
     def row(self) -> dict[str, Any]:
-        """Return the figures as a row of the report; times in seconds, each as [median, 95th percentile]."""
+        """Return the figures as a row of the report. Times are in seconds, each as [median, 95th percentile]."""
         done = [answer for answer in self.answers if answer.done is not None]
         if not done:
             return {"requests": 0, "tokens": 0}
-        span = max(answer.ended for answer in done) - min(answer.came for answer in done)
+        span = max(answer.ended for answer in done) - min(answer.arrival for answer in done)
         tokens = sum(answer.tokens for answer in done)
         return {"requests": len(done), "tokens": tokens, "seconds": span, "goodput": tokens / span, "throughput": self.rows / span,
-                "first_token": middle([answer.first_seconds for answer in done]),
-                "token_time": middle([answer.token_time for answer in done if answer.token_time is not None]),
-                "latency": middle([answer.ended - answer.came for answer in done]), "parts": parts(done), "batch": fmean(self.rounds),
-                "rounds": len(self.rounds), "rows": self.rows, "reading": self.reading / span, "drafting": self.drafting / span,
-                "drafted": self.drafted / sum(self.rounds), "accepted": self.accepted / self.drafted if self.drafted else None}
+                "first_token": median_and_p95([answer.first_seconds for answer in done]),
+                "token_time": median_and_p95([answer.token_time for answer in done if answer.token_time is not None]),
+                "latency": median_and_p95([answer.ended - answer.arrival for answer in done]), "parts": goodput_of_parts(done),
+                "batch": fmean(self.rounds), "rounds": len(self.rounds), "rows": self.rows,
+                "reading": self.reading / span, "drafting": self.drafting / span, "drafted": self.drafted / sum(self.rounds),
+                "accepted": self.accepted / self.drafted if self.drafted else None}
 
 
-def parts(done: list[Answer]) -> list[float]:
-    """Divide the finished answers, in order of completion, into equal parts, and return the goodput of each; empty if
-    there are too few answers."""
+def goodput_of_parts(done: list[Answer]) -> list[float]:
+    """Divide the finished answers, in order of completion, into equal parts; return the generated tokens per second in each. Empty
+    if there are too few answers."""
     ordered, out = sorted(done, key=lambda answer: answer.ended), []
-    began = min(answer.came for answer in done)
+    began = min(answer.arrival for answer in done)
     for i in range(PARTS if len(done) >= 2 * PARTS else 0):
         mine = ordered[i * len(done) // PARTS:(i + 1) * len(done) // PARTS]
         out.append(sum(answer.tokens for answer in mine) / max(mine[-1].ended - began, 1e-9))
@@ -102,8 +105,8 @@ def parts(done: list[Answer]) -> list[float]:
     return out
 
 
-def middle(values: list[float]) -> list[float] | None:
-    """Return median and 95th percentile."""
+def median_and_p95(values: list[float]) -> list[float] | None:
+    """Return [median, 95th percentile]; None without values."""
     if len(values) < 2:
         return values * 2 or None
     cuts = quantiles(values, n=20, method="inclusive")
@@ -111,8 +114,8 @@ def middle(values: list[float]) -> list[float] | None:
 
 
 class Server:
-    """Answers requests with one method. ``slots``: largest batch; ``clock``: its own, paused while other methods are
-    measured. The state of its batch policy is kept as long as the server exists."""
+    """Answers requests with one method by continuous batching. ``slots``: largest batch; ``clock``: its own, paused while other
+    methods are measured. The state of its batch policy is kept as long as the server exists."""
 
     def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
         self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
@@ -121,14 +124,14 @@ class Server:
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
     def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[LoadResult]:
-        """Answer all requests: at their arrival times, or without arrival times ``users`` of them at once. Yields the
-        result so far (always the same object) after each round, while the clock is paused.
+        """Answer all requests: at their arrival times, or, without arrival times, ``users`` of them at once. Yield the result so
+        far (always the same object) after each round, while the clock is paused.
 
         Close the generator to stop early: KV caches are freed, and only finished requests have an end time."""
         out, waiting, later = LoadResult(), deque(), deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
         self.batch = Batch(self.clock, self._joint)
-        for _ in range(len(later) if later and later[0].at is not None else min(users, len(later))):
+        for _ in range(len(later) if later and later[0].arrival is not None else min(users, len(later))):
             self._comes(later.popleft(), waiting, out)
         try:
             while waiting or self.live:
@@ -136,11 +139,11 @@ class Server:
                 self._admit(waiting)
                 out.reading += self.clock.now() - t0
                 if not self.live:
-                    self._skipped += max(0.0, waiting[0][1].came - self.clock.now())
+                    self._skipped += max(0.0, waiting[0][1].arrival - self.clock.now())
                     continue
                 for answer in self._round(out):
                     if later:
-                        self._comes(replace(later.popleft(), at=answer.done), waiting, out)
+                        self._comes(replace(later.popleft(), arrival=answer.done), waiting, out)
                 self.clock.pause()
                 yield out
                 self.clock.resume()
@@ -150,12 +153,12 @@ class Server:
             self.live.clear()
 
     def _comes(self, ask: TimedRequest, waiting: deque, out: LoadResult) -> None:
-        out.answers.append(Answer(ask.task, ask.at or 0.0))
+        out.answers.append(Answer(ask.task, ask.arrival or 0.0))
         waiting.append((ask, out.answers[-1]))
 
     def _admit(self, waiting: deque) -> None:
         session = self.session
-        while waiting and waiting[0][1].came <= self.clock.now() and len(self.live) < self.slots:
+        while waiting and waiting[0][1].arrival <= self.clock.now() and len(self.live) < self.slots:
             ask, answer = waiting.popleft()
             kit = session.loaded.kit()
             try:

@@ -33,13 +33,14 @@ PATIENCE = 240.0  # seconds until the page must answer
 LEFT_OUT = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".gradio", ".hypothesis"}
 
 
-def rehearse(root: Path, app: bool = True) -> list[dict[str, Any]]:
-    """Return rows {check, ok, detail} for the checkout at ``root``. app: also start the app as a Space would and request its
+def check_space(root: Path, app: bool = True) -> list[dict[str, Any]]:
+    """Return rows {check, ok, detail} for the checkout at ``root``. app: also start the app as a Space would, and request its
     page."""
     checks: list[tuple[str, Callable[[Path], str]]] = [
-        ("front matter", front_matter), ("requirements", requirements), ("file sizes", file_sizes), ("spaces package", spaces_package)]
+        ("front matter", check_front_matter), ("requirements", check_requirements), ("file sizes", check_file_sizes),
+        ("spaces package", check_spaces_package)]
     if app:
-        checks.append(("app", app_answers))
+        checks.append(("app", check_app_answers))
     rows = []
     for name, look in checks:
         try:
@@ -53,7 +54,8 @@ class Problem(CodedError, ValueError):
     """A reason why the Space would not work."""
 
 
-def front_matter(root: Path) -> str:
+def check_front_matter(root: Path) -> str:
+    """Check the fields at the top of README.md that a Space reads; return a description. Raises Problem."""
     fields = _fields(root)
     if fields["sdk"] != "gradio" or not (root / str(fields["app_file"])).is_file():
         raise Problem(f"sdk must be gradio and app_file a file that is there, not {fields['sdk']!r} and {fields['app_file']!r}.",
@@ -83,7 +85,8 @@ def _fields(root: Path) -> dict[str, Any]:
     return fields
 
 
-def requirements(root: Path) -> str:
+def check_requirements(root: Path) -> str:
+    """Check that requirements.txt can be installed on a Space; return a description. Raises Problem."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     lines = [line.split("#")[0].strip() for line in _read(root / "requirements.txt").splitlines()]
@@ -100,7 +103,8 @@ def requirements(root: Path) -> str:
     return f"{len(found)} packages, gradio {version} among what they allow."
 
 
-def file_sizes(root: Path) -> str:
+def check_file_sizes(root: Path) -> str:
+    """Check the sizes and the number of the shipped files; return a description. Raises Problem."""
     files = _shipped(root)
     large = [f for f in files if (root / f).stat().st_size > LARGEST]
     if large:
@@ -115,8 +119,8 @@ def file_sizes(root: Path) -> str:
     return f"{len(files)} files, {sum((root / f).stat().st_size for f in files) / 1e6:.0f} MB, none above {LARGEST // 2**20} MB."
 
 
-def spaces_package(root: Path) -> str:
-    """Check that the ``spaces`` decorator changes nothing outside ZeroGPU."""
+def check_spaces_package(root: Path) -> str:
+    """Check that the ``spaces`` decorator changes nothing outside ZeroGPU; return a description. Raises Problem."""
     if not find_spec("spaces"):
         return "The package spaces is not installed here (a ZeroGPU Space brings it); its decorator was not rehearsed."
     code = "import spaces\n@spaces.GPU(duration=5)\ndef f(n):\n    yield from range(n)\nassert list(f(3)) == [0, 1, 2]"
@@ -127,8 +131,9 @@ def spaces_package(root: Path) -> str:
     return "Its decorator changes nothing outside ZeroGPU."
 
 
-def app_answers(root: Path) -> str:
-    """Start a copy of the shipped files with SPACE_ID set, on a free port, and check that the page is served."""
+def check_app_answers(root: Path) -> str:
+    """Start a copy of the shipped files with SPACE_ID set, on a free port, and check that the page is served; return a
+    description. Raises Problem."""
     with tempfile.TemporaryDirectory(prefix="specviz-space-") as temporary:
         home = Path(temporary) / "app"
         for file in _shipped(root):

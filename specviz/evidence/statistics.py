@@ -20,38 +20,38 @@ ACCEPTANCE = " First draft token accepted: {measured:.1%}, expected sum min(p, q
 
 
 def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float, int]:
-    """Return (statistic, degrees of freedom) of counts against expected probabilities; infinite if a cell of probability 0 was hit. Rare
-    cells must be pooled before."""
+    """Return (statistic, degrees of freedom) of counts against expected probabilities; infinite if an outcome of probability 0 was
+    counted. Rare outcomes must be pooled before."""
     freedom = len(expected) - 1
     if any(cell not in expected or expected[cell] <= 0 for cell in counts):
         return math.inf, freedom
     return sum((counts[cell] - samples * p) ** 2 / (samples * p) for cell, p in expected.items()), freedom
 
 
-def as_normal(statistic: float, freedom: int) -> float:
-    """Convert a chi-square statistic to a standard normal (Wilson and Hilferty)."""
+def normal_score(statistic: float, freedom: int) -> float:
+    """Convert a chi-square statistic to a standard normal score (Wilson and Hilferty)."""
     spread = 2 / (9 * max(1, freedom))
     return ((statistic / max(1, freedom)) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
 def p_value(statistic: float, freedom: int) -> float:
-    """Return the probability of a chi-square statistic at least as large; 1 with a single cell."""
+    """Return the probability of a chi-square statistic at least as large. 1 for a single cell."""
     if freedom < 1 and math.isfinite(statistic):
         return 1.0
     tail = float(torch.special.gammaincc(*(torch.tensor(x / 2, dtype=torch.float64) for x in (freedom, statistic))))
     return tail if math.isfinite(tail) and math.isfinite(statistic) else 0.0
 
 
-def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
-    """Return p-values for uniformity on [0, 1]: Kolmogorov-Smirnov, and chi-square over equal cells. serial: the values
-    are in order and independent; then also a chi-square over pairs of neighbours. Empty for too few values."""
+def uniformity_p_values(values: Sequence[float], serial: bool = False) -> list[float]:
+    """Return p-values for uniformity on [0, 1]: Kolmogorov-Smirnov, and chi-square over equal cells. serial: the values are in
+    order and independent; then also chi-square over pairs of neighbours. Empty for too few values."""
     if len(values) < FEW:
         return []
     x = torch.tensor(values, dtype=torch.float64)
     count = len(x)
     cells = (x * CELLS).long().clamp(0, CELLS - 1)
     even = count / CELLS
-    found = [kolmogorov(x), p_value(float(((cells.bincount(minlength=CELLS) - even) ** 2 / even).sum()), CELLS - 1)]
+    found = [kolmogorov_smirnov_p(x), p_value(float(((cells.bincount(minlength=CELLS) - even) ** 2 / even).sum()), CELLS - 1)]
     if serial and count // 2 >= LEAST * SIDE**2:
         pairs = (x[:count // 2 * 2].view(-1, 2) * SIDE).long().clamp(0, SIDE - 1)
         even = len(pairs) / SIDE**2
@@ -60,7 +60,7 @@ def uniformity(values: Sequence[float], serial: bool = False) -> list[float]:
     return found
 
 
-def kolmogorov(x: Tensor) -> float:
+def kolmogorov_smirnov_p(x: Tensor) -> float:
     """Return the Kolmogorov-Smirnov p-value of x [n] against the uniform distribution (Stephens 1970)."""
     x, count = x.sort().values, len(x)
     steps = torch.arange(count + 1, dtype=x.dtype) / count
@@ -71,9 +71,9 @@ def kolmogorov(x: Tensor) -> float:
 
 @dataclass
 class Cells:
-    """Cells of a chi-square test: continuations of a prompt with their ``expected`` probabilities. A prefix followed by
-    None pools its rare continuations; POOL holds what is still too rare. ``inner``: prefixes that were split;
-    ``pooled``: a cell that was merged into the pool."""
+    """The cells of a chi-square test: continuations of a prompt, with their ``expected`` probabilities. A prefix followed by None
+    pools its rare continuations; POOL holds what is still too rare. ``inner``: prefixes that were split; ``pooled``: a cell
+    that was merged into the pool."""
 
     expected: dict[Any, float] = field(default_factory=dict)
     inner: set[Tokens] = field(default_factory=set)
@@ -82,8 +82,9 @@ class Cells:
     POOL = "pool"
 
     @classmethod
-    def of(cls, probs: Callable[[Tokens], Tensor], samples: int, depth: int, stop=frozenset()) -> Cells:
-        """Build cells for ``samples`` runs of ``depth`` tokens. probs(tokens so far) -> [vocab]."""
+    def build(cls, probs: Callable[[Tokens], Tensor], samples: int, depth: int, stop=frozenset()) -> Cells:
+        """Return cells for ``samples`` runs of ``depth`` tokens. probs(tokens so far): the next-token distribution [vocab]; stop:
+        end tokens."""
         cells = cls()
         pool = cells._split(probs, samples, stop, depth, (), 1.0)
         if pool * samples >= LEAST:
@@ -109,7 +110,7 @@ class Cells:
         return pool
 
     def find(self, tokens: Tokens) -> Any:
-        """Return the cell of a run's tokens."""
+        """Return the cell to which a run's tokens belong."""
         for i in range(len(tokens) + 1):
             if tokens[:i] in self.expected:
                 return tokens[:i]
@@ -123,8 +124,8 @@ class Cells:
 
 @dataclass
 class Acceptance:
-    """Acceptance rate of the first draft token, compared with sum(min(p, q)). Valid only if the token was sampled from
-    the draft distribution q."""
+    """The acceptance rate of the first draft token, compared with sum(min(p, q)). Valid only if the token was sampled from the
+    draft distribution q. target, draft [vocab]: p and q."""
 
     target: Tensor
     draft: Tensor | None
@@ -132,7 +133,7 @@ class Acceptance:
     accepted: int = 0
 
     def add(self, trial: dict[str, Any] | None) -> None:
-        """Count the decision about the first node. A node that was not sampled from q disables the test."""
+        """Count the decision about the first draft node. A node that was not sampled from q disables the test."""
         if self.draft is None or trial is None:
             return
         if trial["rule"] != "ratio" or not math.isclose(trial["q"], float(self.draft[trial["tok"]]), rel_tol=1e-2, abs_tol=1e-4):
@@ -143,11 +144,13 @@ class Acceptance:
 
     @property
     def overlap(self) -> float:
+        """The expected acceptance rate, sum(min(p, q))."""
         assert self.draft is not None  # asked of a valid test alone
         return float(torch.minimum(self.target.double(), self.draft.double()).sum())
 
     @property
     def z(self) -> float:
+        """The deviation of the acceptance rate from its expectation, in standard deviations; 0 without a valid test."""
         if self.draft is None or not self.tried:
             return 0.0
         spread = math.sqrt(max(self.overlap * (1 - self.overlap), 1e-9) / self.tried)

@@ -1,9 +1,8 @@
-"""Structured output with every method: validity, equality with plain constrained decoding, and speed compared with
-unconstrained decoding.
+"""Structured output with every method: validity, equality with plain constrained decoding, and speed compared with unconstrained
+decoding.
 
-Three runs for every method and prompt: greedy with the response format, compared token by token with plain decoding;
-sampled with it, checked for validity only; and greedy without it, of at most as many tokens, for its speed.
-"""
+Three runs for every method and prompt: greedy with the response format, compared token by token with plain decoding; sampled
+with it, checked for validity only; and greedy without it, with at most as many tokens, for its speed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +37,7 @@ ALONE = 1.05  # tokens per pass below which a method gained nothing
 
 @dataclass
 class Row:
-    """The results of one method. bound, free: totals with and without the response format."""
+    """The results of one method. bound, free: totals of the greedy runs with and without the response format."""
 
     method: str
     answers: int = 0
@@ -49,6 +48,7 @@ class Row:
     free: Totals = field(default_factory=Totals)
 
     def record(self) -> dict[str, Any]:
+        """Return the results as plain data."""
         bound, free = self.bound.metrics(), self.free.metrics()
         return {"method": self.method, "answers": self.answers, "valid": self.valid, "equal": self.equal,
                 "valid_sampled": self.valid_sampled, "tokens_per_pass": bound["block_efficiency"],
@@ -58,8 +58,8 @@ class Row:
 
 def structured_bench(loaded: Loaded, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
                      prompts: Sequence[str] = PROMPTS, report: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
-    """Yield the results of each method, plain decoding first. By default only exact methods, because others need not
-    equal plain decoding. Methods that cannot run on these models are reported and left out."""
+    """Yield the results of each method, plain decoding first. methods None: all exact ones, because others need not equal plain
+    decoding. Methods that cannot run on these models are reported (``report``) and left out."""
     bound = GenerationRequest(response_format=response_format or FORMAT, max_tokens=TOKENS)
     grammar = Grammar(bound.response_format or FORMAT, loaded.tokenizer, loaded.vocab, sorted(stop_tokens(bound, loaded.end_tokens)))
     plain: dict[str, Result] = {}
@@ -90,7 +90,7 @@ def _row(loaded: Loaded, key: str, grammar: Grammar, bound: GenerationRequest, p
 
 
 def with_table(page: str, rows: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
-    """Return docs/requests.md with these rows in its section on methods. facts: those of the loaded models."""
+    """Return docs/requests.md (``page``) with these rows in its section on methods. facts: Loaded.facts of the models."""
     before, rest = page.split(f"{TITLE}\n", 1)
     after = rest.partition("\n## ")[2]
     return f"{before}{TITLE}\n\n{_words(rows, facts)}\n\n{_table(rows)}\n" + (f"\n## {after}" if after else "")

@@ -28,7 +28,8 @@ LOOKUP_TOKENS = 10  # transformers' documentation uses this
 
 
 class Generator:
-    """One configuration of ``model.generate`` as a runner of the benchmark."""
+    """One configuration of transformers' ``model.generate`` for the benchmark: calling it with (prompt, sampling, length) returns
+    a Result."""
 
     def __init__(self, plain: Session, models: Models, **options: Any):
         self.session, self.models, self.options = plain, models, options
@@ -49,7 +50,8 @@ class Generator:
 
 @dataclass
 class PassTimes:
-    """Seconds inside forward passes of target and assistant, and the number of target passes, since the models were loaded."""
+    """Seconds inside forward passes of target and assistant model, and the number of target passes, since the models were loaded.
+    """
 
     seconds: float = 0.0
     passes: int = 0
@@ -57,6 +59,8 @@ class PassTimes:
 
 @dataclass
 class Models:
+    """The target and the assistant model as transformers models, and the time of their forward passes."""
+
     target: Any
     draft: Any
     spent: PassTimes
@@ -83,7 +87,7 @@ class _Watch:
 
 
 def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
-    """Return runners by row name. Raises ZooError if transformers cannot load the target."""
+    """Return {row name: runner} of the baselines. Raises ZooError if transformers cannot load the target."""
     spent = PassTimes()
     models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
     found = {"transformers_generate": Generator(plain, models)}

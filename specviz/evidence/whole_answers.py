@@ -32,7 +32,7 @@ from ..methods import catalogue
 from ..trace.events import Committed
 from .betting import TestMartingale
 from .certificate import PROMPTS, encode
-from .statistics import uniformity
+from .statistics import uniformity_p_values
 from .token_bets import APART, DRAFTED, NodeTest, Token, bet
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class TokenPlaces:
         """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind: {p, samples, power, against}}}.
         p is corrected for the number of tests."""
         groups = {name: self.group(name) for name in (*GROUPS, RATIO)}
-        found = {name: uniformity(values, serial=name == "all") for name, values in groups.items()}
+        found = {name: uniformity_p_values(values, serial=name == "all") for name, values in groups.items()}
         worst = min([p for tests in found.values() for p in tests] + [m.p for m in self.apart.values() if m.p is not None], default=1.0)
         tests = 2 * len(groups) + 1 + len(self.apart)
         p = 0.0 if self.impossible else min(1.0, tests * worst)

@@ -54,7 +54,7 @@ def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, p
     ids = encode(loaded, prompt)
     distributions = NextTokenDistribution(loaded.open_target(), ids, probs)
     with torch.inference_mode():
-        cells = Cells.of(distributions, samples, DEPTH, loaded.end_tokens)
+        cells = Cells.build(distributions, samples, DEPTH, loaded.end_tokens)
     if len(cells.expected) < 2:
         raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.",
                            "lab.no_choice")
@@ -72,7 +72,7 @@ def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, p
     runs.close()
     if len(seen) < samples:  # rebuild the cells for fewer samples, so that none expects too few
         with torch.inference_mode():
-            cells = Cells.of(distributions, len(seen), DEPTH, loaded.end_tokens)
+            cells = Cells.build(distributions, len(seen), DEPTH, loaded.end_tokens)
         counts = Counter(cells.find(tokens) for tokens in seen)
     yield _report(loaded, method, cells, counts, places, len(seen), samples, True)
 

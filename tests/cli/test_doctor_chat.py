@@ -49,7 +49,7 @@ def test_doctor_for_people_names_the_processor_and_the_passes(command):
 
 def test_a_missing_package_is_named_with_the_command_that_gets_it(monkeypatch):
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
-    assert {row["name"]: row["get"] for row in doctor.missing()}["rich"] == "pip install rich"
+    assert {row["name"]: row["get"] for row in doctor.missing_packages()}["rich"] == "pip install rich"
 
 
 def test_chat_remembers_switches_methods_and_forgets(command):

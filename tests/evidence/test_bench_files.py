@@ -7,7 +7,7 @@ import json
 import pytest
 
 from specviz.cli import commands as cli
-from specviz.evidence.bench_files import ledger_rows, write
+from specviz.evidence.bench_files import ledger_rows, write_rows
 from specviz.run.request import SessionError
 
 pandas = pytest.importorskip("pandas")
@@ -46,4 +46,4 @@ def test_what_holds_no_runs_or_cannot_be_written_is_one_sentence(tmp_path):
         with pytest.raises(SessionError):
             ledger_rows(path)
     with pytest.raises(SessionError):
-        write([{"a": 1}], csv=str(tmp_path / "nowhere" / "b.csv"))
+        write_rows([{"a": 1}], csv=str(tmp_path / "nowhere" / "b.csv"))

@@ -12,8 +12,8 @@ from specviz import ROOT as HERE
 from specviz import load
 from specviz.core import Sampling
 from specviz.core.needs import missing_reason
-from specviz.evidence.benchmark import MEAN, answered, bench, measure, quartiles, rows
-from specviz.evidence.prompt_suites import Item, choose, read_suite
+from specviz.evidence.benchmark import MEAN, bench, measure, quartiles, rows, with_earlier_answers
+from specviz.evidence.prompt_suites import Item, read_suite, select_items
 from specviz.run.request import SessionError
 from specviz.run.result import Result, collect
 from specviz.run.session import Session
@@ -147,7 +147,7 @@ def test_second_turns_stand_on_plain_decodings_answers(at_home, tmp_path):
     assert read_suite(suite) == [Item("rewrite", turns[1], (turns[0],)), Item("long", "x", ("cat " * 400,))]
     loaded = load()
     runners = {"autoregressive": SimpleNamespace(session=Session(loaded, "autoregressive"))}
-    (item,) = answered(runners, read_suite(suite), 8)
+    (item,) = with_earlier_answers(runners, read_suite(suite), 8)
     first = collect(Session(loaded, "autoregressive").run(turns[0], 8)).text
     assert item.prompt == [{"role": "user", "content": turns[0]}, {"role": "assistant", "content": first}, {"role": "user", "content": turns[1]}]
     report = bench(loaded, ["copyspec"], [suite, "ours"], tasks=["rewrite", "chat"], prompts=1, repeats=1, max_new_tokens=8, quiet=True)
@@ -157,10 +157,10 @@ def test_second_turns_stand_on_plain_decodings_answers(at_home, tmp_path):
 
 def test_choosing_from_a_suite():
     items = [Item("a", "1"), Item("b", "2"), Item("a", "3"), Item("a", "4")]
-    assert choose(items) == [items[0], items[2], items[3], items[1]]
-    assert choose(items, ["b"]) == [items[1]] and choose(items, [], 1) == [items[0], items[1]]
+    assert select_items(items) == [items[0], items[2], items[3], items[1]]
+    assert select_items(items, ["b"]) == [items[1]] and select_items(items, [], 1) == [items[0], items[1]]
     with refuses(SessionError, "suite.task", "'c'", "a, b"):
-        choose(items, ["c"])
+        select_items(items, ["c"])
 
 
 @pytest.mark.parametrize("name, data", [

@@ -13,7 +13,7 @@ import torch
 
 from specviz.core import Method, Sampling
 from specviz.evidence import certificate as certify
-from specviz.evidence.statistics import ACCEPTANCE, Acceptance, Cells, as_normal, chi_square, p_value
+from specviz.evidence.statistics import ACCEPTANCE, Acceptance, Cells, chi_square, normal_score, p_value
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyTarget
 
@@ -186,7 +186,7 @@ def draw(probs, rng, depth, stop):
 def test_cells_hold_everything_that_can_come_up(samples, stop):
     for seed in range(20):
         probs, rng = table(5, seed), random.Random(seed)
-        cells = Cells.of(probs, samples, 3, stop)
+        cells = Cells.build(probs, samples, 3, stop)
         assert sum(cells.expected.values()) == pytest.approx(1) and cells.expected
         assert min(cells.expected.values()) * samples >= 5 - 1e-9 or len(cells.expected) == 1
         share = Counter()
@@ -206,17 +206,17 @@ def continuations(probs, depth, stop, prefix=(), prob=1.0):
 
 def test_chi_square_is_a_standard_normal_where_the_distribution_is_right_and_far_off_where_it_is_not():
     probs, shifted, rng = table(4, 1), table(4, 2), random.Random(0)
-    cells = Cells.of(probs, 400, 2)
-    right = [as_normal(*chi_square(cells.expected, Counter(cells.find(draw(probs, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
+    cells = Cells.build(probs, 400, 2)
+    right = [normal_score(*chi_square(cells.expected, Counter(cells.find(draw(probs, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
     mean = sum(right) / len(right)
     assert abs(mean) < 0.35 and 0.7 < sum((z - mean) ** 2 for z in right) / len(right) < 1.4 and max(map(abs, right)) < 4
-    assert as_normal(*chi_square(cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400)) > 8
+    assert normal_score(*chi_square(cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400)) > 8
 
 
 def test_chi_square_is_infinite_on_the_impossible():
     assert chi_square({"a": 0.5, "b": 0.5}, Counter(a=5, c=1), 6) == (float("inf"), 1)
     assert chi_square({"a": 1.0, "b": 0.0, "c": 0.0}, Counter(a=5, b=1), 6) == (float("inf"), 2)
-    assert as_normal(float("inf"), 2) == float("inf") and p_value(float("inf"), 2) == 0
+    assert normal_score(float("inf"), 2) == float("inf") and p_value(float("inf"), 2) == 0
 
 
 def test_the_chi_square_tail_is_the_known_one():

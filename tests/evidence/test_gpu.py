@@ -26,7 +26,7 @@ def test_every_row_of_the_table_is_measured(tmp_path, capsys):
 
 def test_a_model_that_drafts_for_itself_is_always_right(tmp_path):
     """What the share of a round is measured on: full rounds."""
-    place = gpu.write(tmp_path / "tiny", gpu.SHAPES["tiny"], 128, gpu.torch.device("cpu"))
+    place = gpu.write_checkpoint(tmp_path / "tiny", gpu.SHAPES["tiny"], 128, gpu.torch.device("cpu"))
     model = gpu.StaticModel(place)
     plain, *_ = gpu.greedy_run(model, "autoregressive", 16, 8)
     ours, _, inside = gpu.greedy_run(model, gpu.KEY, 16, 8)

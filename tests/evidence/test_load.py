@@ -9,9 +9,16 @@ import pytest
 from specviz import load
 from specviz.cli import commands
 from specviz.core import Sampling
-from specviz.evidence.load_test import arriving, compared, load_test, measuring, requests_of, where_it_stops
+from specviz.evidence.load_test import (
+    break_even_sentences,
+    load_test,
+    measuring,
+    timed_requests,
+    with_arrival_times,
+    with_plain_ratio,
+)
 from specviz.evidence.prompt_suites import Item
-from specviz.evidence.simulated_server import Answer, LoadResult, Server, TimedRequest, middle
+from specviz.evidence.simulated_server import Answer, LoadResult, Server, TimedRequest, median_and_p95
 from specviz.run.request import SessionError
 from specviz.run.result import collect
 from specviz.run.session import Session
@@ -26,30 +33,30 @@ def pair(at_home):
 
 def test_arrivals_are_the_same_for_everybody_and_come_at_the_rate():
     asks = [TimedRequest("a", [1], 4, i) for i in range(2000)]
-    times = [ask.at for ask in arriving(asks, 5.0, 3)]
-    assert times == [ask.at for ask in arriving(asks, 5.0, 3)] and times[0] == 0 and times == sorted(times)
-    assert times[-1] / 1999 == pytest.approx(1 / 5, rel=0.1) and times != [ask.at for ask in arriving(asks, 5.0, 4)]
+    times = [ask.arrival for ask in with_arrival_times(asks, 5.0, 3)]
+    assert times == [ask.arrival for ask in with_arrival_times(asks, 5.0, 3)] and times[0] == 0 and times == sorted(times)
+    assert times[-1] / 1999 == pytest.approx(1 / 5, rel=0.1) and times != [ask.arrival for ask in with_arrival_times(asks, 5.0, 4)]
 
 
 def test_requests_take_the_prompts_in_turn_with_lengths_of_their_own(pair):
     session = Session(pair, "autoregressive")
-    asks = requests_of(session, [Item("a", "the cat"), Item("b", "the sea"), Item("c", "x" * 900)], 40, 20)
+    asks = timed_requests(session, [Item("a", "the cat"), Item("b", "the sea"), Item("c", "x" * 900)], 40, 20)
     assert {ask.task for ask in asks} == {"a", "b"} and len({ask.seed for ask in asks}) == 40
     assert {ask.length for ask in asks} <= set(range(10, 21)) and len({ask.length for ask in asks}) > 5
-    assert asks == requests_of(session, [Item("a", "the cat"), Item("b", "the sea"), Item("c", "x" * 900)], 40, 20)
+    assert asks == timed_requests(session, [Item("a", "the cat"), Item("b", "the sea"), Item("c", "x" * 900)], 40, 20)
     with refuses(SessionError, "suite.too_long"):
-        requests_of(session, [Item("c", "x" * 900)], 4, 20)
+        timed_requests(session, [Item("c", "x" * 900)], 4, 20)
 
 
 def test_figures_by_hand():
-    assert middle([]) is None and middle([3.0]) == [3.0, 3.0] and middle([float(i) for i in range(21)]) == [10, 19]
+    assert median_and_p95([]) is None and median_and_p95([3.0]) == [3.0, 3.0] and median_and_p95([float(i) for i in range(21)]) == [10, 19]
     row = LoadResult([Answer("a", 0.0, 1.0, 5.0, 9), Answer("a", 2.0, 2.5, 6.0, 8), Answer("a", 7.0)], [1, 2, 1], rows=34, drafted=20,
                  accepted=5).row()
     assert row["requests"] == 2 and row["seconds"] == 6 and row["goodput"] == 17 / 6 and row["throughput"] == 34 / 6
     assert row["first_token"][0] == 0.75 and row["token_time"] == [0.5, 0.5] and row["latency"][0] == 4.5
     assert row["batch"] == 4 / 3 and row["drafted"] == 5 and row["accepted"] == 0.25
     assert LoadResult().row() == {"requests": 0, "tokens": 0}
-    rows = compared([{"load": "1", "method": "autoregressive", "goodput": 10.0}, {"load": "1", "method": "x", "goodput": 5.0},
+    rows = with_plain_ratio([{"load": "1", "method": "autoregressive", "goodput": 10.0}, {"load": "1", "method": "x", "goodput": 5.0},
                      {"load": "2", "method": "x", "goodput": 5.0}])
     assert [r["against_plain"] for r in rows] == [1, 0.5, None]
 
@@ -197,4 +204,4 @@ def test_where_speculation_stops_paying_is_named(ratios, says):
     rows = [{"load": load, "method": method, "requests": 9, "against_plain": 1.0 if method == "autoregressive" else ratio}
             for load, ratio in zip(loads, ratios) if ratio for method in ("autoregressive", "speculative")]
     rows.append({"load": "8 users", "method": "speculative", "requests": 3, "against_plain": 9.0})
-    assert says in where_it_stops(rows, 9)[0] and where_it_stops(rows, 8) == []
+    assert says in break_even_sentences(rows, 9)[0] and break_even_sentences(rows, 8) == []

@@ -28,13 +28,13 @@ def test_a_twelve_gram_three_times_is_a_loop(tokens, found):
 
 def test_a_row_has_the_share_of_looping_answers_and_figures_without_them():
     cell = Cell()
-    cell.take(result(STRAIGHT, 2.0), result(STRAIGHT, 4.0))
-    cell.take(result(CIRCLES, 1.0), result(CIRCLES, 8.0))
+    cell.add(result(STRAIGHT, 2.0), result(STRAIGHT, 4.0))
+    cell.add(result(CIRCLES, 1.0), result(CIRCLES, 8.0))
     row = cell.row(True)
     assert row["looping_share"] == 0.5 and row["walltime_speedup"] == 5.0 and row["walltime_speedup_without_loops"] == 2.0
     assert row["block_efficiency_without_loops"] == 2.0
     alone = Cell()
-    alone.take(result(CIRCLES, 1.0), result(CIRCLES, 8.0))
+    alone.add(result(CIRCLES, 1.0), result(CIRCLES, 8.0))
     assert alone.row(True)["walltime_speedup_without_loops"] is None and alone.row(True)["looping_share"] == 1.0
     mean = rows({("m", "a"): cell, ("m", "b"): alone}, True)[-1]
     assert mean["looping_share"] == 0.75 and mean["walltime_speedup_without_loops"] == 2.0
@@ -54,14 +54,14 @@ def test_the_oracle_bounds_each_task():
 
 
 def test_the_page_has_a_section_without_looping_answers():
-    from specviz.evidence.bench_page import MethodRow, looping
+    from specviz.evidence.bench_page import MethodRow, looping_sections
     from specviz.methods import catalogue
 
     row, plain = MethodRow(), Run("autoregressive", 40, 40, seconds=4.0)
-    row.take("t", Run("speculative", 40, 20, seconds=2.0, loops=False), plain)
-    row.take("t", Run("speculative", 40, 4, seconds=0.5, loops=True), plain)
-    section = looping({0.0: {"speculative": row}}, catalogue())
+    row.add("t", Run("speculative", 40, 20, seconds=2.0, loops=False), plain)
+    row.add("t", Run("speculative", 40, 4, seconds=0.5, loops=True), plain)
+    section = looping_sections({0.0: {"speculative": row}}, catalogue())
     assert len(section) == 3 and "50.0%" in section[-1] and "| 2 |" in section[-1] and "2 (2 to 2)" in section[-1]
     old = MethodRow()
-    old.take("t", Run("speculative", 40, 20, seconds=2.0), plain)
-    assert looping({0.0: {"speculative": old}}, catalogue()) == []
+    old.add("t", Run("speculative", 40, 20, seconds=2.0), plain)
+    assert looping_sections({0.0: {"speculative": old}}, catalogue()) == []

@@ -45,7 +45,7 @@ class Bench:
 
     def run_session(self, path, settings=None, machine=MACHINE, repeats=2, seconds=1e9, sampling=Sampling(seed=3)):
         ledger = Ledger(path)
-        ledger.ready()
+        ledger.prepare()
         asked = Requested(tuple(self.plan.runners), tuple((i.number, i.task) for i in ITEMS), repeats, "s")
         bench_session = BenchSession("2026-01-01T00:00:00", settings or {"temperature": 0}, machine, asked)
         stopped = measure_missing(ledger, bench_session, self.plan, repeats, 20, sampling, seconds, True, lambda: self.now)
@@ -114,7 +114,7 @@ def test_a_torn_line_is_dropped_and_a_file_of_others_is_left_alone(tmp_path):
     before = path.read_bytes()
     path.write_bytes(before + b'{"sitt')
     assert len(Ledger(path).sessions) == 1 and path.read_bytes() != before  # reading cuts nothing
-    Ledger(path).ready()
+    Ledger(path).prepare()
     assert path.read_bytes() == before
     for text in (b"my notes", b"my notes\n", before + b"more\n", before + b'{"sitting": "x", "leg": {}}\n', b'{"sitting": 1}\n'):
         path.write_bytes(text)
@@ -164,7 +164,7 @@ def test_on_a_real_pair(at_home, tmp_path):
     assert (first["runs"], first["of"], first["interrupted"]) == (4, 4, False)
     report = run_session(loaded, ["prompt_lookup", "speculative"], Ledger(path), repeats=1, **asked)
     assert (report["runs"], report["of"], report["turns"]) == (6, 6, 2) and str(path) in report["said"]
-    found = [run for one in Ledger(path).sessions for leg in one.run_groups for run in leg.all()]
+    found = [run for one in Ledger(path).sessions for leg in one.run_groups for run in leg.all_runs()]
     assert all(run.same and run.tokens and run.seconds > 0 for run in found) and len(found) == 8
     sampled = run_session(loaded, ["speculative"], Ledger(path), repeats=1, sampling=replace(Sampling(), temperature=1.0), **asked)
     assert sampled["runs"] == sampled["of"] == 4 and "hours" in sampled

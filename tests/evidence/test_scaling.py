@@ -48,7 +48,7 @@ def test_a_distribution_with_known_coefficients_is_recovered_and_a_spoiled_order
     ys = [0.1 + 0.03 * math.log(x) + rng.gauss(0, 0.002) for x in xs]
     found = fit(list(zip(xs, ys)))
     assert found.a == pytest.approx(0.1, abs=0.005) and found.b == pytest.approx(0.03, abs=0.001) and found.r2 > 0.99
-    assert found.at(2.0**24) == pytest.approx(0.1 + 0.03 * 24 * math.log(2), abs=0.01) and (found.points, found.most) == (16, 2.0**21)
+    assert found.predict(2.0**24) == pytest.approx(0.1 + 0.03 * 24 * math.log(2), abs=0.01) and (found.points, found.most) == (16, 2.0**21)
     spoiled = [fit(list(zip(xs, rng.sample(ys, len(ys))))) for _ in range(50)]
     assert max(one.r2 for one in spoiled) < 0.5 and max(abs(one.b) for one in spoiled) < 0.025
 

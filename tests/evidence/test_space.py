@@ -31,11 +31,11 @@ def checkout(tmp_path):
 
 
 def found(root, **options):
-    return {row["check"]: (row["ok"], row["detail"]) for row in space.rehearse(root, **options)}
+    return {row["check"]: (row["ok"], row["detail"]) for row in space.check_space(root, **options)}
 
 
 def test_this_checkout_would_be_taken():
-    assert all(row["ok"] for row in space.rehearse(ROOT, app=False))
+    assert all(row["ok"] for row in space.check_space(ROOT, app=False))
 
 
 @pytest.mark.parametrize("change, check, says", [
@@ -80,4 +80,4 @@ def test_an_app_that_answers_and_one_that_does_not(checkout, monkeypatch):
 
 @pytest.mark.soak
 def test_the_page_itself_answers_as_a_space():
-    assert space.app_answers(ROOT)  # raises where the page does not come
+    assert space.check_app_answers(ROOT)  # raises where the page does not come

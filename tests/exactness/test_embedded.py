@@ -12,8 +12,8 @@ import torch
 from specviz import load
 from specviz.core import Sampling
 from specviz.evidence import certificate as certify
-from specviz.evidence.sample_answers import answers
-from specviz.evidence.statistics import ACCEPTANCE, Cells, as_normal, chi_square
+from specviz.evidence.sample_answers import generate_answers
+from specviz.evidence.statistics import ACCEPTANCE, Cells, chi_square, normal_score
 from specviz.zoo import forget
 
 from ..message_codes import begins
@@ -44,7 +44,7 @@ def test_methods_write_what_plain_decoding_writes(loaded, every):
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"])
 def test_the_default_target_writes_what_plain_decoding_writes(every):
     default = load(device="cpu")
-    _, temperature, text, remarks = next(answers(default))  # "What is the capital of France?"
+    _, temperature, text, remarks = next(generate_answers(default))  # "What is the capital of France?"
     assert temperature == 0 and "Paris" in text and not remarks
     found = runnable(default, "exact", "greedy only")
     for i, method in enumerate(found if every else found[1::36]):
@@ -61,12 +61,12 @@ def test_all_methods_together_follow_the_targets_distribution(loaded):
     each = max(8, 250 // len(many))
     with torch.inference_mode():
         ids = certify.encode(loaded, certify.PROMPTS[0])
-        cells = Cells.of(certify.NextTokenDistribution(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
+        cells = Cells.build(certify.NextTokenDistribution(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
         counts = Counter()
         for i, method in enumerate(many):
             seeded = replace(sampling, seed=1 + i)
             counts.update(cells.find(tokens[:2]) for tokens, _ in certify.first_tokens(loaded, method, None, ids, seeded, each))
-    assert len(cells.expected) > 5 and abs(as_normal(*chi_square(cells.expected, counts, each * len(many)))) < 4
+    assert len(cells.expected) > 5 and abs(normal_score(*chi_square(cells.expected, counts, each * len(many)))) < 4
 
 
 def test_speculative_decoding_follows_the_distribution_and_accepts_as_often_as_it_must(loaded):
