@@ -71,7 +71,8 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
     forget()
 
 
-DRAFTING = {"eagle3": "eagle3", "peagle": "peagle", "dflash": "dflash", "dspark": "dspark", "kangaroo": "kangaroo", "hydra": "hydra",
+DRAFTING = {"eagle3": "eagle3", "peagle": "peagle", "dflash": "dflash", "dflare": "dflare", "jetspec": "jetspec",
+            "dflash2_conv": "dflash2_conv", "dspark": "dspark", "kangaroo": "kangaroo", "hydra": "hydra",
             "clover": "clover", "chimera": "chimera"}  # kinds that read the text in ways of their own, and a method of each
 
 @pytest.mark.parametrize("entry", tried(*DRAFTING))
@@ -137,7 +138,7 @@ def test_a_correction_says_something_else_after_another_token(entry):
             _, carry = scores.step(0, scores.start(), torch.tensor(ids[end - 1:end]))
             for token in scores.block.logits[0].topk(2).indices:
                 logits, _ = scores.step(1, carry, token[None])
-                found.append(int(scores.whole(1, logits)[0].argmax()))
+                found.append(int(scores.expand_to_vocab(1, logits)[0].argmax()))
             moved += found[0] != found[1]
     kit.close()
     forget()

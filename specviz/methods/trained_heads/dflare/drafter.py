@@ -1,19 +1,19 @@
 """Draft a chain from DFlare's block, and note what its layers read."""
 from __future__ import annotations
 
-from functools import cached_property
+from typing import Any
 
 from ....core import Budget, DraftTree, State
 from ....drafters.heads.masked_block import BlockChain
 
 
 class MixtureChain(BlockChain):
-    """Draft a chain from a block drafter whose layers read mixtures of the target's layers."""
+    """Draft a chain from a block drafter whose layers read mixtures of the target's layers. shares: of each of the target's
+    layers in what a draft layer reads."""
 
-    @cached_property
-    def shares(self) -> list[list[float]]:
-        """The share of each of the target's layers in what a draft layer reads."""
-        return [[round(share, 4) for share in row] for row in self.net.layer_fusion_weights.detach().softmax(-1).tolist()]
+    def __init__(self, head: Any):
+        super().__init__(head)
+        self.shares = [[round(share, 4) for share in row] for row in head.layer_fusion_weights.detach().softmax(-1).tolist()]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = super().propose(state, budget)
