@@ -1,7 +1,7 @@
-"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building block of
-EAGLE's head, Kangaroo's adapter and others.
+"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building block of EAGLE's
+head, Kangaroo's adapter and others.
 
-The trainable modules have the published parameter names. ``Fused`` holds the same weights in the layout of the
+The trainable modules have the published parameter names. ``FusedLayers`` has the same weights in the layout of the
 inference forward pass (models/llama.py); its KV cache is a ``RowCache`` (row_cache.py).
 """
 from __future__ import annotations
@@ -29,7 +29,8 @@ KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one layer, from a config.json of the Llama family."""
+    """The sizes of one decoder layer, from a config.json of the Llama family. inner: intermediate size; context: longest
+    text."""
 
     hidden: int
     heads: int
@@ -41,9 +42,10 @@ class Sizes:
     eps: float
 
     @classmethod
-    def of(cls, config: dict[str, Any], name: str, causal: bool = True) -> Sizes:
-        """Read the sizes. Raises ModelError if one is missing, if they do not fit together, or where the config asks for what these
-        layers do not compute. causal: whether rows attend to those before them only."""
+    def of(cls, config: dict[str, Any], name: str, causal: bool | None = True) -> Sizes:
+        """Read the sizes from a config.json. causal: whether rows attend only to those before them. Raises ModelError if a
+        size is missing, if sizes do not fit together, or if the config asks for something that these layers do not
+        compute."""
         try:
             hidden, heads = config["hidden_size"], config["num_attention_heads"]
             found = cls(hidden, heads, config.get("num_key_value_heads") or heads, config.get("head_dim") or hidden // heads,
@@ -65,7 +67,8 @@ OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "m
 
 
 def rotary_keys(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the rotary parameters of a new head for a target: those of its layers with full attention, for whole heads."""
+    """Return the rotary parameters for a new head of a target: those of the target's layers with full attention, applied to
+    whole heads."""
     rotary = config.get("rope_parameters")
     if isinstance(rotary, dict) and isinstance(rotary.get("full_attention"), dict):
         config = config | {"rope_parameters": rotary["full_attention"]}
@@ -80,7 +83,7 @@ def layer_keys(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def saved_layer_keys(config: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a saved head's layer: those of its own config.json, else the target's."""
+    """Return the config.json keys of a saved head's layer: those of its own config.json, else the target's."""
     rotary = {key for key in OF_TARGET if key.startswith("rope")}
     left_out = rotary if rotary & config.keys() else set()  # another spelling of the target's would contradict the head's own
     return {key: found for key in OF_TARGET
@@ -88,9 +91,9 @@ def saved_layer_keys(config: dict[str, Any], target: dict[str, Any]) -> dict[str
 
 
 class Attention(nn.Module):
-    """Attention with rotary positions, for trained heads.
+    """Attention with rotary positions, an nn.Module for trained heads.
 
-    wide: input width divided by output width; qk_norm: queries and keys have a norm per head.
+    wide: input width divided by hidden size; qk_norm: queries and keys are normalised per head.
     """
 
     def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):
@@ -102,10 +105,10 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """Return the attention's output [batch, n, hidden], and the keys and values of past and these rows.
+        """Return (output [batch, n, hidden]; keys and values of past and these rows).
 
-        x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: rows before these; mask [n, past + n], True where a row may
-        attend, None = causal.
+        x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: keys and values of earlier rows; mask [n, past + n],
+        True where a row may attend, None = causal.
         """
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (_rotated(part, angles).type_as(v) for part in self._normed(q, k))
@@ -120,7 +123,7 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def weights(self, x: Tensor, angles: Tensor) -> Tensor:
-        """Return causal attention weights: x [batch, n, hidden] -> [batch, heads, n, n]; each row sums to one."""
+        """Return the causal attention weights [batch, heads, n, n] of x [batch, n, hidden]; each row sums to one."""
         q, k = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj))
         q, k = (_rotated(part, angles) for part in self._normed(q, k))
         scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
@@ -128,9 +131,9 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def limit_scores(self, x: Tensor, limit: float) -> None:
-        """Scale queries and keys down, head by head, until no attention score over rows x [batch, n, hidden] exceeds the limit
-        (QK-clip, 2507.20534). Beyond it one row gets all the weight and no gradient reaches the others. Not needed where heads
-        are normed."""
+        """Scale the weights of queries and keys down, head by head, until no attention score over rows x [batch, n, hidden]
+        exceeds the limit (QK-clip, 2507.20534). Beyond it one row gets all the weight and no gradient reaches the others.
+        Does nothing where queries and keys are normalised."""
         if self.q_norm is not None:
             return
         heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
@@ -150,6 +153,8 @@ def _rotated(x: Tensor, angles: Tensor) -> Tensor:
 
 
 class Mlp(nn.Module):
+    """Gated feed-forward (SwiGLU), an nn.Module: x [..., hidden] -> [..., hidden]."""
+
     def __init__(self, sizes: Sizes):
         super().__init__()
         self.gate_proj, self.up_proj = (nn.Linear(sizes.hidden, sizes.inner, bias=False) for _ in range(2))
@@ -160,10 +165,11 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """A decoder layer of a head.
+    """A decoder layer of a trained head, an nn.Module.
 
-    normed: with a norm before the attention; fed: with a feed-forward; bias: on queries, keys and values; heads: further
-    arguments of the attention. static: it drafts with static shapes (models/static_rows.py); eight: it drafts in int8.
+    normed: it has a norm before the attention; feedback: it has a feed-forward block; bias: on queries, keys and values;
+    heads: further arguments of the attention. static: when drafting, it runs with static shapes (models/static_rows.py);
+    eight: when drafting, it multiplies in int8.
     """
 
     static = eight = False
@@ -176,26 +182,28 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if feedback else None
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None) -> tuple[Tensor, KV]:
+        """Return (output [batch, n, hidden]; keys and values of past and these rows); arguments as in Attention.forward."""
         y, kv = self.self_attn(self.input_layernorm(x), angles, past, mask)
         return self.feed_forward(x + y), kv
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward block, with its residual connection, to the attention's output rows."""
+        """Return x plus the feed-forward block's output; x unchanged if the layer has none."""
         if self.mlp is None or self.post_attention_layernorm is None:
             return x
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
 def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -> Tensor:
-    """Return rotary angles of positions 0..length, [length, head_dim / 2]."""
+    """Return the rotary angles of the first ``length`` positions, [length, head_dim / 2]."""
     return (torch.arange(length, dtype=torch.float32)[:, None] * inverse_frequencies(rope_of(config), head_dim)).to(device)
 
 
 # --- the same weights, for drafting ------------------------------------------------------------------------------------
 class FusedLayers(Llama):
-    """Layers in the row-wise inference layout: matrices fused and stored in the fastest layout of this processor.
+    """Trained decoder layers in the inference layout of models/llama.py: matrices fused and stored in the fastest layout of
+    this processor.
 
-    lead: a linear layer before the layers (EAGLE's fc); ``lead`` then applies it.
+    lead: a linear layer before the layers (EAGLE's fc), in the same layout, or None.
     """
 
     def __init__(self, modules: Iterable[nn.Module], config: dict[str, Any], lead: nn.Linear | None = None):
@@ -226,13 +234,13 @@ class FusedLayers(Llama):
         return Int8Layout() if eight else fastest_layout(matrices, 4 * size * layers, budget=0.1)
 
     def rotations_to(self, count: int) -> Tensor:
-        """Return rotations of the first ``count`` positions."""
+        """Return the rotations of the first ``count`` positions, [count, 1, head_dim / 2]."""
         self.context = max(self.context, count)
         return self.rotations(count)[:count]
 
     def rotations_at(self, positions: list[int]) -> Tensor:
-        """Return rotations of positions [n, 1, head_dim / 2], also beyond the context of the config, because a target's may be
-        longer than its head's."""
+        """Return the rotations of these positions, [n, 1, head_dim / 2], also beyond the context of the config, because a
+        target's context may be longer than its head's."""
         self.context = max(self.context, max(positions) + 1)
         table = self.rotations(max(positions) + 1)
         if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
@@ -265,6 +273,6 @@ class FusedLayers(Llama):
                      norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
 
     def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
-        """Run all layers over rows x [n, hidden]; slots [layers, 2, kv_heads, slots, head_dim], written as in ``Llama.attend``.
-        """
+        """Run all layers over rows x [n, hidden]; return their outputs. slots: KV slots [layers, 2, kv_heads, slots,
+        head_dim]; the other arguments as in ``Llama.attend``."""
         return self.run_blocks(x, rotation, slots, at, mask)[0]

@@ -142,7 +142,7 @@ class BlockDrafter(nn.Module):
             raise ModelError(f"{name} has a Markov head of kind {kind!r}; vanilla and gated ones can be read",
                              "masked_block.markov")
         self.anchored = bool(settings.get("sample_from_anchor", rank > 0 or _trained_as_dspark(config)))
-        self.attention = block_attention(config, name, self.sizes.layers)
+        self.layer_attention = block_attention(config, name, self.sizes.layers)
         self.fc = nn.Linear(len(self.read_layers) * d, d, bias=False)
         self.hidden_norm, self.norm = nn.RMSNorm(d, eps=self.sizes.eps), nn.RMSNorm(d, eps=self.sizes.eps)
         self.layers = nn.ModuleList(self.layer(self.sizes, bool(config.get("attention_bias"))) for _ in range(self.sizes.layers))
@@ -192,7 +192,7 @@ class BlockDrafter(nn.Module):
         mask = torch.cat([seen, own.expand(batch, -1, -1)], 2)
         ahead = torch.cat([places.expand(batch, -1), at], 1)[:, None] - at[:, :, None]  # [batch, rows, c + rows]
         x = embeds.flatten(1, 2)
-        for layer, text, kind in zip(self.layers, self.text_rows(states), self.attention):
+        for layer, text, kind in zip(self.layers, self.text_rows(states), self.layer_attention):
             sees = (mask & visible(ahead, kind))[:, None]
             x = cast(BlockLayer, layer).across(x, text, rotations[at][:, None], rotations[:len(places)], sees)
         return x.unflatten(1, (blocks, size))
@@ -228,7 +228,7 @@ class BlockNet(FusedLayers):
     def __init__(self, head: BlockDrafter, lead: nn.Linear | None):
         super().__init__(head.layers, head.config, lead)
         with torch.inference_mode():
-            self.attention = head.attention
+            self.layer_attention = head.layer_attention
             self.after_fc, self.after = Norm(head.hidden_norm.weight.detach(), self.eps), Norm(head.norm.weight.detach(), self.eps)
             parts = [cast(BlockAttention, layer.self_attn).of_text for layer in cast("list[BlockLayer]", list(head.layers))]
             self.text = torch.cat([torch.cat([self._paired(k.weight), v.weight]) for k, v in parts]).detach()
@@ -286,7 +286,7 @@ class BlockRows(RowCache):
 
     def draft_raw(self, embeds: Tensor) -> Tensor:
         """Return the same states before the last norm."""
-        n, x, kinds = len(embeds), embeds.to(self.net.dtype), self.net.attention
+        n, x, kinds = len(embeds), embeds.to(self.net.dtype), self.net.layer_attention
         rows = torch.arange(n)
         if len(set(kinds)) == 1 and kinds[0].window is None:
             return self._run(x, list(range(n)), visible(rows - rows[:, None], kinds[0]))

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, Sampling, State
-from specviz.drafters.heads.masked_block import BlockChain, BlockStates
+from specviz.drafters.heads.masked_block import BlockChain, BlockDrafter
 from specviz.models import masked_block as network
 from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
@@ -65,8 +65,9 @@ def turned(x, place):
     return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()])
 
 
-def restated(w, states, embeds):
-    """The published forward, a row, a head and a key at a time: states [c, taps * d] at places 0..c, embeds [block, d] from place c."""
+def restated(w, states, embeds, sees=lambda layer, row, key: True):
+    """The published forward, a row, a head and a key at a time: states [c, taps * d] at places 0..c, embeds [block, d] from place c.
+    sees: whether a row at a place attends to the row at another in a layer."""
     text = [norm(w["fc.weight"] @ row, w["hidden_norm.weight"]) for row in states]
     x, c = list(embeds), len(states)
     for i in range(2):
@@ -81,7 +82,8 @@ def restated(w, states, embeds):
             mixed = []
             for h, query in enumerate(queries):
                 q, group = turned(norm(query, m["self_attn.q_norm.weight"]), c + r), h // (HEADS // KV)
-                weights = torch.stack([q @ key[group] / math.sqrt(HD) for key in keys]).softmax(0)
+                weights = torch.stack([q @ key[group] / math.sqrt(HD) if sees(i, c + r, place) else torch.tensor(-math.inf, dtype=q.dtype)
+                                       for place, key in enumerate(keys)]).softmax(0)
                 mixed.append(sum(share * value[group] for share, value in zip(weights, values)))
             x[r] = x[r] + m["self_attn.o_proj.weight"] @ torch.cat(mixed)
         for r, row in enumerate(x):
@@ -141,7 +143,7 @@ def test_which_row_guesses_which_place_is_read_from_the_config(tmp_path, config,
     head = network.load(tmp_path / "head", BODY)
     assert head.anchored == anchored and head.length == (4 if anchored else 3)
     states, embeds = material()
-    drafter, net = BlockStates(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)], head=lambda states: states)
+    drafter, net = BlockDrafter(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)], head=lambda states: states)
     drafter.target, drafter._waiting = net, [states]
     drafter.read = []
     got = drafter.scores(types.SimpleNamespace(tokens=[1] * 8), 3).block.states
