@@ -30,8 +30,9 @@ METHOD = Method(
     wins="Between a head that pays a pass for each token and a block from one pass: long drafts at half the price.",
     loses="The second token of a pair mixes what would follow several first ones.",
     differs="Head, mask and glancing training are the authors'. Their recurrent network runs over each position separately, as in their "
-            "code and not in the figure. Blocks end at the last token of the text, in training too, so the first one may be short; how "
-            "theirs are aligned was not compared. Their trees are fixed; here the most probable paths are followed.",
+            "code and not in the figure. Their blocks begin with the first row of each pass (commit 1fe360e), so the last one may be "
+            "short, and its token sees no partner; here blocks end at the last token of the text, in training too, so the last one "
+            "is always whole. Their trees are fixed; here the most probable paths are followed.",
     compared="code",
     published={"depth": 8},
     aliases=("falcon", "semi-autoregressive", "glancing"),
