@@ -16,15 +16,19 @@ from .weights import Weights
 
 @dataclass(frozen=True)
 class KeysValues(TreeRows):
-    """Keys, rotated, and values, both [rows, kv_heads, head_dim], of the committed text or of scratch rows."""
+    """Keys (rotated) and values of softmax attention, both [rows, kv_heads, head_dim]: of the committed text, or of draft
+    rows."""
 
     k: Tensor
     v: Tensor
 
 
 class AttentionMixer:
-    """The weights under ``at`` ("...self_attn."), and the attention. rotary: how many of a head's numbers are rotated; out: name of
-    the output matrix; eps: of the norms of queries and keys, where the checkpoint has them."""
+    """Softmax attention as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...self_attn.").
+
+    rotary: how many of a head's numbers are rotated; theta: rotary base; out: name of the output matrix; eps: of the
+    norms of queries and keys, where the checkpoint has them.
+    """
 
     kernel = 1
 
@@ -40,14 +44,17 @@ class AttentionMixer:
         self.inverse = theta ** -(torch.arange(0, rotary, 2, device=self.o_proj.device).float() / rotary)
 
     def new_state(self) -> KeysValues:
+        """Return the state before any text: no keys and values."""
         nothing = self.o_proj.new_zeros(0, self.kv_heads, self.head_dim)
         return KeysValues(nothing, nothing)
 
     def advance(self, state: KeysValues, rows: KeysValues, path: list[int]) -> KeysValues:
+        """Return the state with keys and values of the accepted rows ``path`` appended."""
         return state.then(KeysValues(rows.k[path], rows.v[path]))
 
     def run(self, x: Tensor, state: KeysValues, before: KeysValues | None, place: RowPositions) -> tuple[Tensor, KeysValues]:
-        """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' keys and values."""
+        """Return the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and keys and values of all draft
+        rows."""
         q, k, v = (F.linear(x, *projection).view(len(x), -1, self.head_dim) for projection in self.projections)
         q, k = (part if norm is None else F.rms_norm(part, (self.head_dim,), norm, self.eps) for part, norm in zip((q, k), self.norms))
         q, k = self._rotated(q, place.past + place.new_depths), self._rotated(k, place.past + place.new_depths)

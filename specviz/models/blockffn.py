@@ -26,7 +26,7 @@ KIND = "blockffn"  # model_type in config.json
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
+    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it can."""
     if config.get("model_type") != KIND:
         return f"the forward of sparse experts runs {KIND}, not {str(config.get('model_type'))[:40]}"
     sizes = [config.get(name) for name in ("num_experts", "expert_size")]
@@ -36,13 +36,15 @@ def unsupported_reason(config: dict[str, Any]) -> str | None:
 
 
 def routed(scores: Tensor, scale: Tensor, eps: float) -> Tensor:
-    """Return r [..., experts] of router outputs: ReLU, then RMSNorm with the learned ``scale`` [experts]."""
+    """Return the routing weights r [..., experts] from router outputs: ReLU, then RMSNorm with the learned ``scale``
+    [experts]."""
     active = F.relu(scores)
     return active * torch.rsqrt(active.square().mean(-1, keepdim=True) + eps) * scale
 
 
 class ExpertLayer(nn.Module):
-    """One feed-forward layer for training: all experts as two matrices. ``scores``: router outputs of the last call, [..., experts]."""
+    """One feed-forward layer with sparse experts as an nn.Module for training: x [..., hidden] -> [..., hidden], all experts
+    as two matrices. scores: router outputs [..., experts] of the last call."""
 
     scores: Tensor
 
@@ -61,8 +63,11 @@ class ExpertLayer(nn.Module):
 
 
 class Experts(nn.Module):
-    """The experts of one layer for decoding. router [experts, hidden]; scale [experts]; w_in [experts, hidden, size]; w_out [experts,
-    size, hidden]; whole: read all experts in every pass, for comparison."""
+    """The sparse experts of one layer as an nn.Module for decoding: only experts that some row uses are read.
+
+    router [experts, hidden]; scale [experts]; w_in [experts, hidden, size]; w_out [experts, size, hidden]; read_all: read
+    all experts in every pass, for comparison.
+    """
 
     def __init__(self, router: Tensor, scale: Tensor, w_in: Tensor, w_out: Tensor, eps: float, read_all: bool = False):
         super().__init__()
@@ -72,8 +77,8 @@ class Experts(nn.Module):
         self.w_out = w_out.t().reshape(experts, size, -1).contiguous()
 
     def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return residual [rows, hidden] plus the experts' outputs for normed rows x, and which experts each row uses, bool [rows,
-        experts]. A row uses an expert whose r is not 0: a learned scale may be negative."""
+        """Return (residual [rows, hidden] plus the experts' outputs for normalised rows x [rows, hidden]; which experts each
+        row uses, bool [rows, experts]). A row uses an expert if its r is not 0: a learned scale may be negative."""
         active = F.relu(F.linear(x, self.router))
         r = active * torch.rsqrt(active.square().mean(-1, keepdim=True) + self.eps) * self.scale
         used = r != 0
@@ -86,7 +91,8 @@ class Experts(nn.Module):
 
 
 class BlockFFN(Llama):
-    """Weights and forward pass of a Llama with sparse experts. ``down`` of a block holds its Experts; it has no ``gate_up``."""
+    """Weights and forward pass of a Llama with sparse experts. In each Block, ``down`` is an Experts module and ``gate_up``
+    is None."""
 
     refuses = staticmethod(unsupported_reason)
     matrices = ("qkv", "out")
@@ -112,10 +118,11 @@ class BlockFFN(Llama):
         return dict(gate_up=None, down=Experts(router, scale, w_in, w_out, self.eps))
 
     def transform(self, block: Block, x: Tensor) -> Tensor:
+        """Return x [rows, hidden] plus the feed-forward of a layer."""
         return self.transform_and_route(block, x)[0]
 
     def transform_and_route(self, block: Block, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x plus its feed-forward, and which experts each row uses, bool [rows, experts]."""
+        """Return (x [rows, hidden] plus the feed-forward of a layer; which experts each row uses, bool [rows, experts])."""
         return block.down(block.norm_mlp(x), x)
 
     def read_all_experts(self, enabled: bool = True) -> None:

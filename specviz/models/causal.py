@@ -1,7 +1,7 @@
-"""A small causal language model of the Llama family that this project trains: PARD's draft model, and a target
-fine-tuned for Jacobi decoding (CLLM, Kou et al. 2403.00835).
+"""A small causal language model of the Llama family that this project trains: PARD's draft model, and a target fine-tuned
+for Jacobi decoding (CLLM, Kou et al. 2403.00835).
 
-The trainable modules have Hugging Face's names (``model.*``, optionally ``lm_head.weight``); ``fused`` holds the same
+The trainable modules have Hugging Face's names (``model.*``, optionally ``lm_head.weight``); ``fused`` returns the same
 weights in the layout of the inference forward pass.
 """
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .weights import ModelError
 
 
 class Decoder(nn.Module):
-    """The decoder without the output matrix, with the published parameter names."""
+    """nn.Module with the published parameter names of a decoder without its output matrix."""
 
     embed_tokens: nn.Embedding
     layers: nn.ModuleList
@@ -30,7 +30,7 @@ class Decoder(nn.Module):
 
 
 class CausalModel(nn.Module):
-    """A small decoder of the Llama family that can be trained.
+    """A small trainable decoder of the Llama family, an nn.Module.
 
     config: a Llama-like config.json with attention_bias, qk_norm, tie_word_embeddings.
     """
@@ -50,12 +50,13 @@ class CausalModel(nn.Module):
 
     @property
     def output(self) -> Tensor:
-        """Return the output matrix, [vocab, hidden]."""
+        """The output matrix (lm_head), [vocab, hidden]."""
         return self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
 
     def forward(self, ids: Tensor, places: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Return the states after the final norm, for training. ids and positions [batch, n]; mask [batch, 1, n, n], True where a
-        token may attend. Without positions and mask the tokens are one text."""
+        """Training: return the hidden states [batch, n, hidden] after the final norm. ids: token ids [batch, n]; places:
+        positions [batch, n]; mask: bool [batch, 1, n, n], True where a token may attend. Without positions and mask each
+        sequence is one causal text."""
         longest = ids.shape[1] if places is None else int(places.max()) + 1
         angles = angles_of(self.config, self.sizes.head_dim, longest, ids.device)
         angles = angles if places is None else angles[places][:, None]
@@ -66,12 +67,12 @@ class CausalModel(nn.Module):
 
     @cached_property
     def fused(self) -> CausalNet:
-        """Return the weights in inference layout; built once, shared by every run."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return CausalNet(self)
 
 
 class CausalNet(FusedLayers):
-    """The attributes of models/llama.py's Llama that a target needs, from trained modules."""
+    """A CausalModel's weights in inference layout, with the attributes of models/llama.py's Llama that a target needs."""
 
     def __init__(self, whole: CausalModel):
         super().__init__(whole.model.layers, whole.config)
@@ -80,12 +81,14 @@ class CausalNet(FusedLayers):
         self.norm_final = Norm(whole.model.norm.weight.detach(), self.eps)
 
     def head(self, states: Tensor) -> Tensor:
+        """Return the logits [n, vocab] of states [n, hidden] after the final norm."""
         return F.linear(states, self.output_weight)
 
 
 class LoraAdapters(nn.Module):
-    """Low-rank adapters of a frozen model, W x + B (A x), under PEFT's names (LoRA, Hu et al. 2106.09685). It has the
-    interface of the model; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a layer."""
+    """Low-rank adapters of a frozen model as an nn.Module, W x + B (A x), under PEFT's names (LoRA, Hu et al. 2106.09685).
+    ``forward`` has the model's interface; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a
+    layer."""
 
     def __init__(self, whole: CausalModel, rank: int):
         super().__init__()
@@ -102,9 +105,11 @@ class LoraAdapters(nn.Module):
 
     @property
     def output(self) -> Tensor:
+        """The output matrix of the frozen model, [vocab, hidden]."""
         return self.whole[0].output
 
     def forward(self, *rows: Any, **more: Any) -> Tensor:
+        """Return the output of the model with adapters, as CausalModel.forward."""
         return self.whole[0](*rows, **more)
 
 
@@ -118,14 +123,15 @@ def _below(root: nn.Module, path: str) -> nn.Module:
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> CausalModel:
-    """Return an untrained model shaped like the target. hparams, all optional: layers, heads, kv_heads, head_dim,
+    """Return an untrained CausalModel shaped like the target. hparams, all optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     config = {**config_like(body, {"layers": body.layers, **hparams}), "tie_word_embeddings": True}
     return CausalModel(config, f"the consistency model of {body.name}")
 
 
 def load(folder: str | Path, body: TargetInfo) -> CausalModel:
-    """Load the model of a folder; its width is the target's. Raises ModelError."""
+    """Load the model of a checkpoint folder, complete or as LoRA adapters of the target; its hidden size must be the
+    target's. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "cllm")
     config, weights = config_of(folder), HeadWeights(folder, body)
@@ -137,8 +143,8 @@ def load(folder: str | Path, body: TargetInfo) -> CausalModel:
 
 
 def adapted(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read the target and merge the low-rank adapters into its matrices; results are rounded to bfloat16, as the
-    target's weights are. Raises ModelError."""
+    """Return (config, tensors) of the target with LoRA adapters merged into its matrices; the sums are rounded to bfloat16,
+    as the target's weights are. Raises ModelError."""
     if body.folder is None:
         raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known",
                          "adapters.no_folder")
@@ -157,7 +163,8 @@ def adapted(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> t
 
 
 def read(weights: HeadWeights, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return (config, tensors) of a causal language model of the Llama family. Raises ModelError."""
+    """Return (config, tensors) of the checkpoint of a causal language model of the Llama family; all its weights must be
+    known. Raises ModelError."""
     tied = "lm_head.weight" not in weights
     config = config | {"tie_word_embeddings": tied, "attention_bias": "model.layers.0.self_attn.q_proj.bias" in weights,
                        "qk_norm": "model.layers.0.self_attn.q_norm.weight" in weights}

@@ -26,7 +26,7 @@ PLAIN = {"F64", "F32", "F16", "BF16"}
 
 
 def check_config(config: dict[str, Any], name: str) -> None:
-    """Raise ModelError for invalid sizes, and for attention that is not causal; missing keys are not checked here."""
+    """Raise ModelError if config.json has invalid sizes or attention that is not causal; missing keys are not checked here."""
     inner = config.get("text_config") or {}
     if not isinstance(inner, dict):
         raise ModelError(f"text_config in config.json of {name} is not a JSON object", "config.text_config")
@@ -50,9 +50,9 @@ def check_config(config: dict[str, Any], name: str) -> None:
 
 
 def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:
-    """Raise ModelError in three cases: the weights are quantised but config.json does not say so, sizes in config.json
-    do not match the files, or the weights do not fit into the memory of all devices together at ``width`` bytes per
-    value."""
+    """Check the weight files of a checkpoint by their headers. Raises ModelError if the weights are quantised but
+    config.json does not say how, if sizes in config.json do not match the files, or if the weights do not fit into the
+    free memory of all devices together at ``width`` bytes per value."""
     heads = weights.headers()
     if not config.get("quantization_config"):
         odd = quantised_tensor(heads)
@@ -69,7 +69,8 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
 
 
 def quantised_tensor(heads: dict[str, Any]) -> str | None:
-    """Return the name of a tensor that only a quantised checkpoint has; None if there is none."""
+    """Return the name of a tensor that only a quantised checkpoint has; None if there is none. heads: safetensors headers by
+    tensor name."""
     for key, head in heads.items():
         if SCALES.search(key) or key.endswith(".weight") and head["dtype"] not in PLAIN:
             return key
@@ -77,7 +78,7 @@ def quantised_tensor(heads: dict[str, Any]) -> str | None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return one size, or one per layer, as a list."""
+    """Return a size from config.json as a list: unchanged if it is a list (one size per layer), else with this one element."""
     return value if isinstance(value, list) and value else [value]
 
 
@@ -90,13 +91,13 @@ def check_memory(name: str, need: int, *devices: torch.device) -> None:
 
 
 def weight_devices(spread: bool) -> list[torch.device]:
-    """Return the devices that may hold weights: the CPU, and every GPU if the model is spread."""
+    """Return the devices that may hold weights: the CPU, and every GPU if the model is spread over devices."""
     cards = torch.cuda.device_count() if spread and torch.cuda.is_available() else 0
     return [torch.device("cpu"), *(torch.device("cuda", card) for card in range(cards))]
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the bytes that may still be allocated; None if unknown."""
+    """Return the number of bytes that may still be allocated on a device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     found = []

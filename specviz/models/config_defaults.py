@@ -32,7 +32,8 @@ def with_defaults(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def uses_window(config: dict[str, Any]) -> bool:
-    """Return whether ``sliding_window`` applies: Qwen's class has a key that disables it, other classes have no such key."""
+    """Return whether the key ``sliding_window`` of config.json applies: classes of Qwen have a key that disables it, other
+    classes have none."""
     return bool(config.get("use_sliding_window")) or "use_sliding_window" not in DEFAULTS.get(str(config.get("model_type")), {})
 
 
@@ -46,7 +47,8 @@ def context_of(config: dict[str, Any]) -> int | None:
 
 
 def check_parts(config: dict[str, Any], weights: Weights, name: str) -> None:
-    """Raise ModelError if the file has a bias or a head norm that the class lacks, or lacks one that it has."""
+    """Check biases and the norms of queries and keys ("head norms") in the weight files. Raises ModelError if the files have
+    one that the model class lacks, or lack one that it has."""
     config, kind = with_defaults(config), config.get("model_type")
     biased = QKV if kind == "qwen2" else (*QKV, *OUT) if config.get("attention_bias") and kind in ("llama", "qwen3") else ()
     biased += MLP if config.get("mlp_bias") and kind == "llama" else ()

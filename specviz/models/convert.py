@@ -47,6 +47,7 @@ def convert(folder: Path) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command line; return the exit code: 2 for a wrong call, 1 for an error, else 0."""
     if len(arguments) != 1:
         print("python -m specviz.models.convert FOLDER", file=sys.stderr)
         return 2

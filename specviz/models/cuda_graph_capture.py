@@ -1,5 +1,5 @@
-"""CUDA graph capture of a forward pass: buckets of rows, input buffers that are filled without synchronising, masks
-computed on the device, and the captured graphs.
+"""CUDA graph capture of a forward pass: buckets (allowed row counts, to which a pass is padded), input buffers that are
+filled without synchronising, masks computed on the device, and the captured graphs.
 
 On a CPU the same functions run without capture, so that tests on a CPU cover the captured code.
 """
@@ -17,19 +17,22 @@ WARM = 2  # calls before capture, in which libraries choose their kernels
 
 
 def bucket_of(rows: int) -> int | None:
-    """Return the smallest bucket that holds ``rows``; None if there is none."""
+    """Return the smallest bucket of at least ``rows`` rows; None if there is none."""
     return next((bucket for bucket in BUCKETS if bucket >= rows), None)
 
 
 def copy_without_sync(there: Tensor, here: Tensor) -> None:
-    """Copy a tensor to a device buffer without synchronising."""
+    """Copy the tensor ``here`` into the device buffer ``there`` without synchronising."""
     there.copy_(here.pin_memory() if there.is_cuda and not here.is_cuda else here, non_blocking=True)
 
 
 def visibility_bias(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Tensor:
     """Return the bias [rows, 1 + WIDTH + 1] that is added to attention scores: column 0 for all committed slots, WIDTH
-    columns for the scratch slots, the last column for all free slots. sees [n, lo + n], bool: which scratch rows each
-    row attends to; padding rows attend to themselves only."""
+    columns for the slots of draft rows, the last column for all free slots.
+
+    sees: bool [n, lo + n], which draft rows each row of the pass attends to; lo: draft rows before this pass. Padding
+    rows attend to themselves only.
+    """
     n = len(sees)
     bias = torch.full((rows, WIDTH + 2), -torch.inf, dtype=dtype, device=sees.device)
     bias[:n, 0] = 0
@@ -39,22 +42,22 @@ def visibility_bias(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Ten
 
 
 def mask_of(bias: Tensor, order: Tensor, past: Tensor, group: int) -> Tensor:
-    """Expand the result of ``visibility_bias`` to all slots, [group * rows, slots]. order [slots]: the position stored
-    in each slot; past [1]: number of committed positions."""
+    """Return the attention bias over all slots, [group * rows, slots], from a ``visibility_bias``. order [slots]: the
+    position stored in each slot; past [1]: number of committed positions; group: query heads per KV head."""
     return bias.index_select(1, (order - past).clamp(-1, WIDTH).add(1)).repeat(group, 1)
 
 
 class CudaGraphs:
-    """Captured CUDA graphs by key, in one memory pool. They may be used by later runs, as long as the tensors they were
-    captured on exist."""
+    """Captured CUDA graphs by key, in one memory pool. Later runs may replay them, as long as the tensors they were captured
+    on exist."""
 
     def __init__(self):
         self.graphs: dict[Any, Any] = {}
         self._pool: Any = None
 
     def run(self, key: Any, work: Callable[[], Any], device: torch.device) -> Any:
-        """Replay the graph of this key; capture it first if it is missing. The next replay overwrites the returned
-        outputs. The warm-up before a capture writes to the same buffers."""
+        """Replay the graph of this key and return its outputs, which the next replay overwrites. If it is missing, ``work``
+        is captured first; the warm-up before a capture writes to the same buffers."""
         if key not in self.graphs:
             self.graphs[key] = self._capture(work, device)
         graph, out = self.graphs[key]

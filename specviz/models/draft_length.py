@@ -1,13 +1,13 @@
 """Small networks that decide the draft length: SpecDec++ and DISCO while drafting, AdaEAGLE before drafting.
 
-SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last hidden state predicts the probability that the
-last token is accepted: residual blocks x + SiLU(W x + b) and a matrix to (rejected, accepted). The published layout is
-also this project's: ``model.0.linear.weight`` and so on, the matrix last. Published files repeat one block, and its
-copies may be left out.
+SpecDec++ (Huang et al. 2405.19715): a head on the draft model's last hidden state predicts the probability that the last
+token is accepted: residual blocks x + SiLU(W x + b) and a matrix to (rejected, accepted). The published layout is also
+this project's: ``model.0.linear.weight`` and so on, the matrix last. Published files repeat one block, and its copies may
+be left out.
 
-DISCO (Mamou et al. 2405.04304): a two-layer classifier on a drafted token's distribution: its largest probabilities,
-its entropy in nats, and the token's position in the draft divided by 20. No weights were published; parameter names are
-this project's.
+DISCO (Mamou et al. 2405.04304): a two-layer classifier on a drafted token's distribution: its largest probabilities, its
+entropy in nats, and the token's position in the draft divided by 20. No weights were published; parameter names are this
+project's.
 
 AdaEAGLE (Zhang et al. 2412.18910): predicts how many tokens of an EAGLE chain will be accepted, from the target's final
 hidden state and the embedding of the token before the last. No weights were published.
@@ -34,14 +34,14 @@ LONG = 20  # tokens: a place in the draft is given as a share of this, so that i
 
 
 class CompiledPerToken(nn.Module):
-    """Base class of networks that are called once per token; compiled, because otherwise Python overhead would dominate
-    their cost."""
+    """Base class (nn.Module) of networks that are called once per token; compiled with TorchScript, because otherwise Python
+    overhead would dominate their cost."""
 
     __jit_unused_properties__ = ["config"]
 
     def compiled(self) -> Callable[..., Tensor]:
-        """Return the network compiled with TorchScript, compiled once. The network itself on an accelerator, or if
-        torch cannot compile it."""
+        """Return the network compiled with TorchScript; it is compiled once. On an accelerator, or if torch cannot compile
+        it, the network itself is returned."""
         if "_scripted" not in self.__dict__:
             self.__dict__["_scripted"] = self._compiled()  # not by setattr, which would make it one of the network's parts
         return self.__dict__["_scripted"]
@@ -57,6 +57,8 @@ class CompiledPerToken(nn.Module):
 
 
 class ResidualBlock(nn.Module):
+    """nn.Module: x + SiLU(W x + b) for x [..., hidden]."""
+
     def __init__(self, hidden: int):
         super().__init__()
         self.linear = nn.Linear(hidden, hidden)
@@ -66,9 +68,9 @@ class ResidualBlock(nn.Module):
 
 
 class AcceptanceHead(CompiledPerToken):
-    """SpecDec++'s head: the probability that the last token is accepted.
+    """SpecDec++'s head, an nn.Module: from the draft model's hidden states, the probability that the token is accepted.
 
-    hidden: width of the draft model's states; layers: residual blocks.
+    hidden: hidden size of the draft model; vocab: its vocabulary size, for the config; layers: number of residual blocks.
     """
 
     def __init__(self, hidden: int, vocab: int, layers: int = 3):
@@ -77,29 +79,31 @@ class AcceptanceHead(CompiledPerToken):
         self.model = nn.Sequential(*(ResidualBlock(hidden) for _ in range(layers)), nn.Linear(hidden, 2))
 
     def logit(self, states: Tensor) -> Tensor:
-        """Return log odds [...] of acceptance from states [..., hidden]: the difference of the two logits."""
+        """Return the log odds [...] of acceptance for hidden states [..., hidden]: the difference of the two logits."""
         kind = self.model[-1].weight.dtype
         refused, accepted = self.model(states.to(kind)).unbind(-1)  # pyright: ignore[reportCallIssue, reportArgumentType] (no cast in TorchScript)
         return accepted - refused
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return the probability [...] that the last token processed is accepted."""
+        """Return the probability [...] that the token after which each hidden state [..., hidden] was computed is accepted."""
         return self.logit(states).sigmoid()
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of this head."""
         return {"model_type": ACCEPTANCE, "draft_hidden_size": self.hidden, "vocab_size": self.vocab, "num_layers": self.depth}
 
 
 def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
-    """Return the classifier's input for a token: the ``top`` largest probabilities and the entropy of its distribution,
-    and its position divided by ``long``."""
+    """Return the classifier's input [..., top + 2] for distributions probs [..., vocab]: the ``top`` largest probabilities,
+    the entropy, and the depth [...] divided by ``long``."""
     entropy = -(probs * probs.clamp_min(1e-37).log()).sum(-1, keepdim=True)  # half the time of xlogy
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
 class AcceptanceClassifier(CompiledPerToken):
-    """DISCO's classifier: predicts whether a drafted token is accepted, to decide whether to continue drafting.
+    """DISCO's classifier, an nn.Module: from a draft token's distribution and depth, the probability that the token is
+    accepted, to decide whether to continue drafting.
 
     top: number of largest probabilities used; inner: width between the two layers.
     """
@@ -110,22 +114,23 @@ class AcceptanceClassifier(CompiledPerToken):
         self.first, self.second = nn.Linear(self.top + 2, inner), nn.Linear(inner, 1)
 
     def logit(self, probs: Tensor, depth: Tensor) -> Tensor:
-        """Return log odds [...] from the draft's distributions [..., vocab] and the tokens' positions [...], from 0."""
+        """Return the log odds [...] of acceptance for draft distributions [..., vocab] and the tokens' depths [...], from 0."""
         return self.second(F.relu(self.first(features(probs, depth, self.top, self.long).to(self.first.weight.dtype))))[..., 0]
 
     def forward(self, probs: Tensor, depth: Tensor) -> Tensor:
-        """Return the probability [...] that the token sampled from each distribution is accepted."""
+        """Return the probability [...] that the token sampled from each draft distribution is accepted."""
         return self.logit(probs, depth).sigmoid()
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of this classifier."""
         return {"model_type": DISCO, "vocab_size": self.vocab, "top": self.top, "inner": self.first.out_features}
 
 
 class LengthHead(CompiledPerToken):
-    """AdaEAGLE's network: predicts the length of the next draft.
+    """AdaEAGLE's network, an nn.Module: predicts how many tokens of the next draft will be accepted.
 
-    hidden: width of the target's states; inner: of the layers; most: longest draft it was trained to predict.
+    hidden: hidden size of the target; inner: width of the layers; most: longest draft it was trained to predict.
     """
 
     def __init__(self, hidden: int, vocab: int, inner: int = 128, most: int = 8):
@@ -135,8 +140,8 @@ class LengthHead(CompiledPerToken):
         self.middle = nn.ModuleList(ResidualBlock(inner) for _ in range(2))
 
     def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
-        """Return the expected number of accepted tokens [...], from the embedding and the hidden state, both [...,
-        hidden], of the token before the last."""
+        """Return the expected number of accepted tokens [...], from the embedding and the target's final hidden state, both
+        [..., hidden], of the token before the last."""
         x = F.silu(self.first(torch.cat([embeds, states], -1).to(self.first.weight.dtype)))
         for layer in self.middle:
             x = layer(x)
@@ -144,21 +149,22 @@ class LengthHead(CompiledPerToken):
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of this network."""
         sizes = {"hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features}
         return {"model_type": LENGTH, **sizes, "most": self.most}
 
 
 def acceptance_loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
-    """Return the weighted mean cross-entropy of log odds [n] against probabilities [n]; rejections weigh ``refused`` times an
-    acceptance."""
+    """Return the weighted mean cross-entropy of log odds ``logits`` [n] against acceptance probabilities ``passes`` [n]; a
+    rejection weighs ``refused`` times as much as an acceptance."""
     weights = refused * (1 - passes) + passes
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
-    """Return an untrained network. body: the draft model, or the target for AdaEAGLE. hparams["kind"] selects the network and its other
-    keys: AdaEAGLE ``inner`` (width) and ``most`` (longest draft); DISCO ``top`` (number of largest probabilities read) and ``inner``;
-    SpecDec++ ``layers``."""
+    """Return an untrained network. body: facts about the draft model, or about the target for AdaEAGLE. hparams["kind"]
+    selects the network and its other keys: AdaEAGLE ``inner`` (width) and ``most`` (longest draft); DISCO ``top`` (number
+    of largest probabilities read) and ``inner``; SpecDec++ ``layers``."""
     if hparams["kind"] == LENGTH:
         return LengthHead(body.hidden, body.vocab, hparams["inner"], hparams["most"])
     if hparams["kind"] == DISCO:
@@ -167,7 +173,8 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> AcceptanceHead | Accepta
 
 
 def load(folder: str | Path, body: TargetInfo) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
-    """Load the network of a folder; ``body``: of the target. Raises ModelError."""
+    """Load the network of a checkpoint folder; the kind follows from its config.json. body: facts about the target. Raises
+    ModelError."""
     weights, config = HeadWeights(Path(folder), body), config_of(Path(folder))
     kind = config.get("model_type")
     found = _length(weights, config, body) if kind == LENGTH else _classifier(weights, config, body) if kind == DISCO else (

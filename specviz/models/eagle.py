@@ -1,14 +1,14 @@
-"""EAGLE's draft head: one decoder layer that predicts the target's next hidden state (Li et al. 2401.15077; EAGLE-2
-uses the same weights, Li et al. 2406.16858).
+"""EAGLE's draft head: one decoder layer that predicts the target's next hidden state (Li et al. 2401.15077; EAGLE-2 uses the
+same weights, Li et al. 2406.16858).
 
-A feature is the target's final hidden state after the last norm, the input of its output matrix. Row t joins the
-embedding of token t+1 with feature t and predicts feature t+1; embedding and output matrix are the target's. The next
-token is an input because the next feature depends on which token was sampled. The layer has no norm before its
-attention, and no norm follows the layer.
+A "feature" is the target's final hidden state after the final norm, the input of its output matrix. Row t joins the
+embedding of token t + 1 with feature t and predicts feature t + 1; embedding and output matrix are the target's. The next
+token is an input because the next feature depends on which token was sampled. The layer has no norm before its attention,
+and no norm follows the layer.
 
-``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], optionally
-``fc.bias``, ``layers.0.*``, optionally biases of queries, keys and values, and optionally ``embed_tokens.weight``, a
-frozen copy of the target's that is ignored.
+``load`` reads the published layout: config.json and model.safetensors with ``fc.weight`` [d, 2d], optionally ``fc.bias``,
+``layers.0.*``, optionally biases of queries, keys and values, and optionally ``embed_tokens.weight``, a frozen copy of
+the target's that is ignored.
 """
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ from .weights import ModelError, Weights
 
 
 def rollout_mask(place: Tensor, step: int) -> Tensor | None:
-    """Return the attention mask of step ``step`` of a rollout, [n, (step + 1) * n]: a row sees true features up to ``step``
-    places before it, and of each later step the one row of its own path. None: causal."""
+    """Return the attention mask of step ``step`` of a training rollout, bool [n, (step + 1) * n] for positions ``place``
+    [n]; None means causal.
+
+    A row sees true features up to ``step`` positions before it, and of each later step the one row on its own path.
+    """
     return None if step == 0 else torch.cat([place <= place[:, None] - step] + [
         place == place[:, None] - step + i for i in range(1, step + 1)], 1)
 
 
 class Eagle(nn.Module):
-    """EAGLE's head: one decoder layer over the target's states and token embeddings.
+    """EAGLE's draft head, an nn.Module: one decoder layer over the target's final hidden states and token embeddings.
 
-    config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``.
+    config: a Llama-like config.json; ``bias``: whether fc has one (default true, as published); ``qkv_bias``.
+    hidden_states: the target's hidden states that the head reads.
     """
 
     hidden_states = ("final",)  # the target's hidden states that it reads
@@ -50,10 +54,11 @@ class Eagle(nn.Module):
         self.embed_scale = 1.0  # of embeddings during training; ``fold_scale`` puts it into the weights
 
     def forward(self, embeds: Tensor, features: Tensor, steps: int = 1) -> list[Tensor]:
-        """Training: predict the next features: embeds and features [batch, n, hidden] -> ``steps`` tensors of that shape.
+        """Training: return ``steps`` tensors [batch, n, hidden] of predicted features from embeds and features [batch, n,
+        hidden].
 
-        Row t of prediction j depends on true features up to t-j and on the head's own predictions for the last j, as when it
-        drafts j tokens ahead. The first j rows of prediction j are invalid.
+        Row t of prediction j depends on true features up to t - j and on the head's own predictions for the last j, as
+        when it drafts j tokens ahead. The first j rows of prediction j are invalid.
         """
         n = embeds.shape[1]
         angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
@@ -69,12 +74,13 @@ class Eagle(nn.Module):
         return out
 
     def joined(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Return the input of the first layer: embedding and feature, concatenated and projected by ``fc``."""
+        """Return the input [..., hidden] of the first layer: embedding and feature, concatenated and projected by ``fc``."""
         return self.fc(torch.cat([embeds * self.embed_scale, features], -1))
 
     @torch.no_grad()
     def fold_scale(self) -> None:
-        """Multiply the weights that read embeddings by the embedding scale, as in published heads."""
+        """Multiply the weights that read embeddings by ``embed_scale``, so that the head has the published layout; the scale
+        becomes 1."""
         self.fc.weight[:, : self.sizes.hidden] *= self.embed_scale
         self.embed_scale = 1.0
 
@@ -88,7 +94,7 @@ class Eagle(nn.Module):
 
     @cached_property
     def fused(self) -> FusedLayers:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return FusedLayers(self.layers, self.config, self.fc)
 
     def open(self) -> EagleRows:
@@ -97,14 +103,16 @@ class Eagle(nn.Module):
 
 
 class EagleRows(RowCache):
-    """KV cache rows of pairs (embedding of token t + 1, feature t); their outputs predict the next feature."""
+    """KV cache of EAGLE's head for one run. Each row is a pair (embedding of token t + 1, feature t); its output predicts
+    feature t + 1."""
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Process tokens of the text: embeddings and the target's features, [n, hidden] each; return the outputs [n, hidden]."""
+        """Append rows of the text: embeddings and the target's features, [n, hidden] each; return their outputs [n, hidden]."""
         return super().read(self._joined(embeds, features))
 
     def branch(self, embeds: Tensor, features: Tensor, parents, depths) -> Tensor:
-        """Process nodes of a draft tree, with predicted features. The rows are dropped after the round."""
+        """Run nodes of a draft tree with predicted features, as ``RowCache.branch``; return their outputs [n, hidden]. The
+        rows are dropped after the round."""
         return super().branch(self._joined(embeds, features), parents, depths)
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
@@ -113,7 +121,7 @@ class EagleRows(RowCache):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle:
-    """Return an untrained head for a target, shaped like one of its layers. hparams, all optional: intermediate, layers, heads,
+    """Return an untrained head shaped like one of the target's layers. hparams, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
     return Eagle({**config_like(body, hparams), "bias": bool(hparams.get("bias", True))}, f"the EAGLE head of {body.name}")
 
@@ -128,7 +136,7 @@ def serial_weights(weights: Weights, sizes: Sizes) -> dict[str, Tensor]:
 
 
 def load(folder: str | Path, body: TargetInfo) -> Eagle:
-    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "eagle")
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
@@ -143,8 +151,8 @@ def load(folder: str | Path, body: TargetInfo) -> Eagle:
 
 
 def load_variant(folder: Path, body: TargetInfo, kind: Callable[..., Eagle], *ignored: str) -> Any:
-    """Load a variant of EAGLE's head that uses this project's parameter names. Biases of queries, keys and values are
-    optional; weights whose names match the patterns ``fine`` are ignored. Raises ModelError."""
+    """Load a variant of EAGLE's head that uses this project's parameter names. kind: its class; ignored: patterns of weight
+    names that are not read. Biases of queries, keys and values are optional. Raises ModelError."""
     weights = HeadWeights(folder, body)
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
     layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
@@ -157,7 +165,7 @@ def load_variant(folder: Path, body: TargetInfo, kind: Callable[..., Eagle], *ig
 
 
 def config_like(body: TargetInfo, hparams: dict[str, Any]) -> dict[str, Any]:
-    """Return a config.json for a head with layers like the target's, except for the sizes given in hparams."""
+    """Return a config.json for a new head with layers like the target's, except for the sizes given in hparams."""
     whole, d = body.config.get("text_config") or body.config, body.hidden
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads
@@ -171,7 +179,9 @@ def config_like(body: TargetInfo, hparams: dict[str, Any]) -> dict[str, Any]:
 
 
 def layer_weights(weights: Weights, sizes: Sizes, at: str, normed: bool, feedback: bool, wide: int = 1) -> dict[str, Tensor | None]:
-    """Return the tensors of one layer, by their names in the file; missing biases are None. Raises ModelError."""
+    """Return the tensors of one layer by their names in the file; missing biases are None. at: prefix of the names; normed:
+    the layer has a norm before its attention; feedback: it has a feed-forward block; wide: input width of its projections
+    divided by the hidden size. Raises ModelError."""
     d, q, kv, inner = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim, sizes.inner
     rows = {"q_proj": q, "k_proj": kv, "v_proj": kv}
     found = {f"{at}self_attn.{name}.weight": weights.get(f"{at}self_attn.{name}.weight", out, wide * d) for name, out in rows.items()}

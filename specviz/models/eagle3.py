@@ -34,14 +34,16 @@ VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's
 
 
 class Eagle3Layer(Layer):
-    """The first layer, which reads an embedding and a hidden state, concatenated. before: the residual starts from the
-    normalised state (``norm_before_residual``)."""
+    """The first decoder layer of EAGLE-3's head, an nn.Module that reads an embedding and a hidden state, concatenated.
+    before: the residual starts from the normalised state (config key ``norm_before_residual``)."""
 
     def __init__(self, sizes: Sizes, bias: bool, qk_norm: bool, before: bool):
         super().__init__(sizes, True, True, bias, wide=2, qk_norm=qk_norm)
         self.hidden_norm, self.before = nn.RMSNorm(sizes.hidden, eps=sizes.eps), before
 
     def forward_pair(self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
+        """Return (output [batch, n, hidden]; keys and values of past and these rows). embeds, x: embedding and state, each
+        [batch, n, hidden]; the other arguments as in Attention.forward."""
         state = self.hidden_norm(x)
         y, kv = self.self_attn(torch.cat([self.input_layernorm(embeds), state], -1), angles, past, mask)
         x = (state if self.before else x) + y
@@ -49,10 +51,12 @@ class Eagle3Layer(Layer):
 
 
 class Eagle3(nn.Module):
-    """EAGLE-3's head: one decoder layer over states of several of the target's layers.
+    """EAGLE-3's draft head, an nn.Module: one decoder layer over hidden states of several of the target's layers.
 
     config: a Llama-like config.json with vocab_size of the target, read_layers (whose inputs are read), draft_vocab_size,
-    norm_before_residual, norm_output, fc_norm, norm_before_fc, attention_bias, qk_norm, own_head (default true)."""
+    norm_before_residual, norm_output, fc_norm, norm_before_fc, attention_bias, qk_norm, own_head (an output matrix of its
+    own; default true).
+    """
 
     d2t: Tensor | None
     t2d: Tensor | None
@@ -84,29 +88,30 @@ class Eagle3(nn.Module):
 
     @property
     def tokens(self) -> Tensor | None:
-        """Target ids of the draft vocabulary; None for the full vocabulary."""
+        """Target token ids of the draft vocabulary, [draft vocabulary]; None if it is the full vocabulary."""
         return None if self.d2t is None else self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
     def set_draft_vocab(self, ids: Tensor) -> None:
-        """Set the draft vocabulary to these target ids, in order."""
+        """Set the draft vocabulary to these target token ids; they are sorted."""
         ids = ids.sort().values
         assert self.d2t is not None and self.t2d is not None  # the head was built for a part of the vocabulary
         self.d2t.copy_(ids - torch.arange(len(ids), device=ids.device))
         self.t2d.zero_()[ids] = True
 
     def joined(self, states: Tensor) -> Tensor:
-        """Join the target's states [..., layers * hidden] to the layer's width [..., hidden], by ``fc``."""
+        """Return the target's states [..., layers * hidden] projected by ``fc`` to the layer's width [..., hidden]."""
         if self.fc_norm is not None:
             states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, states.chunk(len(self.fc_norm), -1))], -1)
         return self.fc(states if self.input_norm is None else self.input_norm(states))
 
     def draft_logits(self, states: Tensor) -> Tensor:
-        """Return logits over the draft vocabulary, from the head's own output matrix."""
+        """Return logits [..., draft vocabulary] of output states [..., hidden], from the head's own output matrix."""
         assert self.lm_head is not None
         return self.lm_head(states if self.norm_output else self.norm(states))
 
     def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab], minus infinity outside the draft vocabulary; ``target_head``: the target's head."""
+        """Return logits [n, vocab] of output states [n, hidden], minus infinity outside the draft vocabulary. target_head:
+        the target's output layer, used if the head has none of its own."""
         if self.lm_head is None:
             return target_head(states if self.norm_output else self.norm(states))
         logits, tokens = self.draft_logits(states), self.tokens
@@ -115,9 +120,9 @@ class Eagle3(nn.Module):
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, tokens, logits)
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
-        """Training: return ``steps`` tensors [batch, n, hidden] of predicting states. embeds [batch, n, hidden] of the tokens
-        after those with states [batch, n, layers * hidden]. Row t of prediction j depends on true states up to t - j and on the
-        head's own for the last j (the paper's training-time test); the first j rows are invalid."""
+        """Training: return ``steps`` tensors [batch, n, hidden] of output states. embeds [batch, n, hidden] of the tokens
+        after those with states [batch, n, layers * hidden]. Row t of prediction j depends on true states up to t - j and
+        on the head's own for the last j (the paper's training-time test); the first j rows are invalid."""
         n = embeds.shape[1]
         angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
         past: list = [None] * len(self.layers)
@@ -134,7 +139,7 @@ class Eagle3(nn.Module):
 
     @cached_property
     def fused(self) -> Eagle3Net:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return Eagle3Net(self)
 
     def open(self) -> Eagle3Rows:
@@ -143,7 +148,7 @@ class Eagle3(nn.Module):
 
 
 class Eagle3Net(FusedLayers):
-    """The layers in inference layout; input rows are twice as wide as the layers: the embedding, then the state."""
+    """EAGLE-3's layers in inference layout; input rows are twice as wide as the layers: the embedding, then the state."""
 
     def __init__(self, head: Eagle3):
         super().__init__(head.layers, head.config, head.fc)
@@ -154,11 +159,14 @@ class Eagle3Net(FusedLayers):
         self.each = None if head.fc_norm is None else [Norm(cast(nn.RMSNorm, norm).weight.detach(), self.eps) for norm in head.fc_norm]
 
     def joined(self, states: Tensor) -> Tensor:
+        """Return the target's states [n, layers * hidden] projected to the layer's width [n, hidden]."""
         if self.each is not None:
             states = torch.cat([norm(part) for norm, part in zip(self.each, states.chunk(len(self.each), -1))], -1)
         return self.lead(states if self.whole is None else self.whole(states))
 
     def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
+        """Run all layers over rows x [n, 2 * hidden]; return outputs [n, hidden]. The other arguments as in
+        ``Llama.attend``."""
         embeds, state = x.split(self.hidden, -1)
         block, normed = self.blocks[0], self.state_norm(state)
         both = torch.cat([block.norm_in(embeds), normed], -1)  # twice as wide as the residual
@@ -169,7 +177,8 @@ class Eagle3Net(FusedLayers):
 
 
 class Eagle3Rows(RowCache):
-    """KV cache rows of pairs (embedding of token t + 1, states of token t); their outputs predict token t + 2."""
+    """KV cache of EAGLE-3's head for one run. Each row is a pair (embedding of token t + 1, states of token t); its output
+    predicts token t + 2."""
 
     net: Eagle3Net
 
@@ -177,13 +186,14 @@ class Eagle3Rows(RowCache):
         super().__init__(head.fused)
 
     def read(self, embeds: Tensor, states: Tensor) -> Tensor:
-        """Process tokens of the text: embeds [n, hidden], the target's states [n, layers * hidden]; return the outputs [n, hidden]."""
+        """Append rows of the text: embeds [n, hidden] and the target's states [n, layers * hidden]; return their outputs [n,
+        hidden]."""
         kind = self.net.dtype
         return super().read(torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1))
 
     def branch(self, embeds: Tensor, states: Tensor, parents, depths) -> Tensor:
-        """Process nodes of a draft tree, with the head's own states [n, hidden] in place of the target's. The rows are dropped after
-        the round."""
+        """Run nodes of a draft tree, with the head's own output states [n, hidden] in place of the target's; return their
+        outputs. The rows are dropped after the round."""
         kind = self.net.dtype
         return super().branch(torch.cat([embeds.to(kind), states.to(kind)], -1), parents, depths)
 
@@ -194,9 +204,10 @@ def default_layers(layers: int) -> list[int]:
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle3:
-    """Return an untrained head with a layer like the target's. hparams, all optional: draft_vocab (size of the draft vocabulary,
-    the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix and full vocabulary are used),
-    read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of later variants."""
+    """Return an untrained head with a layer like the target's. hparams, all optional: draft_vocab (size of the draft
+    vocabulary, the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix
+    and full vocabulary are used), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of
+    later variants."""
     settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
                 "own_head": bool(hparams.get("own_head", True)),
             "draft_vocab_size": min(body.vocab, hparams.get("draft_vocab") or body.vocab), "qk_norm": bool(hparams.get("qk_norm"))}
@@ -205,7 +216,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle3:
 
 
 def load(folder: str | Path, body: TargetInfo) -> Eagle3:
-    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "eagle3")
     weights = HeadWeights(folder, body)
@@ -215,7 +226,7 @@ def load(folder: str | Path, body: TargetInfo) -> Eagle3:
 
 
 def read(weights: HeadWeights, raw: dict[str, Any], body: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return (config, tensors by this project's names) of a head's file; raw: its config.json. Raises ModelError."""
+    """Return (config, tensors by this project's names) of a head's weight file. raw: its config.json. Raises ModelError."""
     nested = raw.get("transformer_layer_config")
     config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
@@ -249,7 +260,8 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: TargetInfo) -> tuple[d
 
 
 def draft_vocabulary(weights: HeadWeights, draft_vocab: int, body: TargetInfo) -> dict[str, Tensor | None]:
-    """Return the draft vocabulary of a file, d2t and t2d; empty when it is the target's own."""
+    """Return the tensors d2t and t2d that define a file's draft vocabulary of ``draft_vocab`` tokens; empty if it is the
+    target's own. Raises ModelError."""
     if draft_vocab == body.vocab and "d2t" not in weights:
         return {}
     if "d2t" not in weights:

@@ -14,26 +14,29 @@ SENTENCE = 600  # of a sentence
 
 
 def shown(value: Any, most: int = VALUE) -> str:
-    """Quote a value from a file in a message: at most ``most`` characters, without control or direction characters."""
+    """Return a value from a file as text for a message: at most ``most`` characters, without control or direction
+    characters."""
     text = value if isinstance(value, str) else str(value)
     return printable(text if len(text) <= most else text[:most - 1] + "\u2026")
 
 
 def printable(text: str) -> str:
-    """Escape unprintable characters: control and direction characters, lone surrogates. A line end becomes a space."""
+    """Return the text with unprintable characters escaped (control and direction characters, lone surrogates); a line end
+    becomes a space."""
     text = text.replace("\n", " ")
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(sentence: Any) -> str:
-    """Return the message as one line of bounded length; a very long word keeps its two ends."""
+    """Return a message as one line of at most SENTENCE characters; the middle of a very long word is left out."""
     text = printable(str(sentence)[:8 * SENTENCE])
     text = " ".join(word if len(word) <= WORD else f"{word[:VALUE - 40]}\u2026{word[-30:]}" for word in text.split(" "))
     return text if len(text) <= SENTENCE else text[:SENTENCE - 1] + "\u2026"
 
 
 def without_values(sentence: str, found: Any) -> str:
-    """Shorten long quotations of a file's values in a message, such as one of another library. found: the file's parsed JSON."""
+    """Return a message, such as one of another library, with long quotations of a file's values shortened. found: the file's
+    parsed JSON."""
     values, rest = set(), [found]
     while rest and len(values) < 10_000:
         one = rest.pop()
@@ -53,7 +56,7 @@ def without_values(sentence: str, found: Any) -> str:
 
 
 def about_files(folder: Path, error: BaseException | str) -> str:
-    """Return the first line of an error about a folder, with long values of the folder's JSON files shortened."""
+    """Return the first line of an error about a checkpoint folder, with long values of the folder's JSON files shortened."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0]
     found = []
     for name in ("config.json", "tokenizer_config.json", "generation_config.json", "model.safetensors.index.json"):
@@ -65,7 +68,7 @@ def about_files(folder: Path, error: BaseException | str) -> str:
 
 
 class ModelError(CodedError, ValueError):
-    """A checkpoint cannot be used."""
+    """Error: a checkpoint cannot be used. The message is one line."""
 
     def __init__(self, sentence: Any = "", code: str = ""):
         super().__init__(one_line(sentence), code)

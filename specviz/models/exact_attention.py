@@ -28,7 +28,8 @@ TO_ONE = 1.5 * 2.0**23  # adding and subtracting this rounds to an integer; mult
 
 
 class ExactAttention(nn.Module):
-    """Attention of one layer with exact sums. bound: the largest magnitude of an entry of a value vector."""
+    """Attention of one layer with exact sums, an nn.Module. bound: the largest magnitude of an entry of a value vector;
+    heads: number of query heads. Call it to round a layer's queries, keys and values, then ``attention``."""
 
     def __init__(self, bound: float, heads: int, head_dim: int):
         super().__init__()
@@ -41,8 +42,8 @@ class ExactAttention(nn.Module):
         self.of_head = torch.tensor(2.0**16)  # times the largest entry of a head: added and subtracted, it leaves 8 of 24 bits
 
     def forward(self, qkv: Tensor, first: int) -> None:
-        """Scale the queries, and round queries, keys and values in place; qkv [rows, heads, head_dim], values from head
-        ``first`` on."""
+        """Round queries, keys and values in place, and scale the queries. qkv [rows, heads, head_dim], with the values from
+        head ``first`` on."""
         heads, values = qkv[:, :first], qkv[:, first:]
         heads[:, :self.heads].mul_(self.scale)
         grid = heads.abs().amax([-1], True).mul_(self.of_head)
@@ -50,8 +51,8 @@ class ExactAttention(nn.Module):
         values.clamp_(-self.most, self.most).add_(self.of_values).sub_(self.of_values)
 
     def attention(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Return softmax(q k^T / sqrt(head_dim) + mask) v of rounded inputs: q [heads, rows, head_dim], keys and values [heads, slots,
-        head_dim], mask [rows, slots] of 0 and -inf; [heads, rows, head_dim]."""
+        """Return softmax(q k^T / sqrt(head_dim) + mask) v, [heads, rows, head_dim], of rounded inputs: q [heads, rows,
+        head_dim], keys and values [heads, slots, head_dim], mask [rows, slots] of 0 and -inf."""
         keys = keys.transpose(1, 2)
         count = q.shape[0] * q.shape[1] * keys.shape[2]
         flat = q.new_empty([(count + self.vectors - 1) // self.vectors * self.vectors])  # whole vectors for exp2

@@ -26,8 +26,11 @@ FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.
 
 @dataclass(frozen=True)
 class Layout:
-    """How an architecture stores its tensors: names of a layer's tensors; whether rotary pairs are adjacent; whether
-    norm weights have 1 added; which tensors have biases."""
+    """How an architecture stores its tensors in GGUF.
+
+    layer: tensor names of a layer -> names in Hugging Face's layout; paired: the two rows of a rotary pair are adjacent;
+    norms_plus_one: norm weights are stored with 1 added; biases: tensors that have one.
+    """
 
     layer: dict[str, str]
     paired: bool = False
@@ -47,8 +50,8 @@ LAYOUTS = {
 
 
 class GGUFTensors:
-    """The tensors of a GGUF file by their Hugging Face names. Raises ModelError for an unknown architecture or an unknown tensor.
-    """
+    """The tensors of a GGUF file by their Hugging Face names (``names``). Raises ModelError for an unknown architecture or
+    an unknown tensor."""
 
     def __init__(self, file: GGUFFile):
         self.file, self.architecture = file, architecture(file)
@@ -69,6 +72,7 @@ class GGUFTensors:
         return f"model.layers.{int(number)}.{self._layout.layer[part]}.{ending}"
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor without reading it."""
         return self.file.tensors[self.names[name]].shape
 
     def get(self, name: str) -> Tensor:
@@ -89,7 +93,8 @@ class GGUFTensors:
 
 
 def unpair_rotary_rows(tensor: Tensor, heads: int) -> Tensor:
-    """Reorder the rows [heads * size, ...] of each head: rows 2i and 2i + 1, which rotate as a pair, become rows i and i + size / 2."""
+    """Reorder the rows [heads * size, ...] of each head from llama.cpp's order to Hugging Face's: rows 2i and 2i + 1, which
+    rotate as a pair, become rows i and i + size / 2."""
     return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).reshape(tensor.shape)
 
 
@@ -103,7 +108,7 @@ def architecture(file: GGUFFile) -> str:
 
 
 def positive_integer(file: GGUFFile, key: str, default: int | None = None) -> int:
-    """Return a positive integer of the metadata. Raises ModelError."""
+    """Return a positive integer of the file's metadata. Raises ModelError."""
     found = file.metadata.get(key, default)
     if type(found) is not int or not 0 < found < 2**31:
         raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand", "gguf.value")

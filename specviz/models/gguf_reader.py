@@ -35,9 +35,11 @@ SLICE = 2**14  # blocks that are decoded at a time
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """The entry of a tensor in the file.
+    """The header entry of a tensor in a GGUF file.
 
-    shape: as in torch (rows first); kind: the block type, a GGMLQuantizationType; start: first byte; size: number of bytes."""
+    shape: as in torch (rows first); kind: the block type, a GGMLQuantizationType; start: offset of the first byte; size:
+    number of bytes.
+    """
 
     shape: tuple[int, ...]
     kind: Any
@@ -46,8 +48,8 @@ class TensorInfo:
 
 
 def gguf_in(folder: Path) -> Path | None:
-    """Return the GGUF file of a folder (under its joined name if it lies in parts); None without one. Raises ModelError if there
-    are two."""
+    """Return the path of the GGUF file of a folder (its joined name if it is split into parts); None if there is none.
+    Raises ModelError if there are two."""
     found = sorted({*folder.glob("*.gguf"), *(folder / name for name in parts_of(folder, ".gguf"))})
     if len(found) > 1:
         raise ModelError(f"{folder.name} has {len(found)} GGUF files; keep one of them, a model in one piece", "gguf.several")
@@ -55,7 +57,8 @@ def gguf_in(folder: Path) -> Path | None:
 
 
 class GGUFFile:
-    """A GGUF file: ``metadata`` by key, ``tensors`` by name. Raises ModelError for a broken or unknown file."""
+    """A parsed GGUF file: ``metadata`` by key, ``tensors`` (TensorInfo) by name. Raises ModelError for a broken or unknown
+    file."""
 
     def __init__(self, path: Path):
         self.name = path.name
@@ -189,8 +192,7 @@ class GGUFFile:
 
     # --- tensors -----------------------------------------------------------------------------------------------------------
     def tensor(self, name: str) -> Tensor:
-        """Return a tensor of ``tensors``, decoded to float32. Raises ModelError for block types that the package cannot decode.
-        """
+        """Return a tensor, decoded to float32. Raises ModelError for block types that the package gguf cannot decode."""
         from gguf import GGML_QUANT_SIZES
         from gguf.quants import dequantize
 

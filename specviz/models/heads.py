@@ -1,7 +1,8 @@
-"""The files of trained heads, and the facts about a target that a head needs.
+"""The files of trained draft heads, and the facts about a target that a head needs.
 
-A head is a small network on a target: Medusa, Hydra, EAGLE, Kangaroo. Its folder has a config.json and safetensors.
-Parameter names differ between publishers, so a reader looks for known names instead of trusting a version field.
+A trained head is a small network that drafts from a target's hidden states: Medusa, Hydra, EAGLE, Kangaroo. Its folder
+has a config.json and safetensors. Parameter names differ between publishers, so a reader looks for known names instead of
+trusting a version field.
 """
 from __future__ import annotations
 
@@ -30,9 +31,13 @@ TARGET_COPIES = (r"embed_tokens\.weight", r".*rotary_emb\.inv_freq")  # the targ
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """The facts about a target that its head needs. hidden: hidden size; config: its config.json, if it has one;
-    static: whether its forward pass has static shapes, which the head then uses, too; eight: whether it multiplies in
-    int8, so that the head may, too; folder: of its weights, for heads that modify the target itself."""
+    """The facts about a target that a trained head needs, to be built or loaded.
+
+    hidden: hidden size; vocab: vocabulary size; layers: number of layers; config: the target's config.json, if it has
+    one; keys: (number, width) of key/value heads, where the config does not give them; static: the target's forward pass
+    has static shapes, which the head then uses, too; eight: the target multiplies in int8, so that the head may, too;
+    folder: of the target's weights, for heads that modify the target itself.
+    """
 
     name: str
     hidden: int
@@ -48,20 +53,21 @@ class TargetInfo:
 
 
 class HeadWeights(Weights):
-    """The tensors of a head's folder; ``names`` and ``shape`` identify the published layout. Raises ModelError.
-    """
+    """The tensors of a trained head's folder, read on demand; ``names`` and ``shape`` serve to recognise the published
+    layout. Raises ModelError."""
 
     def __init__(self, folder: Path, body: TargetInfo):
         super().__init__(folder, body.device, body.dtype)
         self._read: set[str] = set()
 
     def get(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor, as Weights.get does, and record that it was read."""
         self._read.add(name)
         return super().get(name, *shape)
 
     def check_none_unread(self, *ignored: str) -> None:
-        """Raise ModelError if the file has weights that were not read, because it is then another kind of head. fine:
-        patterns of names that may be ignored, such as copies of the target's weights."""
+        """Raise ModelError if the file has weights that were not read, because it is then another kind of head. ignored:
+        patterns of names that may stay unread, such as copies of the target's weights."""
         left = [name for name in self.names if name not in self._read and not any(re.fullmatch(one, name)
                                                                           for one in (*ignored, *TARGET_COPIES))]
         if left:
@@ -83,10 +89,12 @@ class HeadWeights(Weights):
 
     @property
     def title(self) -> str:
+        """Name of the folder, for messages."""
         return self._folder.name
 
     @property
     def names(self) -> list[str]:
+        """All tensor names, sorted."""
         return sorted(self._where)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -100,8 +108,8 @@ class HeadWeights(Weights):
                              "head.index") from None
 
     def get_target_wide(self, name: str, body: TargetInfo, *shape: int) -> Tensor:
-        """Return a matrix, as ``get`` does, whose input width must be the target's hidden size. Raises ModelError with
-        both widths if they differ."""
+        """Return a matrix, as ``get`` does, whose input width depends on the target's hidden size. Raises ModelError that
+        names both widths if the head was made for another one."""
         wide = self.shape(name)[-1]
         if wide != shape[-1] and wide % body.hidden:
             raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
@@ -109,7 +117,7 @@ class HeadWeights(Weights):
         return self.get(name, *shape)
 
     def ids(self, name: str, vocab: int) -> Tensor:
-        """Return a list of token ids, int64. Raises ModelError when one is not in the vocabulary."""
+        """Return a tensor of token ids, int64 [n]. Raises ModelError if one is not in the vocabulary."""
         self._read.add(name)
         ids = self._file(self._where[name]).get_tensor(name).long()
         if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= vocab:
@@ -117,17 +125,18 @@ class HeadWeights(Weights):
         return ids.to(self._device)
 
     def first(self, pattern: str) -> re.Match[str] | None:
-        """Return the match of the first parameter name that matches a pattern completely."""
+        """Return the match of the first tensor name that matches the regular expression completely; None without one."""
         return next(filter(None, (re.fullmatch(pattern, name) for name in self.names)), None)
 
     def indices(self, pattern: str) -> list[int]:
-        """Return the distinct integers that the first group of a pattern matches at the start of parameter names, such
-        as [0, 1, 2] for three heads."""
+        """Return the distinct integers that the first group of a regular expression matches at the start of tensor names,
+        such as [0, 1, 2] for three heads."""
         return sorted({int(found.group(1)) for found in (re.match(pattern, name) for name in self._where) if found})
 
 
 class SharedWeights(HeadWeights):
-    """The tensors of a head's folder that stores only what differs from another head, ``base``, of the same target."""
+    """The tensors of a head's folder that stores only what differs from another head of the same target, which is in the
+    folder ``base``."""
 
     def __init__(self, folder: Path, body: TargetInfo, base: Path):
         super().__init__(folder, body)
@@ -137,19 +146,20 @@ class SharedWeights(HeadWeights):
         return super().__contains__(name) or name in self._base
 
     def get(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor of this folder, else of the base head."""
         return (super() if name in self._where else self._base).get(name, *shape)
 
 
 def head_weights(folder: Path, body: TargetInfo) -> HeadWeights:
-    """Return the tensors of a head's folder, and those of the head that its config.json says it shares weights with. Raises
-    ModelError."""
+    """Return the tensors of a head's folder, together with those of the head that its config.json shares weights with.
+    Raises ModelError."""
     base = base_of(folder, config_of(folder))
     return HeadWeights(folder, body) if base is None else SharedWeights(folder, body, base)
 
 
 def base_of(folder: Path, config: dict[str, Any]) -> Path | None:
-    """Return the folder of the head that this one shares weights with, None for none: ``base_head`` in config.json names its kind,
-    and it lies next to this folder. Raises ModelError if it is not there."""
+    """Return the folder of the head that this one shares weights with, None for none: ``base_head`` in config.json names its
+    kind, and its folder is next to this one. Raises ModelError if it is missing."""
     base, own = config.get("base_head"), config.get("specviz")
     if base is None:
         return None
@@ -163,21 +173,21 @@ def base_of(folder: Path, config: dict[str, Any]) -> Path | None:
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Return the config.json of a head or adapter; it may be nearly empty in published ones. Raises ModelError."""
+    """Return the config.json (or adapter_config.json) of a head; published ones may be nearly empty. Raises ModelError."""
     adapter = not (folder / "config.json").exists() and (folder / "adapter_config.json").exists()
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
 
 def key_shape(body: TargetInfo) -> tuple[int, int]:
-    """Return (number of key/value heads, head width) of the target."""
+    """Return (number of key/value heads, head_dim) of the target."""
     whole = body.config.get("text_config") or body.config
     heads = whole.get("num_attention_heads") or max(1, body.hidden // 64)
     return body.keys or (whole.get("num_key_value_heads") or heads, whole.get("head_dim") or body.hidden // heads)
 
 
 def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:
-    """Return (accuracy of each rank of each head, nodes of the tree it was calibrated for); empty and 0 if config.json has none.
-    """
+    """Return, from a head's config.json, (accuracy: for each head, the share of positions at which its k-th guess was right;
+    number of nodes of the tree that it was measured for); ([], 0) if there is no calibration. Raises ModelError."""
     try:
         accuracy = [[float(share) for share in row] for row in config.get("accuracy") or []]
         nodes = int(config.get("nodes") or 0)
@@ -189,7 +199,8 @@ def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], i
 
 
 def unsupported_reason(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> str | None:
-    """Return why the head of this kind in a folder does not fit a target of this name, width and vocabulary; None if it fits."""
+    """Return why the head in a folder does not fit a target of this name, hidden size and vocabulary size; None if it fits.
+    kind: of the head."""
     try:
         check_fit(folder, name, hidden, vocab, kind)
     except ModelError as error:
@@ -198,9 +209,11 @@ def unsupported_reason(folder: Path, name: str, hidden: int, vocab: int, kind: s
 
 
 def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") -> None:
-    """Raise ModelError if the head of this kind in a folder does not fit a target of this name, width and vocabulary.
+    """Raise ModelError if the head in a folder does not fit a target of this name, hidden size and vocabulary size. kind: of
+    the head.
 
-    Reads the config and the headers of the weights only, so it is quick; other problems are found when the head is loaded.
+    Reads the config and the headers of the weights only, so it is quick; other problems are found when the head is
+    loaded.
     """
     config = config_of(folder)
     base_of(folder, config)
@@ -221,8 +234,8 @@ def check_fit(folder: Path, name: str, hidden: int, vocab: int, kind: str = "") 
 
 
 def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
-    """Return the parameter name or config key that identifies a head as EAGLE-3 (Li et al. 2503.01840), in any
-    published layout; None for other heads."""
+    """Return the tensor name or config key that identifies a head as EAGLE-3 (Li et al. 2503.01840), in any published
+    layout; None for other heads."""
     found = [name for name in names if name in ("d2t", "t2d") or name.startswith("midlayer.") or name.endswith(".hidden_norm.weight")]
     marks = [f"{key} {config[key]!r}" for key in ("draft_vocab_size", "speculators_model_type", "eagle_config") if key in config]
     return (found or marks or [None])[0]
@@ -232,7 +245,8 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def fill(module: M, tensors: dict[str, Tensor], body: TargetInfo) -> M:
-    """Load tensors into a module and prepare it for drafting: on the target's device, in its data type, without gradients."""
+    """Load tensors into a module and return it ready for drafting (see ``ready``). Raises ModelError if names or shapes
+    differ."""
     try:
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
@@ -241,8 +255,8 @@ def fill(module: M, tensors: dict[str, Tensor], body: TargetInfo) -> M:
 
 
 def ready(module: M, body: TargetInfo) -> M:
-    """Prepare a head for drafting with its target: on its device, in its data type, without gradients, with static shapes where
-    the target has them."""
+    """Prepare a trained head for drafting with its target and return it: on the target's device, in its data type, without
+    gradients, with static shapes or int8 where the target has them, and with large matrices packed."""
     for part in module.modules():
         if isinstance(part, Layer):
             part.static, part.eight = body.static, body.eight
@@ -255,9 +269,12 @@ def ready(module: M, body: TargetInfo) -> M:
 
 
 class StreamedLinear:
-    """Forward pass of a head's large matrix, with the weights in the 16-bit format of the file, or as int8 (``eight``).
+    """Replaces the ``forward`` of a head's large nn.Linear: x [rows, in] -> [rows, out], with the weights packed in 16 bits
+    or, with ``eight``, int8.
+
     With few rows the product is bound by memory bandwidth, so narrow weights are faster. They are packed at first use,
-    and again after they change."""
+    and again after they change.
+    """
 
     def __init__(self, linear: nn.Linear, eight: bool = False):
         self._linear, self._eight = linear, eight

@@ -1,12 +1,13 @@
-"""Hydra: heads that also read the tokens drafted before them (Ankner et al. 2402.05109).
+"""Hydra: draft heads that also read the tokens drafted before them (Ankner et al. 2402.05109).
 
-Head i reads the hidden state that predicted the root and the embeddings of the root and of the i drafted tokens after it, and
-predicts the next one. Unlike Medusa's, a head depends on the path, and the tree grows level by level. Hydra++ puts one decoder
-layer with its own KV cache first, so that the heads read the whole text instead of its last hidden state.
+Head i reads the hidden state that predicted the root and the embeddings of the root and of the i drafted tokens after it,
+and predicts the next one. Unlike Medusa's, a head depends on the path, and the tree grows level by level. Hydra++ puts
+one decoder layer with its own KV cache first, so that the heads read the whole text instead of its last hidden state.
 
-``load`` reads the authors' names, whose sequences have a dropout in every other slot or none (``hydra_mlp.0.1.linear.weight``,
-``hydra_mlp.0.1.res_connection.weight``, ``hydra_lm_head.0.1.weight``, ``prefix_embeding_layer.layers.0.*``). This project's have
-no dropout slots, and may omit output matrices (the target's are used) and ``res_connection`` (identity).
+``load`` reads the authors' names, whose sequences have a dropout in every other slot or none
+(``hydra_mlp.0.1.linear.weight``, ``hydra_mlp.0.1.res_connection.weight``, ``hydra_lm_head.0.1.weight``,
+``prefix_embeding_layer.layers.0.*``). This project's have no dropout slots, and may omit output matrices (the target's
+are used) and ``res_connection`` (identity).
 """
 from __future__ import annotations
 
@@ -28,9 +29,12 @@ PREFIX = "prefix_embeding_layer"  # the authors' spelling
 
 
 class Block(nn.Module):
-    """A residual block of Hydra's heads: residual(x) + SiLU(W x + b). parts: number of concatenated input vectors of
-    width ``hidden``; matrix: the residual path has a matrix; without one it is the first input vector, the hidden
-    state."""
+    """A residual block of Hydra's heads, an nn.Module: residual(x) + SiLU(W x + b), x [..., parts * hidden] -> [...,
+    hidden].
+
+    parts: number of concatenated input vectors; matrix: the residual path has a matrix; without one it is the first input
+    vector, the hidden state.
+    """
 
     def __init__(self, hidden: int, parts: int = 1, matrix: bool = False):
         super().__init__()
@@ -44,7 +48,7 @@ class Block(nn.Module):
 
 
 class Prefix(nn.Module):
-    """Training: one decoder layer and a norm over the target's states: [batch, n, hidden] -> the same."""
+    """Hydra++'s decoder layer and norm over the target's states, an nn.Module: [batch, n, hidden] -> [batch, n, hidden]."""
 
     def __init__(self, config: dict[str, Any], bias: bool = False):
         super().__init__()
@@ -57,31 +61,31 @@ class Prefix(nn.Module):
 
     @cached_property
     def fused(self) -> tuple[FusedLayers, Norm]:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The layer and the norm in inference layout; converted once and shared by all runs."""
         return FusedLayers(self.layers, self.config), Norm(self.norm.weight.detach(), self.sizes.eps)
 
 
 class PrefixRows:
-    """KV cache of the prefix layer for one run. Every hidden state of the text is processed once, in order."""
+    """KV cache of the prefix layer for one run. Every hidden state of the text is appended once, in order."""
 
     def __init__(self, prefix: Prefix):
         net, self._norm = prefix.fused
         self._rows = RowCache(net)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """Append states [n, hidden] of the text, the first at position ``at`` if nothing was read before; return the last output
-        [hidden]."""
+        """Append hidden states [n, hidden] of the text and return the last output [hidden]. at: position of the first state,
+        used if nothing was read before."""
         if not self._rows.count:
             self._rows.restart(at)
         return self._norm(self._rows.read(states)[-1:])[0]
 
 
 class Hydra(nn.Module):
-    """Hydra's heads: each reads the tokens drafted by the heads before it.
+    """Hydra's draft heads, an nn.Module: each reads the tokens drafted by the heads before it.
 
-    config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the residual path of the first
-    block), own_output (output matrices), grounded (heads read the drafted tokens; default true), and for the prefix the sizes of
-    a Llama layer. accuracy, nodes: as in Medusa.
+    config: hydra_num_heads, hydra_num_layers, prefix (a decoder layer first), through (a matrix on the residual path of
+    the first block), own_output (output matrices), grounded (heads read the drafted tokens; default true), and for the
+    prefix the sizes of a Llama layer. accuracy, nodes: see ``heads.calibration``.
     """
 
     def __init__(self, config: dict[str, Any], bias: bool = False, output_bias: bool = True):
@@ -104,26 +108,30 @@ class Hydra(nn.Module):
 
     @property
     def prefix(self) -> Prefix | None:
+        """The prefix layer; None without one."""
         return getattr(self, PREFIX, None)
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return the config.json of heads in this project's layout."""
+        """The config.json of heads in this project's layout."""
         return {**self.sizes, "model_type": "hydra", "accuracy": self.accuracy, "nodes": self.nodes}
 
     def forward(self, index: int, inputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab] of one head from its inputs [n, (index + 2) * hidden]: the state, the root, the tokens below
-        it."""
+        """Return the logits [n, vocab] of head ``index`` for its inputs [n, (index + 2) * hidden]: the state, then the
+        embeddings of the root and of the drafted tokens. head: the target's output layer, used if the heads have none of
+        their own."""
         states = self.hydra_mlp[index](inputs if self.grounded else inputs[..., :self.sizes["hidden_size"]])
         return self.hydra_lm_head[index](states) if len(self.hydra_lm_head) else head(states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix of a head for training; ``targets``: the target's."""
+        """Return the output matrix [vocab, hidden] of head ``index`` for training. targets: the target's output matrix, used
+        if the heads have none."""
         return cast(nn.Linear, self.hydra_lm_head[index]).weight if len(self.hydra_lm_head) else targets
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Hydra:
-    """Return untrained heads."""
+    """Return untrained Hydra heads for a target. hparams: heads, layers, prefix, through, own_output, grounded (default
+    true), and sizes of the prefix layer."""
     sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": hparams["heads"],
                   "hydra_num_layers": hparams["layers"], "prefix": hparams["prefix"], "through": hparams["through"],
@@ -131,7 +139,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> Hydra:
 
 
 def load(folder: Path, body: TargetInfo) -> Hydra:
-    """Load heads from a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load Hydra heads from a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"hydra_mlp\.(\d+)\.")
     if not heads or heads != list(range(len(heads))):

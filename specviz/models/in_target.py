@@ -1,14 +1,14 @@
-"""Trained rows inside the target's forward pass that predict later tokens; they are not tokens themselves.
+"""Trained rows inside the target's forward pass that predict later tokens; their inputs are not tokens.
 
-A row enters some layer of the frozen target in place of a hidden state. It attends to the text up to the token it
-follows, and to earlier rows of its chain. Each row of a chain predicts one token further ahead than the row before.
+A row enters some layer of the frozen target in place of a hidden state. It attends to the text up to the token it follows
+(its "owner"), and to earlier rows of its chain. Each row of a chain predicts one token further ahead than the row before.
 Only the input of the rows is trained:
 
-- Prompts: learned embeddings that enter at the first layer: PaSS (Monea et al. 2311.13581), one per step; PPD (Chen et al.
-  2405.18628), several per step, each on a chain of its own, with averaged logits.
-- Transfer: the token's own hidden state times a matrix, at a higher layer for each step (Hidden Transfer, Wu et al. 2404.12022).
-- Streams: the token's own hidden state plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131), with a
-  low-rank matrix by which the layers below estimate which drafts are improbable.
+- Prompts: learned embeddings that enter at the first layer: PaSS (Monea et al. 2311.13581), one per step; PPD (Chen et
+al. 2405.18628), several per step, each on a chain of its own, with averaged logits. - Transfer: the token's own hidden
+state times a matrix, at a higher layer for each step (Hidden Transfer, Wu et al. 2404.12022). - Streams: the token's own
+hidden state plus a learned vector (Speculative Streaming, Bhendawade et al. 2402.11131), with a low-rank matrix by which
+the layers below estimate which drafts are improbable.
 
 PPD's published prompts (``prompt_embeddings`` next to an adapter_config.json) are read in their authors' layout.
 """
@@ -25,10 +25,10 @@ from .weights import ModelError
 
 
 class InTargetRows(nn.Module):
-    """Trained rows that predict later tokens inside the target's forward pass.
+    """Base class (nn.Module) of trained rows that predict later tokens inside the target's forward pass.
 
-    layers: for each step, the layer where its rows enter, 0 for the first; chains: number of rows per step. accuracy,
-    nodes: as in Medusa.
+    layers: for each step, the layer at whose input its rows enter (0: the embeddings); chains: number of rows per step;
+    accuracy, nodes: see ``heads.calibration``.
     """
 
     kind = ""
@@ -43,8 +43,8 @@ class InTargetRows(nn.Module):
         return len(self.layers)
 
     def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
-        """Return the input rows [n, hidden] of a step. chains [n]: index of each row among the step's rows; owners [n,
-        hidden]: hidden states of the tokens that the rows follow."""
+        """Return the input states [n, hidden] of a step's rows. chains [n]: index of each row among the step's rows; owners
+        [n, hidden]: hidden states of the tokens that the rows follow."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows")
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
@@ -53,12 +53,13 @@ class InTargetRows(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of these rows."""
         return {"model_type": self.kind, "hidden_size": self.hidden, "vocab_size": self.vocab, "layers": list(self.layers),
                 "chains": self.chains, "accuracy": self.accuracy, "nodes": self.nodes}
 
 
 class PromptRows(InTargetRows):
-    """Trained embeddings of the extra rows (PPD).
+    """Rows whose input is a trained embedding (PaSS, PPD).
 
     ``prompt_embeddings`` [steps * chains, hidden], the rows of a step side by side.
     """
@@ -74,7 +75,8 @@ class PromptRows(InTargetRows):
 
 
 class HiddenTransferRows(InTargetRows):
-    """One matrix per step, initialised to the identity."""
+    """Rows whose input is the owner's hidden state times a trained matrix, one per step, initialised to the identity (Hidden
+    Transfer)."""
 
     kind = "transfer"
 
@@ -91,8 +93,8 @@ class HiddenTransferRows(InTargetRows):
 
 
 class StreamRows(InTargetRows):
-    """One vector per step, added to the token's hidden state; all enter at the same layer. down, up: low-rank matrices
-    that predict the next token from the hidden state at that layer."""
+    """Rows whose input is the owner's hidden state plus a trained vector, one per step (Speculative Streaming); all enter at
+    the same layer. down, up: low-rank matrices that predict the next token from the hidden state at that layer."""
 
     kind = "streams"
     RANK = 8
@@ -107,8 +109,8 @@ class StreamRows(InTargetRows):
         return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:
-        """Return the hidden states [n, hidden] that enter the streams' layer, transformed so that the last norm and the
-        output matrix can be applied."""
+        """Return hidden states [n, hidden] at the input of the streams' layer, changed by the low-rank matrices so that the
+        final norm and the output matrix can be applied to them."""
         return states + self.up(self.down(states))
 
 
@@ -116,14 +118,14 @@ HOW = {how.kind: how for how in (PromptRows, HiddenTransferRows, StreamRows)}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> InTargetRows:
-    """Return an untrained network. hparams: how; from_end: for each step the number of target layers its row goes through;
-    chains."""
+    """Return untrained rows for a target. hparams: how ("prompts", "transfer" or "streams"); from_end: for each step, the
+    number of target layers that its rows go through; chains: rows per step, default 1."""
     layers = tuple(max(0, body.layers - count) for count in hparams["from_end"])
     return HOW[hparams["how"]](body.hidden, body.vocab, layers, hparams.get("chains", 1))
 
 
 def load(folder: Path, body: TargetInfo) -> InTargetRows:
-    """Load the extra rows from a folder, in this project\'s layout or PPD\'s. Raises ModelError."""
+    """Load trained rows from a checkpoint folder, in this project's layout or PPD's. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
                 if name in weights), None)

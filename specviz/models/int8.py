@@ -26,18 +26,18 @@ WIDTH = (2**24 - 1) // MOST**2  # largest number of products whose sum float32 h
 
 
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantise per row: return int8 values [out, in] from -127 to 127 and float32 scales [out]; weight is about values * scales.
-    """
+    """Quantise a matrix per row: return int8 values [out, in] from -127 to 127 and float32 scales [out], with weight =
+    values * scales approximately."""
     scales = weight.abs().amax(1).clamp_min(LEAST).float() / MOST
     return torch.round(weight / scales[:, None]).to(torch.int8), scales
 
 
 class Int8Kernel(nn.Module):
-    """An int8 linear layer: y = x W^T + b, x [rows, in]. Weights are int8 with a scale per output row (``numbers``,
-    ``steps`` from ``quantise_rows``); x is quantised per row.
+    """Base class (nn.Module) of int8 linear layers: y = x W^T + b, x [rows, in]. Weights are int8 with one scale per output
+    row (``values``, ``scales`` from ``quantise_rows``); x is quantised per row.
 
-    fine: quantise x to two int8 values, the second for the remainder times FINE; they are multiplied as twice as many
-    rows that share one read of the weights.
+    int16_input: quantise x to two int8 values, the second for the remainder times FINE (16 bits together); they are
+    multiplied as twice as many rows that share one read of the weights.
     """
 
     bias: Tensor | None
@@ -48,10 +48,12 @@ class Int8Kernel(nn.Module):
         self.fine_scale, self.fine_step = torch.tensor(float(FINE)), 1.0 / FINE
 
     def multiply(self, x: Tensor) -> Tensor:
-        """Round x [rows, in], from -127 to 127, to integers; return the sums of products times steps / 127."""
+        """Round x [rows, in], from -127 to 127, to integers; return the integer products x W^T [rows, out] times scales /
+        127."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x W^T + b, [rows, out], with x [rows, in] quantised per row."""
         largest, bias = x.abs().amax([-1], True).clamp_min_(self.least), self.bias
         x = x.mul(self.most.div(largest))
         if self.int16_input:
@@ -63,11 +65,12 @@ class Int8Kernel(nn.Module):
         return y if bias is None else y.add_(bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return self.forward(x).add_(residual)
 
 
 class VnniInt8Kernel(Int8Kernel):
-    """Int8 products by the processor's instructions (VNNI), through fbgemm."""
+    """Int8 products by the processor's int8 instructions (VNNI), through fbgemm."""
 
     def __init__(self, values: Tensor, scales: Tensor, bias: Tensor | None, int16_input: bool = False):
         super().__init__(values, scales, bias, int16_input)
@@ -82,7 +85,8 @@ class VnniInt8Kernel(Int8Kernel):
 
 
 class FloatInt8Kernel(Int8Kernel):
-    """Int8 products multiplied as floats, over so few columns at a time that sums are exact."""
+    """Int8 products multiplied as floats, over so few columns at a time that sums are exact. Raises NotImplementedError for
+    rows that are too long."""
 
     def __init__(self, values: Tensor, scales: Tensor, bias: Tensor | None, int16_input: bool = False):
         super().__init__(values, scales, bias, int16_input)
@@ -123,7 +127,8 @@ def _fbgemm() -> Iterator[None]:
 
 
 class Int8Linear(PlainLinear):
-    """An int8 linear layer that uses the faster of the two kinds of products on this processor."""
+    """An int8 linear layer (W8A8): y = x W^T + b, x [rows, in], by the faster of the two kinds of products on this
+    processor. int16_input: see Int8Kernel."""
 
     kernel = "int8"
 
@@ -139,11 +144,13 @@ class Int8Linear(PlainLinear):
         return self._run(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return self(x).add_(residual)
 
 
 class Int8Layout(Layout):
-    """Layout of a model whose matrices are all int8; ``fine``: 16-bit activations for layers that need them."""
+    """Layout of a model whose matrices are all int8. Called with int16_input, it gives a layer that quantises its input to
+    16 bits."""
 
     def __init__(self):
         super().__init__()
@@ -154,7 +161,7 @@ class Int8Layout(Layout):
 
 
 def has_byte_products() -> bool:
-    """Return whether this processor has int8 dot products, so that int8 is faster than 16 bits."""
+    """Return whether this processor has int8 dot products (VNNI), so that int8 is faster than 16 bits."""
     return _kind() is VnniInt8Kernel
 
 

@@ -1,4 +1,4 @@
-"""Networks on the target's final hidden states that decide whether a drafted token or step, which differs from the
+"""Networks on the target's final hidden states that decide whether a drafted token or reasoning step, which differs from the
 target's own choice, is good enough to keep.
 
 Judge decoding (Bachmann et al. 2501.19309): a linear layer gives the probability that the token last processed is good.
@@ -22,25 +22,29 @@ REWARD = "reward"
 
 
 class JudgeHead(nn.Module):
+    """Judge decoding's linear layer, an nn.Module: from the target's final hidden states, the probability that the token is
+    good enough to keep."""
+
     def __init__(self, hidden: int, vocab: int):
         super().__init__()
         self.hidden, self.vocab, self.proj = hidden, vocab, nn.Linear(hidden, 1)
 
     def logit(self, states: Tensor) -> Tensor:
-        """Return log odds [...] from states [..., hidden] at the tokens to judge."""
+        """Return the log odds [...] for hidden states [..., hidden] at the tokens to judge."""
         return self.proj(states.to(self.proj.weight.dtype))[..., 0]
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return the probability [...] that the last token processed by each hidden state is good."""
+        """Return the probability [...] that the token at each hidden state [..., hidden] is good enough to keep."""
         return self.logit(states).sigmoid()
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of this network."""
         return {"model_type": JUDGE, "hidden_size": self.hidden, "vocab_size": self.vocab}
 
 
 class RewardHead(nn.Module):
-    """A reward head: two layers that score a step from the target's hidden states.
+    """A reward head, an nn.Module of two layers: scores a reasoning step from the target's hidden states at its tokens.
 
     inner: width between the two layers.
     """
@@ -51,26 +55,27 @@ class RewardHead(nn.Module):
         self.first, self.second = nn.Linear(hidden, inner), nn.Linear(inner, 1)
 
     def logit(self, states: Tensor) -> Tensor:
-        """Return log odds [...] of steps from states [..., tokens, hidden] at their tokens."""
+        """Return the log odds [...] of steps, from hidden states [..., tokens, hidden] at their tokens."""
         return self.second(F.silu(self.first(states.to(self.first.weight.dtype))))[..., 0].mean(-1)
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return the reward [...] of steps, between 0 and 1."""
+        """Return the reward [...] of steps, between 0 and 1, from hidden states [..., tokens, hidden]."""
         return self.logit(states).sigmoid()
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of this network."""
         return {"model_type": REWARD, "hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> JudgeHead | RewardHead:
-    """Return an untrained network. hparams: kind ("judge" or "reward"), and inner (width between the layers) for a reward head.
-    """
+    """Return an untrained network. hparams: kind ("judge" or "reward"), and inner (width between the layers) for a reward
+    head."""
     return JudgeHead(body.hidden, body.vocab) if hparams["kind"] == JUDGE else RewardHead(body.hidden, body.vocab, hparams["inner"])
 
 
 def load(folder: str | Path, body: TargetInfo) -> JudgeHead | RewardHead:
-    """Load the network of a folder. Raises ModelError."""
+    """Load the network of a checkpoint folder; its config.json gives the kind. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), config_of(folder)

@@ -1,4 +1,4 @@
-"""Llama over rows with trainable weights, for a draft model that is updated while serving."""
+"""A Llama with trainable weights in the inference layout, for a draft model that is updated while serving."""
 from __future__ import annotations
 
 from typing import Any
@@ -21,8 +21,8 @@ class PlainNorm(Norm):
 
 
 class LearningLlama(Llama):
-    """A trainable copy of a model, loaded from its folder in float32 or better. weights: all of its tensors, to be
-    updated in place."""
+    """A trainable copy of a Llama, loaded from its folder in float32 or better. weights: all of its tensors, to be updated
+    in place."""
 
     def __init__(self, model: Llama):
         super().__init__(model.folder, model.device, torch.promote_types(model.dtype, torch.float32))
@@ -53,7 +53,7 @@ class LearningLlama(Llama):
         return weight if weight is None else PlainNorm(weight, self.eps)
 
     def project(self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Project as Llama does, without in-place operations."""
+        """Return queries, keys and values as ``Llama.project`` does, without in-place operations."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         q, k, v = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width).split([heads, kv, kv], 1)
         q, k = (part if norm is None else norm(part) for part, norm in ((q, block.norm_q), (k, block.norm_k)))
@@ -63,7 +63,7 @@ class LearningLlama(Llama):
         return q, torch.stack([k, v]).transpose(1, 2)
 
     def logits(self, ids: Tensor) -> Tensor:
-        """Return logits [n, vocab] of a text [n] from its beginning, causally, without a KV cache."""
+        """Return the logits [n, vocab] of a text [n] from its beginning, with causal attention, gradients and no KV cache."""
         n = len(ids)
         mask = torch.full((n, n), -torch.inf, dtype=self.dtype, device=self.device).triu_(1).repeat(self.group, 1)
         x, rotation = self.embed(ids), self.rotations(n)[:n].clone()  # tables made while nothing learned cannot be walked back through

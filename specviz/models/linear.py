@@ -1,9 +1,9 @@
-"""Linear layers whose weight layout is chosen for this processor.
+"""Linear layers whose weight layout is chosen for this processor by timing.
 
 On a CPU a plain ``F.linear`` takes nearly twice as long for a few rows as for one, which would make verification
-expensive. With weights stored transposed, packed by oneDNN, or in their published 16 bits, eight rows take little
-longer than one. The best layout depends on the processor and on the number of rows, so all are timed when weights are
-loaded. A layout is used only if its results agree with ``F.linear``.
+expensive. With weights stored transposed, packed by oneDNN, or in their published 16 bits, eight rows take little longer
+than one. The best layout depends on the processor and on the number of rows, so all are timed when weights are loaded. A
+layout is used only if its results agree with ``F.linear``.
 """
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ _by_clock: ContextVar[bool] = ContextVar("layouts are chosen by timing", default
 
 
 class PlainLinear:
-    """A linear layer with its matrix stored unchanged: y = x W^T + b, x [rows, in], W [out, in].
-
-    ``add`` returns residual + y; ``holds``: whether this layout represents W exactly."""
+    """A linear layer with its matrix stored unchanged: y = x W^T + b, x [rows, in], W [out, in]. Base class of the other
+    layouts. kernel: name of the layout, for display."""
 
     kernel = "plain"
 
@@ -47,10 +46,12 @@ class PlainLinear:
         return F.linear(x, self.weight, self.bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return residual + F.linear(x, self.weight, self.bias)
 
     @staticmethod
     def represents_exactly(weight: Tensor) -> bool:
+        """Return whether this layout stores the weights without rounding."""
         return True
 
 
@@ -107,7 +108,7 @@ class HalfLinear(PlainLinear):
 
 
 class TwoLayouts:
-    """A linear layer with two layouts: one for fewer than MANY rows, another for MANY rows or more."""
+    """A linear layer with its matrix in two layouts: ``few`` for fewer than MANY rows, ``many`` for MANY rows or more."""
 
     def __init__(self, few, many):
         self.few, self.many = few, many
@@ -116,12 +117,13 @@ class TwoLayouts:
         return self.few(x) if x.shape[0] < MANY else self.many(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return self.few.add(x, residual) if x.shape[0] < MANY else self.many.add(x, residual)
 
 
 class Layout:
-    """The weight layouts of a model's matrices: ``layout(weight, bias)`` returns a layer; ``kernel``: names of the
-    layouts for display.
+    """The weight layouts chosen for a model's matrices: ``layout(weight, bias)`` returns a linear layer. kernel: names of
+    the layouts, for display.
 
     kinds: {shape of the matrix [out, in]: (layout for few rows, for many rows)}; other shapes use PlainLinear.
     """
@@ -139,7 +141,7 @@ class Layout:
 
 @contextmanager
 def without_timing() -> Iterator[None]:
-    """Context manager: store weights transposed, without timing. Layouts round differently, so results are only
+    """Context manager: store all weights transposed, without timing. Layouts round differently, so results are only
     reproducible in another process if the layout is fixed."""
     before = _by_clock.set(False)
     try:
@@ -149,12 +151,12 @@ def without_timing() -> Iterator[None]:
 
 
 def fastest_layout(weights: list[Tensor], total: int, budget: float = 0.25) -> Layout:
-    """Return the fastest layout of these weights [out, in] for one row and for eight; on a GPU the plain one.
+    """Return the fastest layouts of these weights [out, in] for one row and for eight, by timing them; on a GPU plain ones.
 
     In a small model every shape gets its own layout, because large matrices are bound by memory and small ones by call
     overhead. In a larger model all matrices are bound by memory and are timed together; choosing matrix by matrix was
-    slower. total: bytes of the whole model; a very large one gets a single layout. budget: seconds for timing, less for
-    a very small model.
+    slower. total: bytes of all weights of the model, of which these are a sample; a very large one gets a single layout.
+    budget: seconds for timing, less for a very small model.
     """
     if weights[0].device.type != "cpu" or weights[0].dtype != torch.float32:
         return Layout()

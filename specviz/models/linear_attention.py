@@ -1,11 +1,12 @@
-"""Linear attention with local groups as a mixer over the rows of a draft tree (You et al. 2406.07368).
+"""Linear attention with local groups as a Mixer over the rows of a draft tree (You et al. 2406.07368).
 
-Queries and keys are rotated and divided by their norms. A row attends to rows of its own group of positions with the squared relu of
-the cosine, and to rows of earlier groups with the cosine times a learned factor; nothing is normalised. A causal convolution over the
-values is added. The linear part needs one sum of k v^T over all completed groups, so the state does not grow with the text.
+Queries and keys are rotated and divided by their norms. A row attends to rows of its own group of positions with the
+squared relu of the cosine, and to rows of earlier groups with the cosine times a learned factor; nothing is normalised. A
+causal convolution over the values is added. The linear part needs one sum of k v^T over all completed groups, so the
+state does not grow with the text.
 
-The published code lets a draft that crosses a group border lose the group that it completes. Here the group of a row is that of its
-position, for rows of the tree and committed rows alike, so a verified tree equals plain decoding.
+The published code lets a draft that crosses a group border lose the group that it completes. Here the group of a row is
+that of its position, for rows of the tree and committed rows alike, so a verified tree equals plain decoding.
 """
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ from .weights import Weights
 
 @dataclass(frozen=True)
 class LinearState:
-    """The state of a mixer after the committed text. sums [kv_heads, head_dim, head_dim]: k v^T over all completed groups; k, v [rows,
-    kv_heads, head_dim]: of the group that is not complete; window [kernel - 1, kv_heads, head_dim]: the last values."""
+    """The state of grouped linear attention after the committed text. sums [kv_heads, head_dim, head_dim]: k v^T over all
+    completed groups; k, v [rows, kv_heads, head_dim]: of the group that is not complete; window [kernel - 1, kv_heads,
+    head_dim]: the last values."""
 
     sums: Tensor
     k: Tensor
@@ -32,14 +34,15 @@ class LinearState:
 
 @dataclass(frozen=True)
 class LinearRows(TreeRows):
-    """Keys, rotated and of length 1, and values of scratch rows, [rows, kv_heads, head_dim]."""
+    """Keys (rotated, of length 1) and values of draft rows, both [rows, kv_heads, head_dim]."""
 
     k: Tensor
     v: Tensor
 
 
 class LinearAttentionMixer:
-    """The weights under ``at`` ("...self_attn."), and the attention. factor: weight of the linear part; taps [heads, kernel]."""
+    """Grouped linear attention as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...self_attn.").
+    factor: weight of the linear part; taps [heads, kernel]: the convolution."""
 
     def __init__(self, weights: Weights, at: str, hidden: int, heads: int, kv_heads: int, head_dim: int, group: int, kernel: int,
                  theta: float):
@@ -52,12 +55,13 @@ class LinearAttentionMixer:
         self.inverse = theta ** -(torch.arange(0, head_dim, 2, device=self.taps.device).float() / head_dim)
 
     def new_state(self) -> LinearState:
+        """Return the state before any text."""
         nothing = self.taps.new_zeros(self.kernel - 1, self.kv_heads, self.head_dim)
         sums = self.factor.new_zeros(self.kv_heads, self.head_dim, self.head_dim)  # float32, as the keys are
         return LinearState(sums, sums.new_zeros(0, self.kv_heads, self.head_dim), nothing[:0], nothing)
 
     def advance(self, state: LinearState, rows: LinearRows, path: list[int]) -> LinearState:
-        """Return the state after a path; sums take in the groups that it completes."""
+        """Return the state after the accepted rows ``path``; groups that they complete are added to the sums."""
         k, v = torch.cat([state.k, rows.k[path]]), torch.cat([state.v, rows.v[path]])
         complete, sums = len(k) // self.group * self.group, state.sums
         for first in range(0, complete, self.group):
@@ -66,7 +70,8 @@ class LinearAttentionMixer:
         return LinearState(sums, k[complete:], v[complete:], torch.cat([state.window, rows.v[path]])[len(path):])
 
     def run(self, x: Tensor, state: LinearState, before: LinearRows | None, place: RowPositions) -> tuple[Tensor, LinearRows]:
-        """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' values."""
+        """Return the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and keys and values of all draft
+        rows."""
         q, k, v = (F.linear(x, weight).view(len(x), -1, self.head_dim) for weight in (self.q_proj, self.k_proj, self.v_proj))
         q, k = self._rotated(q, place.past + place.new_depths), self._rotated(k, place.past + place.new_depths)
         rows = LinearRows(k, v).after(before)

@@ -1,9 +1,9 @@
 """The Llama family (Touvron et al. 2302.13971; also Qwen2 and Qwen3) as a forward pass over rows and KV slots.
 
-RMSNorm, rotary position embedding, grouped-query attention, SwiGLU. A block takes rows [n, hidden], writes their keys and values into
-slots of one tensor [layers, 2, kv_heads, slots, head_dim], and lets each row attend to the slots its mask allows. Queries of one group
-are folded into the row axis, so keys and values are never repeated. Rotary pairs are stored adjacently, so a rotation is one complex
-product.
+RMSNorm, rotary position embedding, grouped-query attention, SwiGLU. A row is one position of the pass. A block takes rows
+[n, hidden], writes their keys and values into slots of one tensor [layers, 2, kv_heads, slots, head_dim], and lets each
+row attend to the slots its mask allows. Queries of one group are folded into the row axis, so keys and values are never
+repeated. Rotary pairs are stored adjacently, so a rotation is one complex product.
 """
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ WHY_NOT = {  # ends of sentences, by identifier
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
+    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it can.
+    Raises ModelError for values that make no sense."""
     if config.get("model_type") not in FAMILY:
         return WHY_NOT["family"].format(family=", ".join(FAMILY), kind=config.get("model_type"))
     config = with_defaults(config)
@@ -85,7 +86,8 @@ def rope_of(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
-    """Return the angle per position of each rotary pair, [head_dim / 2], float32 as the checkpoints were trained."""
+    """Return the angle per position of each rotary pair, [head_dim / 2], float32 as the checkpoints were trained. rope: from
+    ``rope_of``."""
     inverse = 1.0 / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
     if rope["rope_type"] == "linear":
         inverse = inverse / rope["factor"]
@@ -99,8 +101,8 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
 
 def fused_layer(weights: Weights, *parts: tuple[str, int, int], turned: Callable[[Tensor], Tensor] = lambda x: x,
                 pairs: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Return a fused linear layer's weights: the matrices of several parts (name, rows, width) stacked, and their
-    biases (None if none has any). turned: a function applied to the rows of the first ``pairs`` parts."""
+    """Return a fused linear layer: the matrices of several parts (name, rows, input width) stacked, and their biases (None
+    if no part has one). turned: a function applied to the rows of the first ``pairs`` parts."""
     matrix = [weights.get(f"{name}.weight", out, width) for name, out, width in parts]
     bias = [weights.get_optional(f"{name}.bias", out) for name, out, _ in parts]
     matrix[:pairs] = map(turned, matrix[:pairs])
@@ -112,8 +114,9 @@ def fused_layer(weights: Weights, *parts: tuple[str, int, int], turned: Callable
 
 @dataclass
 class Block:
-    """The weights of one layer. exact: attention with exact sums, if used; attend, transform: attention and
-    feed-forward compiled with TorchScript (models/torchscript_llama.py), if they are."""
+    """The weights of one decoder layer. norm_q, norm_k: norms of queries and keys, where there are any; exact: attention
+    with exact sums, if used; attend, transform: attention and feed-forward compiled with TorchScript
+    (models/torchscript_llama.py), if they are."""
 
     norm_in: Norm
     qkv: Any
@@ -129,10 +132,12 @@ class Block:
 
 
 class Llama:
-    """Weights and forward pass of the Llama family. Raises ModelError for a checkpoint that cannot be used.
+    """Weights and forward pass of a model of the Llama family, loaded from a Hugging Face folder. Raises ModelError for a
+    checkpoint that cannot be used.
 
     scripted: all blocks compiled to one TorchScript function (models/torchscript_llama.py), None if they are not;
-    uncompiled: why not.
+    uncompiled: why not. embedding [vocab, hidden]; head: output layer (lm_head); norm_final; blocks; parameters: number
+    of weights; kernel: names of the weight layouts.
     """
 
     refuses = staticmethod(unsupported_reason)  # config.json -> why this forward pass cannot run it
@@ -145,8 +150,8 @@ class Llama:
 
     @cached_property
     def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:
-        """Return the compiled function that generates several tokens in one call (for draft models); None if it cannot
-        be compiled. It is compiled on first use, because most models never draft."""
+        """The compiled function that generates several draft tokens in one call; None if it cannot be compiled. It is
+        compiled on first use, because most models never draft."""
         return compiled_writer(self)
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
@@ -264,11 +269,12 @@ class Llama:
 
     @property
     def positions(self) -> int:
-        """Number of positions, of tokens and of rows before them that are not tokens."""
+        """Number of positions: tokens of the context, and rows before them that are not tokens."""
         return self.context
 
     def rotations(self, count: int) -> Tensor:
-        """Return rotations of at least the first ``count`` positions, at most ``positions``; [positions, 1, head_dim / 2].
+        """Return the rotary rotations of at least the first ``count`` positions, at most ``positions``, as complex numbers
+        [positions, 1, head_dim / 2].
 
         The table grows with use, because a config.json may claim a context of any length.
         """
@@ -285,21 +291,21 @@ class Llama:
 
     # --- forward pass -----------------------------------------------------------------------------------------------
     def new_slots(self, slots: int) -> Tensor:
-        """Allocate a KV cache, [layers, 2, kv_heads, slots, head_dim]."""
+        """Allocate a KV cache with this number of slots, [layers, 2, kv_heads, slots, head_dim]."""
         return torch.empty(self.layers, 2, self.kv_heads, slots, self.head_dim, dtype=self.dtype, device=self.device)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Return rows of the embedding table, [n, hidden]."""
+        """Return the embeddings [n, hidden] of token ids [n]."""
         return F.embedding(ids, self.embedding)
 
     def enter(self, ids: Tensor) -> Tensor:
-        """Return the residual stream [n, hidden] that enters the first block. The blocks may use another basis than the
-        checkpoint."""
+        """Return the residual stream [n, hidden] that enters the first block, for token ids [n]. The same as ``embed``
+        unless the blocks use another basis than the checkpoint."""
         return self.embed(ids)
 
     def to_checkpoint(self, x: Tensor) -> Tensor:
-        """Convert a residual stream to the checkpoint's basis, which drafters read. The identity unless the blocks use
-        another basis."""
+        """Convert a residual stream [n, hidden] to the checkpoint's basis, which drafters read. The identity unless the
+        blocks use another basis."""
         return x
 
     def norm_output(self, x: Tensor) -> Tensor:
@@ -308,20 +314,21 @@ class Llama:
         return self.norm_final(x)
 
     def output(self, normed: Tensor) -> Tensor:
-        """Return logits [n, vocab] of a normalised residual stream."""
+        """Return logits [n, vocab] of the result of ``norm_output``."""
         return self.head(normed)
 
     def final_states(self, normed: Tensor) -> Tensor:
-        """Convert a normalised residual stream to the checkpoint's final hidden states, which drafters and ``head`` read."""
+        """Convert the result of ``norm_output`` to the checkpoint's final hidden states [n, hidden], which drafters and
+        ``head`` read."""
         return normed
 
     def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
-        """Return the parts before and after the blocks, for TorchScript: the table of ``enter``, the norm and the layer
-        of ``output``, and a module that computes ``final_states``."""
+        """Return the parts around the blocks, for the compiled draft loop: the embedding table, the final norm, the output
+        layer, and a module that computes ``final_states``."""
         return self.embedding, self.norm_final, self.head, nn.Identity()
 
     def from_checkpoint(self, x: Tensor) -> Tensor:
-        """Convert states from the checkpoint's basis to the basis that the blocks use."""
+        """Convert states [n, hidden] from the checkpoint's basis to the basis that the blocks use."""
         return x
 
     def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
@@ -339,10 +346,10 @@ class Llama:
 
     def attend(self, block: Block, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
                reads: Tensor | None = None) -> Tensor:
-        """Return x plus its attention. x [n, hidden]; rotation [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of this layer,
-        written at at..at+n and read up to there; mask [group * n, at + n] is added to scores, None = no mask. If ``at`` is a tensor
-        [n], these slots are written and all are read; a mask of a wider type makes the sums in that type. reads: the projection's
-        input, if it is not the normed x."""
+        """Return x plus its attention. x [n, hidden]; rotation [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of
+        this layer, written at at..at+n and read up to there; mask [group * n, at + n] is added to scores, None = no mask.
+        If ``at`` is a tensor [n], these slots are written and all are read; a mask of a wider type makes the sums in that
+        type. reads: input of the projection, if it is not the normalised x."""
         if block.attend is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
             return block.attend(x, rotation, slots, at, mask, reads)
         q, new = self.project(block, x, rotation, reads)
@@ -354,7 +361,8 @@ class Llama:
         return self.join(block, x, self.attention(block, q, slots_seen, mask).to(x.dtype))
 
     def attention(self, block: Block, q: Tensor, slots_seen: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the attention of queries [1, kv_heads, rows, head_dim] over slots [2, kv_heads, slots, head_dim]."""
+        """Return the attention of queries [1, kv_heads, rows, head_dim] over keys and values [2, kv_heads, slots, head_dim],
+        of the queries' shape. mask [rows, slots] is added to scores."""
         if block.exact is not None:
             return block.exact.attention(q[0], slots_seen[0], slots_seen[1], mask)[None]
         keys, values = slots_seen.unsqueeze(1).unbind(0)
@@ -364,8 +372,8 @@ class Llama:
 
     def run_blocks(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
                 end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Run blocks first..end over x [n, hidden]; also return the states that enter the blocks of ``wanted``, in order. slots
-        [layers, 2, kv_heads, slots, head_dim]; the other arguments as in ``attend``."""
+        """Run blocks first..end over x [n, hidden]. Return (the states after them; the states that enter the blocks listed
+        in ``wanted``, in order). slots [layers, 2, kv_heads, slots, head_dim]; the other arguments as in ``attend``."""
         last = self.layers if end is None else end
         if self.scripted is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
             return self.scripted(x, rotation, slots, at, mask, first, last, list(wanted))
@@ -379,7 +387,8 @@ class Llama:
         return x, found
 
     def project(self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return queries [1, kv_heads, group * n, head_dim] and keys with values [2, kv_heads, n, head_dim] of x [n, hidden]."""
+        """Return (queries [1, kv_heads, group * n, head_dim]; keys and values [2, kv_heads, n, head_dim]) of x [n, hidden],
+        rotated."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
         qkv = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if block.norm_q is not None and block.norm_k is not None:
@@ -392,12 +401,12 @@ class Llama:
         return q, qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3)
 
     def join(self, block: Block, x: Tensor, y: Tensor) -> Tensor:
-        """Return x plus the output projection of y [1, kv_heads, group * n, head_dim]."""
+        """Return x [n, hidden] plus the output projection of the attention y [1, kv_heads, group * n, head_dim]."""
         y = y.view(self.kv_heads, self.group, x.shape[0], self.head_dim).permute(2, 0, 1, 3)
         return block.out.add(y.reshape(x.shape[0], self.heads * self.head_dim), x)
 
     def transform(self, block: Block, x: Tensor) -> Tensor:
-        """Return x plus its feed-forward."""
+        """Return x [n, hidden] plus the feed-forward of a layer."""
         if block.transform is not None:
             return block.transform(x)
         both = block.gate_up(block.norm_mlp(x))

@@ -21,8 +21,8 @@ from .weights import ModelError, Weights
 
 @dataclass(frozen=True)
 class MambaState:
-    """The state of a mixer after the committed text. conv: inputs of the convolution at the last kernel - 1 tokens, [kernel - 1,
-    channels]; ssm: the SSM state, [heads, head_dim, state]."""
+    """The state of a Mamba-2 layer after the committed text. conv [kernel - 1, channels]: inputs of the convolution at the
+    last kernel - 1 tokens; ssm [heads, head_dim, state]: the SSM state."""
 
     conv: Tensor
     ssm: Tensor
@@ -30,8 +30,9 @@ class MambaState:
 
 @dataclass(frozen=True)
 class MambaRows(TreeRows):
-    """Values for scratch rows, enough to advance the state along any path of them. raw [rows, channels]: input of the convolution; x
-    [rows, heads, head_dim]; dt [rows, heads]; elapsed [rows, heads]: sum of dt from the root to the row; b [rows, groups, state]."""
+    """What verification stores of draft rows, enough to advance the state along any path of them. raw [rows, channels]:
+    inputs of the convolution; x [rows, heads, head_dim]; dt [rows, heads]; elapsed [rows, heads]: sum of dt from the root
+    to the row; b [rows, groups, state]."""
 
     raw: Tensor
     x: Tensor
@@ -42,7 +43,7 @@ class MambaRows(TreeRows):
 
 @dataclass(frozen=True)
 class MambaSizes:
-    """Sizes of a mixer, and the bounds of dt."""
+    """Sizes of a Mamba-2 layer. eps: of its norm; dt_limit: lower and upper bound of dt."""
 
     hidden: int
     heads: int
@@ -55,15 +56,18 @@ class MambaSizes:
 
     @property
     def inner(self) -> int:
+        """Width of x: heads times head_dim."""
         return self.heads * self.head_dim
 
     @property
     def channels(self) -> int:
+        """Channels of the convolution: x, B and C."""
         return self.inner + 2 * self.groups * self.state
 
 
 def dt_limits(value: Any, name: str) -> tuple[float, float]:
-    """Return the bounds of dt; JSON spells infinity as {"__float__": "Infinity"}. Raises ModelError."""
+    """Return the bounds of dt from config.json's time_step_limit; JSON spells infinity as {"__float__": "Infinity"}. Raises
+    ModelError."""
     if value is None:
         return 0.0, float("inf")
     try:
@@ -77,7 +81,7 @@ def dt_limits(value: Any, name: str) -> tuple[float, float]:
 
 
 class Mamba2Mixer:
-    """The weights under ``at`` ("...mixer." or "...mamba."), and the scan.
+    """A Mamba-2 layer as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...mixer." or "...mamba.").
 
     in_proj [2 * inner + 2 * groups * state + heads, hidden]; conv [channels, kernel]; a [heads], negative.
     """
@@ -94,11 +98,13 @@ class Mamba2Mixer:
         self.out_proj, self.out_bias = weights.get(f"{at}out_proj.weight", d, sizes.inner), weights.get_optional(f"{at}out_proj.bias", d)
 
     def new_state(self) -> MambaState:
+        """Return the state before any text: zeros."""
         sizes = self.sizes
         return MambaState(self.conv.new_zeros(sizes.kernel - 1, sizes.channels),
                           self.dt_bias.new_zeros(sizes.heads, sizes.head_dim, sizes.state))
 
     def advance(self, state: MambaState, rows: MambaRows, path: list[int]) -> MambaState:
+        """Return the state after the accepted rows ``path``, from the stored values ("activation replay")."""
         raw, x, dt, _, b = (part[path] for part in vars(rows).values())
         total = dt.cumsum(0) * self.a  # [path, heads]
         weight = (total[-1] - total).exp() * dt
@@ -106,7 +112,7 @@ class Mamba2Mixer:
         return MambaState(torch.cat([state.conv, raw])[len(path):], state.ssm * total[-1].exp()[:, None, None] + added)
 
     def run(self, x: Tensor, state: MambaState, before: MambaRows | None, place: RowPositions) -> tuple[Tensor, MambaRows]:
-        """Return outputs [n - lo, hidden] of rows x [n - lo, hidden], and all rows' values."""
+        """Return the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and the values of all draft rows."""
         sizes = self.sizes
         inner, gn = sizes.inner, sizes.groups * sizes.state
         gate, raw, dt = F.linear(x, self.in_proj, self.in_bias).split([inner, sizes.channels, sizes.heads], -1)
@@ -126,7 +132,7 @@ class Mamba2Mixer:
         return F.linear(y, self.out_proj, self.out_bias), rows
 
     def survival(self, rows: MambaRows) -> Tensor:
-        """Return the share of the committed state that each row reads, [rows], mean over heads."""
+        """Return, for each row, the share of the committed state that its decay leaves, [rows], averaged over heads."""
         return (rows.elapsed * self.a).exp().mean(1)
 
     def _per_head(self, x: Tensor) -> Tensor:

@@ -24,10 +24,10 @@ from .weights import ModelError
 
 
 class MaskedModel(causal.CausalModel):
-    """A draft model that predicts several tokens in one pass from mask tokens (PARD).
+    """PARD's draft model, an nn.Module: predicts several tokens in one pass from mask tokens.
 
-    config: as Causal's, with pard_token. width: of its logits, the target's vocabulary size; tokens beyond its own vocabulary are
-    never predicted.
+    config: as CausalModel's, with pard_token (id of the mask token). width: of its logits, the target's vocabulary size;
+    tokens beyond its own vocabulary are never predicted.
     """
 
     def __init__(self, config: dict[str, Any], name: str = "the masked draft model", width: int = 0):
@@ -43,15 +43,16 @@ class MaskedModel(causal.CausalModel):
 
 
 class MaskedRows(RowCache):
-    """KV cache of a model that drafts with mask tokens: it keeps the rows of the text and drops those of the appended mask
-    tokens after each pass."""
+    """KV cache of a MaskedModel for one run: it keeps the rows of the text and drops those of the appended mask tokens after
+    each pass."""
 
     def __init__(self, whole: MaskedModel):
         super().__init__(whole.fused)
         self.mask_token, self.width = whole.mask_token, whole.width
 
     def draft(self, ids: list[int], masks: int) -> Tensor:
-        """Return logits [1 + masks, width] after the last of the tokens and after each of the masks, all from one pass."""
+        """Append the tokens ``ids`` of the text, run them and ``masks`` mask tokens in one pass, and return logits [1 +
+        masks, width]: after the last token and after each mask."""
         net = self.net
         rows = net.embed(token_tensor(net.device, [*ids, *[self.mask_token] * masks]))
         logits = net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks:]))
@@ -59,14 +60,15 @@ class MaskedRows(RowCache):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> MaskedModel:
-    """Return an untrained network. hparams, all optional: hidden, layers, heads, kv_heads, head_dim, intermediate, mask_token."""
+    """Return an untrained draft model for a target. hparams, all optional: hidden, layers, heads, kv_heads, head_dim,
+    intermediate, mask_token."""
     settings = {"pard_token": hparams.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
     config = config_like(body, hparams) | {"hidden_size": hparams.get("hidden") or body.hidden} | settings
     return MaskedModel(config, f"the masked draft model of {body.name}")
 
 
 def load(folder: str | Path, body: TargetInfo) -> MaskedModel:
-    """Load the draft model of a folder, this project's or a published one. Raises ModelError."""
+    """Load the draft model of a checkpoint folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "pard")
     config = config_of(folder)
@@ -79,6 +81,7 @@ def load(folder: str | Path, body: TargetInfo) -> MaskedModel:
 
 
 def read(folder: Path, config: dict[str, Any], body: TargetInfo) -> MaskedModel:
-    """Load a causal language model as a draft model with mask tokens; config: with pard_token. Raises ModelError."""
+    """Load a causal language model as a draft model with mask tokens; config: its config.json with pard_token. Raises
+    ModelError."""
     config, found = causal.read(HeadWeights(folder, body), config)
     return fill(MaskedModel(config, folder.name, body.vocab), found, body)

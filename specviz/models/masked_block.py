@@ -40,10 +40,11 @@ class BlockAttention(Attention):
 
     @property
     def of_text(self) -> tuple[nn.Linear, nn.Linear]:
-        """Return the projections to keys and values of the text's rows."""
+        """The projections to keys and values of the text's rows."""
         return self.k_proj, self.v_proj
 
     def heads(self, project: nn.Linear, x: Tensor) -> Tensor:
+        """Return the projection of x [batch, n, hidden], split into heads: [batch, heads, n, head_dim]."""
         return project(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2)
 
     def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
@@ -65,6 +66,9 @@ class BlockAttention(Attention):
 
 
 class BlockLayer(Layer):
+    """A decoder layer of a block drafter, an nn.Module, with attention to the text and within the block. attention: its
+    attention class."""
+
     attention = BlockAttention
 
     def __init__(self, sizes: Sizes, bias: bool = False):
@@ -72,6 +76,7 @@ class BlockLayer(Layer):
         self.self_attn = self.attention(sizes, bias)
 
     def across(self, x: Tensor, text: Tensor, angles: Tensor, text_angles: Tensor, mask: Tensor) -> Tensor:
+        """Return the layer's output [batch, n, hidden] for block rows x; arguments as in BlockAttention.across."""
         x = x + self.self_attn.across(self.input_layernorm(x), text, angles, text_angles, mask)
         return self.feed_forward(x)
 
@@ -85,9 +90,9 @@ def visible(ahead: Tensor, kind: LayerAttention) -> Tensor:
 
 
 class MarkovHead(nn.Module):
-    """A low-rank bias on a token's logits that depends on the token drafted before it.
+    """A low-rank bias on a token's logits that depends on the token drafted before it, an nn.Module (DSpark).
 
-    rank: of the two matrices; gated: the bias is gated by the row's hidden state.
+    rank: of the two matrices; kind: "gated" if the bias is gated by the row's hidden state, else "vanilla".
     """
 
     def __init__(self, vocab: int, rank: int, hidden: int, kind: str):
@@ -103,11 +108,14 @@ class MarkovHead(nn.Module):
 
 
 class ConfidenceHead(nn.Module):
+    """nn.Module: from a row's state [n, width], the logit [n] of the probability that its token is accepted."""
+
     def __init__(self, width: int):
         super().__init__()
         self.proj = nn.Linear(width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the logits [n] for states x [n, width]."""
         return self.proj(x)[..., 0]
 
 
@@ -169,20 +177,21 @@ class BlockDrafter(nn.Module):
         return self.block if self.anchored else self.block - 1
 
     def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab] of rows, minus infinity outside the draft vocabulary; ``target_head``: the target's head."""
+        """Return the logits [n, vocab] of rows, minus infinity outside the draft vocabulary. target_head: the target's
+        output layer, used if the drafter has none of its own."""
         if self.lm_head is None or self.d2t is None:
             return target_head(states)
         part, tokens = self.lm_head(states), self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
         return part.new_full((len(part), self.vocab), -torch.inf).index_copy_(-1, tokens, part)
 
     def forward(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
-        """Training: return states [batch, blocks, block, hidden] of blocks after the last norm. states [batch, c, layers *
-        hidden] of the text; embeds [batch, blocks, block, hidden] of the blocks' tokens; anchors [batch, blocks]: text position
-        of each block's first token, before which it sees the text."""
+        """Training: return the states [batch, blocks, block, hidden] of blocks after the final norm. states [batch, c,
+        layers * hidden] of the text; embeds [batch, blocks, block, hidden] of the blocks' tokens; anchors [batch,
+        blocks]: text position of each block's first token, before which the block sees the text."""
         return self.norm(self.raw(states, embeds, anchors))
 
     def raw(self, states: Tensor, embeds: Tensor, anchors: Tensor) -> Tensor:
-        """Return the same before the last norm."""
+        """Return the same states as ``forward``, before the final norm."""
         batch, blocks, size, _ = embeds.shape
         places = torch.arange(states.shape[1], device=states.device)
         rotations = angles_of(self.config, self.sizes.head_dim, len(places) + size, states.device)
@@ -202,8 +211,8 @@ class BlockDrafter(nn.Module):
         return [self.hidden_norm(self.fc(states))] * len(self.layers)
 
     def confidence(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Return logits [n] that the tokens of rows are accepted, from their states [n, hidden] and the tokens before them [n].
-        """
+        """Return the logits [n] of the probability that the tokens of rows are accepted, from the rows' states [n, hidden]
+        and the tokens [n] drafted before them."""
         assert self.confidence_head is not None  # asked of a drafter that has one
         if not self.confidence_with_markov:
             return self.confidence_head(states)
@@ -214,7 +223,7 @@ class BlockDrafter(nn.Module):
 
     @cached_property
     def fused(self) -> BlockNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return BlockNet(self, self.fc)
 
     def open(self) -> BlockRows:
@@ -223,7 +232,8 @@ class BlockDrafter(nn.Module):
 
 
 class BlockNet(FusedLayers):
-    """The layers in row-wise inference layout, and one matrix for the keys and values of all layers from a row of text."""
+    """A block drafter's layers in inference layout, with one matrix for the keys and values of all layers from a row of
+    text."""
 
     def __init__(self, head: BlockDrafter, lead: nn.Linear | None):
         super().__init__(head.layers, head.config, lead)
@@ -265,27 +275,28 @@ class BlockNet(FusedLayers):
 
 
 class BlockRows(RowCache):
-    """KV cache of the text's rows; the block's rows are dropped after each pass."""
+    """KV cache of a block drafter for one run: the rows of the text. A block's rows are dropped after each pass."""
 
     net: BlockNet
 
     def read(self, states: Tensor) -> None:
-        """Append text rows [n, layers * hidden]."""
+        """Append text rows, the target's hidden states [n, layers * hidden]."""
         for part in states.to(self.net.dtype).split(STEP):
             n = len(part)
             self._run(part, list(range(n)), torch.ones(n, n, dtype=torch.bool), self.net.take)
             self.count += n
 
     def text(self, states: Tensor) -> Tensor:
-        """Return text rows [n, layers * hidden] as the layers read them, [n, hidden]."""
+        """Return text rows [n, layers * hidden] as the layers read them, after ``fc`` and its norm: [n, hidden]."""
         return self.net.after_fc(self.net.lead(states.to(self.net.dtype)))
 
     def draft(self, embeds: Tensor) -> Tensor:
-        """Return states [block, hidden] of a block whose first row stands after the text; embeds [block, hidden]."""
+        """Return the states [block, hidden], after the final norm, of a block whose first row follows the text. embeds
+        [block, hidden]: embeddings of its tokens."""
         return self.net.after(self.draft_raw(embeds))
 
     def draft_raw(self, embeds: Tensor) -> Tensor:
-        """Return the same states before the last norm."""
+        """Return the same states as ``draft``, before the final norm."""
         n, x, kinds = len(embeds), embeds.to(self.net.dtype), self.net.layer_attention
         rows = torch.arange(n)
         if len(set(kinds)) == 1 and kinds[0].window is None:

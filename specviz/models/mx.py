@@ -18,12 +18,12 @@ WORTH = 2**14  # smallest matrix, in numbers, that is worth storing so
 
 
 def is_large_matrix(tensor: Tensor) -> bool:
-    """Return whether a tensor is a matrix large enough to be stored in this format."""
+    """Return whether a tensor is a floating-point matrix large enough (WORTH numbers) to be stored in MXINT8."""
     return tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= WORTH
 
 
 def quantise_mxint8(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantise finite numbers [..., n] to elements int8 [..., n] and exponents uint8 [..., ceil(n / 32)]."""
+    """Quantise finite numbers [..., n]: return int8 elements [..., n] and uint8 exponents [..., ceil(n / 32)]."""
     n = tensor.shape[-1]
     blocks = F.pad(tensor.detach().double(), (0, -n % BLOCK)).unflatten(-1, (-1, BLOCK))
     exponents = torch.frexp(blocks.abs().amax(-1))[1].sub(1).clamp(-BIAS, BIAS)
@@ -32,7 +32,7 @@ def quantise_mxint8(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dequantise_mxint8(elements: Tensor, exponents: Tensor) -> Tensor:
-    """Dequantise to float32 [..., n]; blocks with the exponent 255 become NaN."""
+    """Return float32 values [..., n] of quantised ones; blocks with the exponent 255 become NaN."""
     n = elements.shape[-1]
     exponents = exponents.float()
     scales = torch.ldexp(torch.ones(()), exponents - BIAS - 6).masked_fill(exponents == 255, torch.nan)
@@ -40,7 +40,7 @@ def dequantise_mxint8(elements: Tensor, exponents: Tensor) -> Tensor:
 
 
 def to_file_tensors(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors as they are written to a file: matrices in MXINT8, each followed by its scales, all others unchanged."""
+    """Return tensors as they are written to a file: large matrices in MXINT8 with their scales, all others unchanged."""
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if is_large_matrix(tensor):
@@ -51,7 +51,7 @@ def to_file_tensors(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_file_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a file written by ``stored``; quantised ones in float32."""
+    """Return the tensors of a file written from ``to_file_tensors``; quantised ones in float32."""
     scales = {name for name in tensors if name.endswith(SCALE) and name.removesuffix(SCALE) in tensors}
     return {name: dequantise_mxint8(tensor, tensors[name + SCALE]) if name + SCALE in scales else tensor
             for name, tensor in tensors.items() if name not in scales}

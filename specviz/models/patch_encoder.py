@@ -18,10 +18,10 @@ MOST = 4096  # largest of them
 
 
 class PatchEncoder(nn.Module):
-    """Patches of a picture to rows.
+    """Encoder of a picture's patches to rows of the language model, an nn.Module.
 
-    patch: pixels of a patch's side; columns, rows: of the grid of patches; inner: width of the first layer; hidden: width of the
-    model's rows.
+    patch: pixels of a patch's side; columns, rows: of the grid of patches; inner: width of the first layer; hidden: width
+    of the model's rows.
     """
 
     def __init__(self, patch: int, columns: int, rows: int, inner: int, hidden: int):
@@ -39,18 +39,18 @@ class PatchEncoder(nn.Module):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of a picture in pixels."""
+        """Width and height of the picture in pixels."""
         return self.columns * self.patch, self.rows * self.patch
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return rows [n, count, hidden] of pictures uint8 [n, height, width, 3]."""
+        """Return the rows [n, count, hidden] of pictures, uint8 [n, height, width, 3]."""
         n, size = len(pictures), self.patch
         cut = pictures.view(n, self.rows, size, self.columns, size, 3).transpose(2, 3).reshape(n, self.count, -1)
         x = (cut.to(self.position_embed.dtype) - 255) / 128  # white, the usual ground, is 0
         return self.leave(F.gelu(self.enter(x))) + self.position_embed
 
     def absent(self) -> Tensor:
-        """Return the rows [count, hidden] that are used if there is no picture."""
+        """Return the learned rows [count, hidden] that stand for no picture."""
         return self.absent_embed
 
 
@@ -61,7 +61,7 @@ def label_scores(logits: Tensor, groups: Sequence[Sequence[int]]) -> list[Tensor
 
 
 def sizes_of(config: Any) -> dict[str, int] | None:
-    """Return the sizes in a config's ``vision_config``; None where there is none that can be read."""
+    """Return the encoder's sizes from a config's ``vision_config``; None if there is none or it is invalid."""
     found = config.get("vision_config")
     if not isinstance(found, dict):
         return None

@@ -1,6 +1,6 @@
 """Load any causal language model with transformers, from safetensors or GGUF and without remote code.
 
-transformers is imported only when a model is loaded; a config.json can be judged without it.
+transformers is imported only when a model is loaded; a config.json can be checked without it.
 """
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ def unsupported_reason(config: dict[str, Any]) -> str | None:
 
 
 def capabilities(config: dict[str, Any]) -> frozenset[str]:
-    """Return the capabilities that a target with that config.json is expected to have. After loading, the target's own
-    ``capabilities`` are authoritative."""
+    """Return the capabilities (core.parts.Target) that a target with that config.json is expected to have. After loading,
+    the target's own ``capabilities`` are authoritative."""
     kinds = set((config.get("text_config") or config).get("layer_types") or ())
     capabilities = {"rewind", "tap:final", "tap:layer", "entry", "embed", "head"}
     return frozenset(capabilities if kinds - WINDOWED else capabilities | {"tree"})
 
 
 def cache_argument(net: torch.nn.Module) -> str | None:
-    """Return the name of the cache argument of the network's forward; None if it has none. Since transformers 5.24 it
-    is `cache`."""
+    """Return the name of the KV cache argument of the network's forward; None if it has none. Since transformers 5.24 it is
+    `cache`."""
     takes = inspect.signature(net.forward).parameters
     return next((word for word in ("cache", "past_key_values") if word in takes), None)
 
 
 def with_cache(net: torch.nn.Module, cache: Any) -> dict[str, Any]:
-    """Return the keyword argument that gives a network a KV cache."""
+    """Return the keyword argument that passes a KV cache to the network's forward."""
     word = cache_argument(net)
     assert word is not None  # every network that is trained after has one
     return {word: cache}
 
 
 def open_config(source: str | Path, revision: str | None = None) -> Any:
-    """Read a config.json for transformers, without the attention kernels that it names: transformers would download and
-    run them."""
+    """Return the transformers configuration of a model, without the attention kernels that config.json names: transformers
+    would download and run them."""
     import transformers
 
     if Path(source).is_dir() and read_json(Path(source), "config.json").get("model_type") == "linear_llama":
@@ -69,8 +69,8 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
 
 
 def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
-    """Load a network from a recipe's own folder with transformers, for training and reports. Mixers that are slow on a processor are
-    replaced by quick ones with the same weights."""
+    """Return the transformers network in a folder that a recipe of this project wrote, for training and reports. Mixers that
+    are slow on a CPU are replaced by faster ones with the same weights."""
     import transformers
 
     if read_json(Path(folder), "config.json").get("model_type") in ("bamba", "linear_llama"):
@@ -97,8 +97,8 @@ def _checked_config(name: str, source: str, revision: str | None, width: int, sp
 
 
 def load_causal(name: str, source: str, revision: str | None, **options):
-    """Load a causal language model with transformers. options: of from_pretrained. Raises ModelError for any unusable
-    checkpoint."""
+    """Return a causal language model, loaded with transformers. options: of from_pretrained. Raises ModelError for any
+    unusable checkpoint."""
     import transformers
 
     refuse_code_prompts()
@@ -150,7 +150,7 @@ def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tens
 
 
 def refuse_code_prompts() -> None:
-    """Context manager: refuse immediately if transformers would ask on standard input whether to run a folder's own code."""
+    """Make transformers refuse at once, instead of asking on standard input, whether to run a folder's own code."""
     from transformers import dynamic_module_utils
 
     dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
@@ -195,7 +195,7 @@ def decoder_layers(net, config) -> list[torch.nn.Module]:
 
 
 def sliding_window_of(config) -> tuple[int | None, bool]:
-    """Return (width of the sliding window, None if no layer has one; whether some layers have none)."""
+    """Return (width of the sliding window, None if no layer has one; whether only some layers have it)."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None)
     if kinds and "sliding_attention" not in kinds or not getattr(config, "use_sliding_window", True):

@@ -10,7 +10,7 @@ PACKAGES = {"bnb-8bit": "bitsandbytes", "bnb-4bit": "bitsandbytes", "ao-int8": "
 
 
 def unsupported_reason(kind: str) -> str | None:
-    """Return why this kind of quantised weights is not available here; None if it is."""
+    """Return why this kind of quantised weights (a key of PACKAGES) is not available here, as a message; None if it is."""
     if kind not in PACKAGES:
         return f"there are no weights of kind {kind!r}; there are {', '.join(PACKAGES)}"
     package = PACKAGES[kind]
@@ -18,7 +18,7 @@ def unsupported_reason(kind: str) -> str | None:
 
 
 def quantised(name: str, kind: str) -> dict[str, Any]:
-    """Return the options of from_pretrained for a kind of quantisation; empty for none. Raises ModelError."""
+    """Return the options of transformers' from_pretrained for a kind of quantisation; empty for "". Raises ModelError."""
     if not kind:
         return {}
     problem = unsupported_reason(kind)

@@ -1,7 +1,8 @@
-"""Networks whose layers carry states: Mamba-2, Bamba's hybrids of it with attention, and linear attention, over the rows of a tree.
+"""Networks whose layers carry states: Mamba-2, Bamba's hybrids of it with attention, LFM2's convolutions, and linear
+attention, as a forward pass over the rows of a draft tree.
 
-A layer is a norm and a mixer (tree_rows.py), then a norm and a feed-forward part where the architecture has one. The reader of each
-architecture says which mixers its checkpoints have and under which names.
+A layer is a norm and a mixer (tree_rows.py), then a norm and a feed-forward where the architecture has one. The
+Architecture of each model_type gives the mixers of its checkpoints and their tensor names.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class FeedForward:
-    """A gated feed-forward part with silu. gate, up [intermediate, hidden]; down [hidden, intermediate]."""
+    """A gated feed-forward with SiLU. norm [hidden]; gate, up [intermediate, hidden]; down [hidden, intermediate]."""
 
     norm: Tensor
     gate: Tensor
@@ -38,13 +39,14 @@ class FeedForward:
     down: Tensor
 
     def run(self, x: Tensor, eps: float) -> Tensor:
+        """Return the output [rows, hidden] for x [rows, hidden]; the norm is applied here."""
         x = F.rms_norm(x, x.shape[-1:], self.norm, eps)
         return F.linear(F.silu(F.linear(x, self.gate)) * F.linear(x, self.up), self.down)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A norm and a mixer, then a feed-forward part if there is one."""
+    """A norm and a mixer, then a feed-forward if there is one."""
 
     norm: Tensor
     mixer: Mixer
@@ -53,9 +55,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How checkpoints of one model_type are read. sizes: integers that config.json must have; eps: the key of the norms' epsilon;
-    table, last: names of the embedding and of the last norm; layer(weights, config, index, name) reads one layer; shows: what a target
-    can say of its states, as a capability; "" for nothing."""
+    """How checkpoints of one model_type are read.
+
+    sizes: integers that config.json must have; eps: config key of the norms' epsilon; table, last: tensor names of the
+    embedding and of the final norm; layer(weights, config, index, name): reads one layer; state_capability: the
+    capability that a target has through its states ("state:decay", "state:groups", "" for none); context(config): longest
+    text.
+    """
 
     sizes: tuple[str, ...]
     eps: str
@@ -67,11 +73,12 @@ class Architecture:
 
     @property
     def state_capabilities(self) -> frozenset[str]:
+        """``state_capability`` as a set, empty without one."""
         return frozenset({self.state_capability} - {""})
 
 
 def unsupported_reason(config: Config) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json; None if it can."""
+    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it can."""
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:
         return f"the forward with states runs {', '.join(ARCHITECTURES)}, not {str(kind)[:40]}"
@@ -88,9 +95,10 @@ def unsupported_reason(config: Config) -> str | None:
 
 
 class RecurrentNetwork:
-    """Weights of a Hugging Face folder, and the forward. float32 on a CPU, bfloat16 weights elsewhere; states are float32.
+    """Weights and forward pass of a recurrent or hybrid network, loaded from a Hugging Face folder. float32 on a CPU,
+    bfloat16 weights elsewhere; states are float32.
 
-    Raises ModelError with a sentence for a checkpoint that cannot be used.
+    longest_kernel: of the layers' convolutions. Raises ModelError for a checkpoint that cannot be used.
     """
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
@@ -130,29 +138,32 @@ class RecurrentNetwork:
         return [block.mixer.new_state() for block in self.blocks]
 
     def advance(self, layer: int, state: Any, rows: Any, path: list[int]) -> Any:
-        """Return the layer's state after the rows of ``path``, in order."""
+        """Return a layer's state after the accepted rows ``path``, in order. rows: what ``run_layer`` returned."""
         return self.blocks[layer].mixer.advance(state, rows, path)
 
     def survival(self, layer: int, rows: Any) -> list[Tensor]:
-        """Return [the share of the committed state that each row reads, mean over heads] of a layer that decays, else []."""
+        """Return, for a layer with decay, a list of one tensor [rows]: the share of the committed state that each row's
+        decay leaves, averaged over heads; for other layers an empty list."""
         mixer = self.blocks[layer].mixer
         return [mixer.survival(rows)] if isinstance(mixer, Mamba2Mixer) else []
 
     # --- the forward -----------------------------------------------------------------------------------------------
     def embed(self, ids: Tensor) -> Tensor:
+        """Return the embeddings [n, hidden] of token ids [n]."""
         return F.embedding(ids, self.embedding)
 
     def norm(self, states: Tensor) -> Tensor:
-        """Return states [rows, hidden] after the last norm."""
+        """Apply the final norm to states [rows, hidden]."""
         return F.rms_norm(states, (self.hidden,), self.norm_final, self.eps)
 
     def head(self, states: Tensor) -> Tensor:
-        """Return logits [rows, vocab] of states after the last norm."""
+        """Multiply states [rows, hidden], to which the final norm has already been applied, by the output matrix (lm_head);
+        return logits [rows, vocab]."""
         return F.linear(states, self.output)
 
     def run_layer(self, layer: int, hidden: Tensor, state: Any, before: Any, place: RowPositions) -> tuple[Tensor, Any]:
-        """Run one layer over rows lo..n of a tree, whose rows before lo are ``before``: hidden [n - lo, hidden]. Returns the states
-        after the layer, and all rows' values."""
+        """Run one layer over draft rows lo..n: hidden [n - lo, hidden]. before: what the layer returned for rows before
+        ``lo``, None for lo = 0. Return (the states after the layer; what the state needs of all draft rows)."""
         block = self.blocks[layer]
         mixed, rows = block.mixer.run(F.rms_norm(hidden, (self.hidden,), block.norm, self.eps), state, before, place)
         hidden = hidden + mixed

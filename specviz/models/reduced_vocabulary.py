@@ -1,8 +1,8 @@
-"""A draft model with part of the target's output vocabulary and a projection of the target's embedding.
+"""A draft model that predicts only a part of the target's vocabulary and uses a projection of the target's embedding.
 
-In a small draft model the output matrix over 49,152 tokens costs more than its layers, and a few thousand tokens cover most of
-the text (FR-Spec, 2502.14856; EAGLE-3, 2503.01840). An embedding table of its own would be most of its weights; instead the
-target's table [vocab, wide] is projected to [vocab, hidden].
+In a small draft model the output matrix over 49,152 tokens costs more than its layers, and a few thousand tokens cover
+most of the text (FR-Spec, 2502.14856; EAGLE-3, 2503.01840). An embedding table of its own would be most of its weights;
+instead the target's table [vocab, wide] is projected to [vocab, hidden].
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exa
 
 
 class ReducedOutput:
-    """An output layer over part of the vocabulary: logits [rows, vocab] from a layer [rows, hidden] -> [rows, tokens]
-    and the ids of its tokens. All other tokens get the logit OUTSIDE."""
+    """An output layer over part of the vocabulary: x [rows, hidden] -> logits [rows, vocab]. layer: computes the logits
+    [rows, len(tokens)]; tokens: their ids. All other tokens get the logit OUTSIDE."""
 
     def __init__(self, layer: Any, tokens: Tensor, vocab: int):
         self.layer, self.tokens, self.vocab = layer, tokens, vocab
@@ -42,13 +42,13 @@ class ScriptedReducedOutput(nn.Module):
 
 
 def expand_to_vocab(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
-    """Expand logits of some tokens [rows, tokens] to the vocabulary [rows, vocab]."""
+    """Return logits [rows, vocab], OUTSIDE except for those of ``tokens``, which are ``part`` [rows, len(tokens)]."""
     return part.new_full([part.shape[0], vocab], OUTSIDE).index_copy(1, tokens, part)
 
 
 def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
-    """Return the ids of the reduced output vocabulary, [count]. Raises ModelError unless they are distinct ids of the vocabulary.
-    """
+    """Return the token ids [count] of a reduced output vocabulary. Raises ModelError unless they are distinct ids of the
+    vocabulary."""
     tokens = weights.get("draft_tokens", count).long()
     if not 0 < count <= vocab or len(tokens.unique()) != count or int(tokens.min()) < 0 or int(tokens.max()) >= vocab:
         raise ModelError(f"the draft_tokens of {name} are not distinct token ids below {vocab}", "reduced.tokens")

@@ -21,8 +21,8 @@ class Norm:
 
 
 class UnitNorm:
-    """RMSNorm without weights, divided by sqrt(width): rows have length 1 or less. The omitted factors are folded into
-    the next matrices."""
+    """RMSNorm without weight, divided by sqrt(width), so that rows have length 1 or less. The omitted factors are folded
+    into the next matrices."""
 
     def __init__(self, width: int, eps: float):
         self._floor = torch.tensor((width * eps) ** 0.5)

@@ -13,7 +13,8 @@ BY_LENGTH = {"longrope", "su", "dynamic"}
 
 
 def fixed_rotary_length(config: dict[str, Any]) -> int | None:
-    """Return the longest text for which the rotary frequencies of a config.json do not depend on its length; None if they never do."""
+    """Return the longest text for which the rotary frequencies of a config.json do not depend on its length; None if they
+    never do."""
     given = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kinds = [part for part in (given, *given.values()) if isinstance(part, dict)] if isinstance(given, dict) else []
     found = []

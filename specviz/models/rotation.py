@@ -16,10 +16,10 @@ SEED = 7  # of the random signs: of 0 to 7 that with the least KL for SmolLM2-13
 
 
 class Basis:
-    """An orthogonal matrix for a given width: random signs (seeded), a Hartley matrix for the odd factor of the width,
-    and a Hadamard matrix for its power of two.
+    """An orthogonal matrix for a given width: random signs (seeded), a Hartley matrix for the odd factor of the width, and a
+    Hadamard matrix for its power of two.
 
-    matrix [width, width], float64.
+    matrix: the product, [width, width], float64.
     """
 
     def __init__(self, width: int):
@@ -42,7 +42,8 @@ class Basis:
 
 
 class Rotate(nn.Module):
-    """Multiply states [rows, width] by an orthogonal matrix. Sums are exact, so a row's result does not depend on other rows."""
+    """nn.Module: multiply states [rows, width] by an orthogonal matrix. Sums are exact, so a row's result does not depend on
+    other rows."""
 
     def __init__(self, matrix: Tensor):
         super().__init__()
@@ -57,7 +58,8 @@ class Rotate(nn.Module):
 
 
 class FinalStates(nn.Module):
-    """Convert a rotated residual stream, normalised without weights, to the checkpoint's final hidden states."""
+    """nn.Module: convert the rotated residual stream [rows, width], normalised without a weight, to the checkpoint's final
+    hidden states. weight: of the final norm."""
 
     def __init__(self, basis: Basis, weight: Tensor):
         super().__init__()

@@ -1,4 +1,5 @@
-"""KV cache of a trained head for one run: the rows of the text, followed by the scratch rows of a draft tree."""
+"""KV cache of a trained draft head for one run: the rows of the text, followed by draft rows (nodes of a draft tree), which
+are dropped after the round."""
 from __future__ import annotations
 
 import weakref
@@ -18,10 +19,11 @@ STEP = 256  # slots are allocated in multiples of this
 
 
 class RowCache:
-    """KV cache of one run over shared ``Fused`` layers.
+    """KV cache of one run over shared ``FusedLayers``.
 
-    The first ``count`` slots hold the text, row i at position first + i. Rows of a tree follow and are dropped by the next
-    ``read`` or ``crop``. With static shapes, small numbers of rows run in buckets (static_rows.py); the slots are the same.
+    The first ``count`` slots are the text, row i at position first + i. Draft rows follow and are dropped by the next
+    ``read`` or ``crop``. With static shapes, small numbers of rows run in buckets (static_rows.py); the slots are the
+    same.
     """
 
     def __init__(self, net: FusedLayers):
@@ -35,16 +37,16 @@ class RowCache:
         return self._buffer(self.count)[:, :, :, :self.count]
 
     def crop(self, count: int) -> None:
-        """Drop all but the first ``count`` rows of the text."""
+        """Keep only the first ``count`` rows of the text; drop the draft rows."""
         self.count, self._scratch = min(self.count, count), 0
 
     def restart(self, first: int) -> None:
-        """Drop everything; the next row read is at position ``first``."""
+        """Drop all rows; the next row read is at position ``first``."""
         self.first, self.count, self._scratch = first, 0, 0
 
     def read(self, x: Tensor, passing: int = 0) -> Tensor:
-        """Append text rows x [n, hidden] and return their outputs [n, hidden]. The last ``passing`` rows are computed
-        but not kept."""
+        """Append text rows x [n, hidden] and return their outputs [n, hidden]. The last ``passing`` rows are computed but
+        not kept."""
         out = []
         for part in x.split(STEP):
             n = len(part)
@@ -54,11 +56,13 @@ class RowCache:
         return out[0] if len(out) == 1 else torch.cat(out)
 
     def branch(self, x: Tensor, parents: Sequence[int] | Tensor, depths: Sequence[int], side: int = 1) -> Tensor:
-        """Run rows of a tree under the last text row.
+        """Run draft rows x [n, hidden] after the last text row and return their outputs [n, hidden].
 
-        parents: scratch rows of earlier calls, -1 for the last text row; depths: 1 for its children. A row attends to
-        the text, its ancestors and itself; groups of ``side`` consecutive rows also attend to each other. For a tree on
-        a device, ``parents`` is instead the attention mask there, [n, scratch], for this and later calls."""
+        parents: index of each row's parent among the draft rows of this and earlier calls, -1 for the last text row;
+        depths: 1 for its children. A row attends to the text, its ancestors and itself; groups of ``side`` consecutive
+        rows also attend to each other. For a tree on a device, ``parents`` is instead the attention mask there, [n, draft
+        rows], for this and later calls.
+        """
         n, old = len(x), self._scratch
         if isinstance(parents, Tensor):
             self._sees, self._scratch = None, old + n

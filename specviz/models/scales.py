@@ -26,14 +26,14 @@ KV = tuple[Tensor, Tensor]  # keys and values, each [batch, heads, rows, head_di
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why a config.json is not that of a next-scale model; None if it is."""
+    """Return why a config.json is not that of a next-scale model, as the end of a message; None if it is."""
     return None if config.get("model_type") == KIND else "it does not predict scales of a picture"
 
 
 @dataclass(frozen=True)
 class Scales:
-    """The grids of a picture, coarse to fine. grids: patches of each side; patch: pixels of a patch's side; entries: of each scale's
-    codebook."""
+    """The scales of a picture, coarse to fine. grids: patches per side of each scale; patch: pixels of a patch's side;
+    entries: size of each scale's codebook."""
 
     grids: tuple[int, ...]
     patch: int
@@ -46,16 +46,17 @@ class Scales:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Cumulative number of tokens at the end of each scale, beginning with 0: len(grids) + 1 numbers."""
+        """Cumulative number of tokens at the end of each scale, beginning with 0: len(grids) + 1 integers."""
         return (0, *accumulate(grid * grid for grid in self.grids))
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The index of the first codebook entry of each scale, and the number of all entries: len(grids) + 1 integers."""
+        """Index of the first codebook entry of each scale, and the number of all entries: len(grids) + 1 integers."""
         return (0, *accumulate(self.entries))
 
     @property
     def tokens(self) -> int:
+        """Number of tokens of a whole picture."""
         return self.ends[-1]
 
     def num_complete(self, tokens: int) -> int:
@@ -63,7 +64,7 @@ class Scales:
         return sum(end <= tokens for end in self.ends[1:])
 
     def mask(self) -> Tensor:
-        """Return which rows a row may attend to, bool [tokens, tokens]."""
+        """Return which rows a row may attend to, bool [tokens, tokens]: those of its own and of earlier scales."""
         scale = torch.cat([torch.full((grid * grid,), i) for i, grid in enumerate(self.grids)])
         return scale[:, None] >= scale[None]
 
@@ -73,22 +74,22 @@ class Scales:
         return maps.unflatten(2, (grid, p)).unflatten(4, (grid, p)).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
 
     def from_patches(self, patches: Tensor) -> Tensor:
-        """Join patches to maps; the inverse of ``cut``."""
+        """Join patches to maps; the inverse of ``to_patches``."""
         grid, p = round(patches.shape[1] ** 0.5), self.patch
         return patches.unflatten(1, (grid, grid)).unflatten(3, (p, p, 3)).permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
 
     def downsample(self, picture: Tensor, scale: int) -> Tensor:
-        """Return pictures [n, 3, side, side] at a scale's resolution, by area, cut into patches."""
+        """Return pictures [n, 3, side, side] at a scale's resolution (area interpolation), cut into patches."""
         size = self.grids[scale] * self.patch
         return self.to_patches(picture if size == self.side else F.interpolate(picture, size=(size, size), mode="area"))
 
     def upsample(self, patches: Tensor) -> Tensor:
-        """Return a scale's patches pasted and enlarged to the picture's size, bilinearly, [n, 3, side, side]."""
+        """Return a scale's patches joined and enlarged to the picture's size (bilinear), [n, 3, side, side]."""
         maps = self.from_patches(patches)
         return maps if maps.shape[-1] == self.side else F.interpolate(maps, size=(self.side,) * 2, mode="bilinear", align_corners=False)
 
     def blank_pictures(self, count: int = 1) -> Tensor:
-        """Return pictures without any scale, [count, 3, side, side]."""
+        """Return middle-grey pictures, to which no scale was added yet: zeros [count, 3, side, side]."""
         return torch.zeros(count, 3, self.side, self.side)
 
 
@@ -103,7 +104,7 @@ def scales_of(config: dict[str, Any], name: str) -> Scales:
 
 
 class ScaleLayer(nn.Module):
-    """A layer: attention with normed queries and keys, then a gated MLP."""
+    """A transformer layer, an nn.Module: attention with normalised queries and keys, then a gated MLP."""
 
     def __init__(self, hidden: int, heads: int, inner: int):
         super().__init__()
@@ -114,7 +115,8 @@ class ScaleLayer(nn.Module):
         self.gate_up, self.down = nn.Linear(hidden, 2 * inner, bias=False), nn.Linear(inner, hidden, bias=False)
 
     def forward(self, x: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """Return the output [batch, rows, hidden], and keys and values of past and these rows. mask [rows, past + rows]; None: all."""
+        """Return (output [batch, rows, hidden]; keys and values of past and these rows). mask: bool [rows, past + rows],
+        True where a row may attend; None: everywhere."""
         q, k, v = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = self.q_norm(q.float()).type_as(v), self.k_norm(k.float()).type_as(v)
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
@@ -127,8 +129,9 @@ class ScaleLayer(nn.Module):
 
 
 class ScaleNet(nn.Module):
-    """The network. vocab: number of words and of entries of all scales; words: token ids below this are words of the
-    prompt, whose embeddings are summed, regardless of their order."""
+    """The next-scale network, an nn.Module. words: token ids below this are words of the prompt, whose embeddings are summed
+    regardless of their order; the ids above are codebook entries of all scales. codes [entries, patch values]: the
+    codebook."""
 
     def __init__(self, config: dict[str, Any], name: str = "the model"):
         super().__init__()
@@ -147,29 +150,31 @@ class ScaleNet(nn.Module):
         self.codes: Tensor
 
     def rows(self, condition: Tensor, inputs: Tensor, first: int = 0) -> Tensor:
-        """Return the input rows of the first layer, [batch, rows, hidden]. condition [batch, hidden]; inputs [batch,
-        rows, patch values] for positions from ``first`` on."""
+        """Return the input rows of the first layer, [batch, rows, hidden]. condition [batch, hidden]: from the prompt;
+        inputs [batch, rows, patch values] for positions from ``first`` on."""
         places = self.embed_places.weight[first:first + inputs.shape[1]]
         return self.patch_in(inputs / HALF) + places + condition[:, None]
 
     def condition(self, words: Tensor) -> Tensor:
-        """Return the sum of the words' embeddings, [batch, hidden]: words [batch, words of the vocabulary], how often each occurs."""
+        """Return the sum of the prompt's word embeddings, [batch, hidden]. words [batch, number of words]: how often each
+        word occurs."""
         return words @ self.embed_words.weight
 
     def forward(self, condition: Tensor, inputs: Tensor, mask: Tensor) -> Tensor:
-        """Return the final states of all rows [batch, tokens, hidden], for training."""
+        """Training: return the final hidden states [batch, tokens, hidden] of all rows. inputs [batch, tokens, patch
+        values]."""
         x = self.rows(condition, inputs)
         for layer in self.layers:
             x, _ = layer(x, None, mask)
         return self.norm(x)
 
     def logits(self, states: Tensor, scale: int) -> Tensor:
-        """Return the logits of a scale's codebook, [..., entries of the scale]."""
+        """Return the logits [..., entries of the scale] over a scale's codebook."""
         lo, hi = self.scales.starts[scale:scale + 2]
         return F.linear(states, self.lm_head.weight[lo:hi])
 
     def inputs(self, picture: Tensor, scale: int) -> Tensor:
-        """Return the inputs of a scale's rows, [n, rows, patch values], given the picture so far."""
+        """Return the inputs of a scale's rows, [n, rows, patch values], given the picture so far [n, 3, side, side]."""
         return self.scales.downsample(picture, scale)
 
     def add_scale(self, picture: Tensor, entries: Tensor) -> Tensor:
@@ -178,7 +183,8 @@ class ScaleNet(nn.Module):
 
 
 class ScaleModel:
-    """Weights of a folder, for any number of runs, in float32. Raises ModelError for a checkpoint that cannot be used."""
+    """Weights of a folder with a next-scale network, for any number of runs, in float32. Raises ModelError for a checkpoint
+    that cannot be used."""
 
     forward = "scale by scale"
 

@@ -1,7 +1,7 @@
 """Split files into parts that ordinary git hosts accept (at most 10 MB each), and join them again.
 
-A safetensors shard is joined once, in a cache folder with links to the other files of the model. A GGUF file is joined
-in memory when it is read (gguf_reader.py).
+The parts of a safetensors shard are joined once, in a cache folder with links to the other files of the model. A GGUF
+file is joined in memory when it is read (gguf_reader.py).
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PART = re.compile(r"(.+\.(?:safetensors|gguf))\.part-(\d{2})-of-(\d{2})")
 
 
 def split_shards(folder: Path, largest: int = LARGEST, part: int = PART) -> None:
-    """Cut every shard of more than ``largest`` bytes into parts of at most ``part`` bytes, and remove parts left from
-    earlier shards."""
+    """Replace every safetensors shard of more than ``largest`` bytes in a folder by parts of at most ``part`` bytes, and
+    remove parts left from earlier shards."""
     for old in folder.glob("*.safetensors.part-*"):
         old.unlink()
     for shard in sorted(folder.glob("*.safetensors")):
@@ -38,9 +38,9 @@ def write_parts(file: Path, folder: Path, part: int = PART) -> None:
 
 
 def joined_folder(folder: Path) -> Path:
-    """Return a folder with complete safetensors shards: the folder itself, or a cached copy in which the parts are
-    joined. GGUF files stay in parts, because their reader joins them. Raises ModelError if a part is missing or the
-    cache cannot be written."""
+    """Return a folder with complete safetensors shards: the folder itself, or a cached copy in which the parts are joined.
+    GGUF files stay in parts, because their reader joins them. Raises ModelError if a part is missing or the cache cannot
+    be written."""
     shards = parts_of(folder, ".safetensors")
     if not shards:
         return folder
@@ -60,7 +60,7 @@ def joined_folder(folder: Path) -> Path:
 
 
 def parts_of(folder: Path, ending: str) -> dict[str, list[Path]]:
-    """Return the parts, in order, of every split file of the folder, by the whole file's name, which ends in ``ending``. Raises
+    """Return {name of a split file: its parts in order} for the files of the folder whose names end in ``ending``. Raises
     ModelError if a part is missing."""
     found: dict[str, list[tuple[int, int, Path]]] = {}
     for file in folder.glob(f"*{ending}.part-*"):
@@ -101,20 +101,21 @@ def cache_folder() -> Path:
 
 
 def gguf_digest(folder: Path) -> tuple[str, str] | None:
-    """Return (SHA-256, file name) of a GGUF file that is described by ``NAME.gguf.sha256`` ("digest name", as sha256sum
-    writes it) but not in the folder; None if there is none."""
+    """Return (SHA-256, file name) of a GGUF file that a folder describes by ``NAME.gguf.sha256`` ("digest name", as
+    sha256sum writes it) but does not contain; None if there is none."""
     found = next(iter(folder.glob("*.gguf.sha256")), None) if folder.is_dir() else None
     words = found.read_text(encoding="utf-8").split() if found else []
     return (words[0].lower(), words[1].lstrip("*")) if len(words) == 2 else None
 
 
 def fetched_copy(folder: Path) -> Path | None:
-    """Return the cache folder for a copy of this folder with its fetched GGUF file; None for a folder without a digest."""
+    """Return the cache folder for a copy of this folder together with its downloaded GGUF file; None for a folder without a
+    digest."""
     digest = gguf_digest(folder)
     return cache_folder() / f"{folder.name}-{digest[0][:12]}" if digest else None
 
 
 def has_weights(folder: Path) -> bool:
-    """Return whether a folder has weights, whole or in parts; a path to a file counts as weights."""
+    """Return whether a folder has weights, whole or in parts. A path to a file counts as weights."""
     return folder.is_file() or folder.is_dir() and any(
         file.suffix in (".safetensors", ".gguf") or ".part-" in file.name for file in folder.iterdir())

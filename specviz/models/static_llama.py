@@ -1,9 +1,9 @@
 """Forward pass of the Llama family with static shapes, so that one captured CUDA graph serves every round.
 
-The inputs of a round are in fixed buffers: token ids, positions, slots, the number of committed rows, the attention
-mask of the scratch. A forward pass always runs as many rows as its bucket has; padding rows attend only to themselves.
-Attention reads all slots of the buffer; the mask is computed on the device from the slot map and the number of
-committed rows.
+The inputs of a round are in fixed buffers: token ids, positions, slots, the number of committed rows, the attention mask
+of the draft rows. A forward pass always runs as many rows as its bucket has; padding rows attend only to themselves.
+Attention reads all slots of the buffer; the mask is computed on the device from the slot map and the number of committed
+rows.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .llama import Llama
 
 
 class Inputs:
-    """Input buffers of one bucket. numbers [3 * rows + 1]: ids, positions, slots, committed rows; bias: as
+    """Input buffers of one bucket. numbers [3 * rows + 1]: token ids, positions, slots, number of committed rows; bias: as
     ``visibility_bias`` returns it. ``put`` fills both without synchronising."""
 
     def __init__(self, rows: int, dtype: torch.dtype, device: torch.device):
@@ -31,7 +31,8 @@ class Inputs:
     def put(self, ids: list[int], positions: Tensor, slots: list[int], past: int, sees: Tensor, lo: int) -> None:
         """Copy the inputs of a pass into the fixed buffers.
 
-        ids, positions [n]; slots [rows]; sees [n, lo + n], bool, of the scratch.
+        ids, positions [n]; slots [rows]; past: number of committed rows; sees: bool [n, lo + n], which draft rows each
+        row attends to; lo: draft rows before this pass.
         """
         n, rows = len(ids), self.rows
         idle = [0] * (rows - n)
@@ -44,15 +45,16 @@ class Inputs:
             self._shown = sees
 
     def split(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return ids, positions, slots [rows] and the number of committed rows [1]."""
+        """Return token ids, positions and slots, each [rows], and the number of committed rows [1]."""
         ids, positions, slots, past = self.numbers.split([self.rows, self.rows, self.rows, 1])
         return ids, positions, slots, past
 
 
 @dataclass
 class StaticKVBuffer:
-    """KV cache of one run, [layers, 2, kv_heads, slots, head_dim], ``order`` [slots] (the position stored in a slot), rotations of as
-    many positions, and the CUDA graphs captured on them. A buffer outlives its run, since the graphs refer to its memory."""
+    """KV cache with fixed memory for one run. slots [layers, 2, kv_heads, slots, head_dim]; order [slots]: the position
+    stored in each slot; rotation: of as many positions; inputs: input buffers by bucket; graphs: the CUDA graphs captured
+    on these buffers. A buffer outlives its run, since the graphs refer to its memory."""
 
     slots: Tensor
     order: Tensor
@@ -62,10 +64,11 @@ class StaticKVBuffer:
 
     @property
     def capacity(self) -> int:
+        """Number of slots."""
         return self.order.shape[0]
 
     def set_order(self, positions: list[int]) -> None:
-        """Copy a changed slot map to the device."""
+        """Copy the position of each slot, after the slot map changed, to the device."""
         copy_without_sync(self.order, torch.tensor(positions, dtype=self.order.dtype))
 
 
@@ -78,10 +81,11 @@ def new_kv_buffer(model: Llama, slots: int) -> StaticKVBuffer:
 
 def forward(model: Llama, buffer: StaticKVBuffer, inputs: Inputs, want: frozenset[str],
             float64_attention: bool) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return logits [rows, vocab] and the captured hidden states. No control flow depends on values.
+    """Run the forward pass on the inputs in the buffers. Return logits [rows, vocab] and the captured hidden states. No
+    control flow depends on values.
 
-    steady: sum attention in double precision, so that the result, rounded to half precision, does not depend on the
-    order of the slots.
+    want: hidden states to capture; float64_attention: sum attention in double precision, so that the result, rounded to
+    half precision, does not depend on the order of the slots.
     """
     ids, positions, where, past = inputs.split()
     x, rotation, hidden_states = model.embed(ids), buffer.rotation.index_select(0, positions), {}

@@ -1,5 +1,5 @@
-"""Rows of a trained head with static shapes, so that one captured CUDA graph of its layers serves every round: the
-counterpart of static_llama.py for drafters. Text rows are in order, followed by the scratch, so no slot map is needed."""
+"""Rows of a trained draft head with static shapes, so that one captured CUDA graph of its layers serves every round: the
+counterpart of static_llama.py for drafters. Text rows are in order, followed by draft rows, so no slot map is needed."""
 from __future__ import annotations
 
 import threading
@@ -29,11 +29,12 @@ class StaticRowBuffer:
 
     @property
     def capacity(self) -> int:
+        """Number of slots."""
         return self.order.shape[0]
 
 
 class StaticRowBufferPool:
-    """Buffers for the layers of one head, reused by later runs."""
+    """Buffers for the layers of one head (``net``), reused by later runs."""
 
     def __init__(self, net: Any):
         self.net = net
@@ -41,7 +42,8 @@ class StaticRowBufferPool:
         self._lock = threading.Lock()
 
     def take_buffer(self, slots: int, positions: int) -> StaticRowBuffer:
-        """Return a buffer of at least so many slots and rotations, one of an earlier run if possible."""
+        """Return a buffer of at least so many slots and positions; one of an earlier run, with its captured graphs, if there
+        is one."""
         with self._lock:
             fits = [buffer for buffer in self._spare if buffer.capacity >= slots and len(buffer.rotation) >= positions]
             if fits:
@@ -53,11 +55,13 @@ class StaticRowBufferPool:
         return StaticRowBuffer(self.net.new_slots(capacity).zero_(), order, self.net.rotations_to(next_capacity(max(positions, capacity))))
 
     def return_buffer(self, buffer: StaticRowBuffer) -> None:
+        """Give a buffer back for later runs."""
         with self._lock:
             self._spare = [*self._spare, buffer][-SPARE:]
 
 
 def next_capacity(least: int) -> int:
+    """Return the smallest buffer size of at least ``least`` slots: SMALLEST times a power of two."""
     size = SMALLEST
     while size < least:
         size *= 2
@@ -65,16 +69,18 @@ def next_capacity(least: int) -> int:
 
 
 def fits_bucket(rows: int, scratch: int) -> bool:
-    """Return whether ``rows`` rows at the end of a scratch of this size fit into a pass with static shapes."""
+    """Return whether a pass over the last ``rows`` of ``scratch`` draft rows can run with static shapes: whether there is a
+    bucket for its rows and the mask is wide enough."""
     return rows <= BUCKETS[-1] and scratch <= WIDTH - BUCKETS[-1] + rows
 
 
 def run(net: Any, buffer: StaticRowBuffer, x: Tensor, first: int, past: int, depths: list[int], sees: Tensor,
         work: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor | None], name: str) -> Tensor | None:
-    """Run ``work(x, turn, slots, where, mask)`` over rows x [n, width] in their bucket; return its first n rows.
+    """Run ``work(x, rotation, slots, indices, mask)`` over draft rows x [n, width], padded to their bucket; return the first
+    n rows of its result.
 
-    past: number of text rows; depths [n]: distance of each row from the last text row; sees [n, scratch], bool, its own row included;
-    first: the position of row 0; name: key of the captured graph.
+    past: number of text rows; depths [n]: distance of each row from the last text row; sees: bool [n, draft rows], which
+    ones each row attends to, its own included; first: position of the first text row; name: key of the captured graph.
     """
     n, scratch = sees.shape
     bucket, lo = bucket_of(n), scratch - n

@@ -16,7 +16,7 @@ _frozen = 0  # so far
 
 
 class HalfProducts(nn.Module):
-    """A float16 linear layer: y = x W^T + b with packed float16 weights; x [rows, in]."""
+    """A float16 linear layer as an nn.Module: y = x W^T + b with packed float16 weights; x [rows, in]."""
 
     def __init__(self, packed: Any):
         super().__init__()
@@ -30,7 +30,7 @@ class HalfProducts(nn.Module):
 
 
 def fp16_product(packed: Any) -> Callable[[Tensor], Tensor]:
-    """Return ``HalfProducts`` of these weights as a function, compiled if this torch can."""
+    """Return the function x -> x W^T + b for packed float16 weights, compiled if this torch can."""
     try:
         return scripted(HalfProducts(packed)).forward
     except RuntimeError:

@@ -19,7 +19,7 @@ from .whole_vectors import rotate_, silu
 
 
 class ScriptedPlain(nn.Module):
-    """Linear layer in TorchScript with weights as stored; subclasses use other layouts."""
+    """Linear layer in TorchScript with weights as stored: x [rows, in] -> x W^T + b. Subclasses use other layouts."""
 
     bias: Tensor | None
 
@@ -31,6 +31,7 @@ class ScriptedPlain(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return residual + F.linear(x, self.weight, self.bias)
 
 
@@ -40,6 +41,8 @@ def _addmm(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
 
 
 class ScriptedTransposed(ScriptedPlain):
+    """Linear layer in TorchScript with W stored as [in, out]."""
+
     def forward(self, x: Tensor) -> Tensor:
         bias = self.bias
         return torch.mm(x, self.weight) if bias is None else _addmm(bias.expand(x.shape[0], -1), x, self.weight)
@@ -50,6 +53,8 @@ class ScriptedTransposed(ScriptedPlain):
 
 
 class ScriptedPacked(ScriptedPlain):
+    """Linear layer in TorchScript in the blocked layout of oneDNN."""
+
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
@@ -58,6 +63,8 @@ class ScriptedPacked(ScriptedPlain):
 
 
 class ScriptedTwoLayouts(nn.Module):
+    """Linear layer in TorchScript with one layout for few rows and another for many (``linear.TwoLayouts``)."""
+
     def __init__(self, layer: TwoLayouts):
         super().__init__()
         self.few, self.many, self.limit = scripted_linear(layer.few), scripted_linear(layer.many), MANY
@@ -75,7 +82,7 @@ MADE = {PlainLinear: ScriptedPlain, TransposedLinear: ScriptedTransposed, Packed
 
 
 def scripted_linear(layer: Any) -> Any:
-    """Return a linear layer as a TorchScript module, which also has ``add``."""
+    """Return a linear layer of models/linear.py as a TorchScript module, which also has ``add``."""
     return MADE[type(layer)](layer)
 
 
@@ -102,13 +109,14 @@ class ScriptedUnitNorm(nn.Module):
 
 
 def scripted_norm(norm: Any) -> nn.Module:
+    """Return a norm of models/rms_norm.py as a TorchScript module; the identity for a layer without a norm."""
     if isinstance(norm, UnitNorm):
         return ScriptedUnitNorm(norm)
     return ScriptedNorm(norm) if hasattr(norm, "_floor") else nn.Identity()
 
 
 class ScriptedAttention(nn.Module):
-    """The attention of one block in TorchScript, as ``Llama.attend`` with an integer slot."""
+    """The attention of one block in TorchScript, with the interface of ``Llama.attend`` for an integer ``at``."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -141,7 +149,7 @@ class ScriptedAttention(nn.Module):
 
 
 class ScriptedFeedForward(nn.Module):
-    """The feed-forward and projections of one block in TorchScript, as ``Llama.transform``."""
+    """The feed-forward of one block in TorchScript: x [rows, hidden] -> x plus its feed-forward, as ``Llama.transform``."""
 
     def __init__(self, model: Any, block: Any):
         super().__init__()
@@ -153,8 +161,8 @@ class ScriptedFeedForward(nn.Module):
 
 
 class Layers(nn.Module):
-    """A range of blocks in TorchScript: blocks first..end, and the states that enter those of ``wanted`` (in order), as
-    ``Llama.run_blocks``."""
+    """All blocks in TorchScript, with the interface of ``Llama.run_blocks``: runs blocks first..end and returns the states
+    that enter those of ``wanted``, in order."""
 
     def __init__(self, blocks: list[Any]):
         super().__init__()
@@ -173,7 +181,7 @@ class Layers(nn.Module):
 
 
 class ScriptedDraftLoop(nn.Module):
-    """Generate a chain of tokens autoregressively in one call, as a draft model does."""
+    """A loop in TorchScript that generates a chain of tokens autoregressively in one call, as a draft model does."""
 
     def __init__(self, model: Any):
         super().__init__()
@@ -182,9 +190,13 @@ class ScriptedDraftLoop(nn.Module):
 
     def forward(self, ids: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
                 uniforms: Tensor, least: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
-        """Return tokens [count], logits, distributions [count, vocab] (temperature above 0 only) and states [count, hidden] after rows
-        ids [n] at slots at..at+n. mask: of these rows; rotation: rotations of every position; uniforms [count]: float64 random numbers.
-        With ``least`` also return each token's probability, and stop after the first token below it."""
+        """Generate tokens after the rows ``ids`` [n], whose slots are at..at+n. Return (tokens [count]; logits [count,
+        vocab]; distributions [count, vocab], above temperature 0 only; final hidden states [count, hidden]; probabilities
+        of the tokens, only with ``least``).
+
+        mask: of the rows ids; rotation: rotations of every position; uniforms [count]: float64 random numbers; least:
+        stop after the first token with a probability below it.
+        """
         tokens: list[Tensor] = []
         logits: list[Tensor] = []
         distributions: list[Tensor] = []
@@ -227,9 +239,9 @@ FAILURES = (RuntimeError, ValueError, AttributeError, KeyError, NotImplementedEr
 
 
 def compile_blocks(model: Any, width: int) -> None:
-    """Compile attention and feed-forward of each block with TorchScript, then all blocks as one function. A compiled
-    part is used only if its results are bit-identical to eager code. width: input features of the projection to
-    queries, keys and values. If something is not used, ``model.uncompiled`` and the log say why."""
+    """Compile attention and feed-forward of each block with TorchScript, then all blocks as one function. A compiled part is
+    used only if its results are bit-identical to eager code. width: input features of the projection to queries, keys and
+    values. If something is not used, ``model.uncompiled`` and the log say why."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
@@ -247,7 +259,8 @@ def compile_blocks(model: Any, width: int) -> None:
 
 
 def compiled_writer(model: Any) -> Any:
-    """Return the compiled token loop of a model whose blocks are compiled, or None; the log and ``model.uncompiled`` say why not."""
+    """Return the compiled draft loop of a model whose blocks are compiled; None if it cannot be compiled, and the log and
+    ``model.uncompiled`` say why."""
     if model.scripted is None:
         return None
     try:

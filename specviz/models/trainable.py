@@ -1,5 +1,6 @@
-"""Networks of transformers with mixers of their own, for training: a Llama with linear attention, and a Bamba whose scan is quick on a
-processor. Inference has its own forward over the rows of a tree (models/recurrent.py); tests compare the two.
+"""Networks of transformers with other mixers, for training: a Llama with linear attention, and a Bamba with a scan that is
+fast on a CPU. Inference has its own forward pass over the rows of a draft tree (models/recurrent.py); tests compare the
+two.
 
 Imported lazily: importing it imports transformers, and registers ``linear_llama`` with its automatic classes.
 """
@@ -21,8 +22,8 @@ CHUNK = 64  # positions of a chunk of the scan
 
 
 class LinearLlamaConfig(LlamaConfig):
-    """A Llama whose attention is local within groups and linear across them. group: positions of a group; conv: taps of the
-    convolution over the values, the position itself included."""
+    """Configuration of a Llama whose attention is local within groups and linear across them. group: positions of a group;
+    conv: taps of the convolution over the values, the position itself included."""
 
     model_type = "linear_llama"
     group: int = 32
@@ -30,8 +31,8 @@ class LinearLlamaConfig(LlamaConfig):
 
 
 class LinearAttention(LlamaAttention):
-    """Squared relu of cosines within a group, ``global_factor`` times the cosines across groups, a causal convolution over the values,
-    no normaliser (You et al. 2406.07368)."""
+    """Linear attention with local groups (You et al. 2406.07368), an nn.Module: squared relu of cosines within a group,
+    ``global_factor`` times the cosines across groups, a causal convolution over the values, and no normaliser."""
 
     def __init__(self, config: LinearLlamaConfig, layer_idx: int):
         super().__init__(config, layer_idx)
@@ -40,7 +41,7 @@ class LinearAttention(LlamaAttention):
         self.value_conv = nn.Parameter(torch.zeros(heads, 1, config.conv))  # three axes, as a depthwise convolution stores them
 
     def forward(self, hidden_states: Tensor, position_embeddings: Any = None, **_: Any) -> tuple[Tensor, None]:
-        """Run whole texts: hidden_states [batch, length, hidden]."""
+        """Return (outputs [batch, length, hidden], None) for whole texts, hidden_states [batch, length, hidden]."""
         batch, length = hidden_states.shape[:2]
         q, k, v = (proj(hidden_states).view(batch, length, -1, self.head_dim).transpose(1, 2)
                    for proj in (self.q_proj, self.k_proj, self.v_proj))
@@ -52,8 +53,8 @@ class LinearAttention(LlamaAttention):
 
 
 def grouped_linear_attention(q: Tensor, k: Tensor, v: Tensor, factor: Tensor, group: int) -> Tensor:
-    """Return local squared relu attention within groups plus ``factor`` times linear attention to earlier groups; all [batch, heads,
-    length, head_dim]."""
+    """Return squared relu attention within groups plus ``factor`` times linear attention to earlier groups; all tensors
+    [batch, heads, length, head_dim]."""
     length = q.shape[2]
     q, k, v = (F.pad(x, (0, 0, 0, -length % group)).unflatten(2, (-1, group)) for x in (q, k, v))
     local = (q @ k.mT).relu().square().tril() @ v
@@ -83,10 +84,10 @@ class LinearLlamaForCausalLM(LlamaForCausalLM):
 
 
 class ScannedMixer(BambaMixer):
-    """Bamba's mixer with a chunked scan (Dao and Gu, 2405.21060) of a few matrix products. It keeps no cache."""
+    """Bamba's Mamba-2 mixer with a chunked scan (Dao and Gu, 2405.21060) of a few matrix products. It keeps no cache."""
 
     def forward(self, hidden_states: Tensor, **_: Any) -> Tensor:
-        """Run whole texts: hidden_states [batch, length, hidden]."""
+        """Return the outputs [batch, length, hidden] for whole texts, hidden_states [batch, length, hidden]."""
         batch, length = hidden_states.shape[:2]
         sizes: Any = (self.n_groups, self.num_heads, self.ssm_state_size, self.time_step_limit)  # all set, whatever the types say
         groups, heads, state, limits = sizes
@@ -102,7 +103,7 @@ class ScannedMixer(BambaMixer):
 
 
 def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-    """Return the outputs of the recurrence h = exp(dt a) h + dt x b^T, y = h c + d x, of the shape of x.
+    """Return the outputs y [batch, length, heads, head_dim] of the recurrence h = exp(dt a) h + dt x b^T, y = h c + d x.
 
     x [batch, length, heads, head_dim]; dt [batch, length, heads]; a, d [heads]; b, c [batch, length, groups, state].
     """
@@ -127,7 +128,7 @@ def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> T
 
 
 def with_scanned_mixers(model: BambaForCausalLM) -> BambaForCausalLM:
-    """Replace the mixers by ones with the same parameters and a quick scan."""
+    """Replace the model's Mamba-2 mixers by ScannedMixers with the same parameters; return the model."""
     layers: Any = model.model.layers
     for index, layer in enumerate(layers):
         if hasattr(layer, "mamba"):
@@ -138,7 +139,8 @@ def with_scanned_mixers(model: BambaForCausalLM) -> BambaForCausalLM:
 
 
 def open_trained(folder: Path, config: Any, dtype: torch.dtype) -> Any:
-    """Open a folder with linear attention or Bamba's layers, whose matrices may be stored in MXINT8. Raises ModelError."""
+    """Return the transformers network of a folder with linear attention or Bamba's layers, whose matrices may be stored in
+    MXINT8. Raises ModelError."""
     config.__dict__.pop("quantization_config", None)
     model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     model = with_scanned_mixers(model) if isinstance(model, BambaForCausalLM) else model

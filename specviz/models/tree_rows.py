@@ -1,8 +1,9 @@
-"""Rows of a draft tree as a mixer with a state sees them: where each row stands, and what it leaves for the state.
+"""What a layer with a recurrent state (a mixer) needs to run over the rows of a draft tree.
 
-A mixer (mamba2.py, linear_attention.py, causal_mixer.py) has three methods. ``new_state()`` returns its state before any text.
-``run(x, state, before, place)`` returns its outputs for rows lo..n of a tree and what they leave; it reads the state and never writes
-it. ``advance(state, rows, path)`` returns the state after the rows of an accepted path.
+A mixer (attention_mixer.py, mamba2.py, linear_attention.py, short_convolution.py) has three methods. ``new_state()``
+returns its state before any text. ``run(x, state, before, place)`` returns its outputs for draft rows lo..n and values of
+these rows that the state needs; it reads the state and never writes it. ``advance(state, rows, path)`` returns the state
+after the rows of an accepted path.
 """
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RowPositions:
-    """Where rows lo..n of a tree stand. past: committed tokens; depths [n]: of all rows, 0 for the root; sees [n - lo, n]: ancestors of
-    each row and itself; taps [n - lo, kernel]: index of each row's last inputs, itself last, over ``kernel - 1`` committed rows followed
-    by all rows of the tree."""
+    """Positions of draft rows lo..n, and what each of them sees. past: number of committed tokens; depths [n]: of all draft
+    rows, 0 for the root; sees [n - lo, n], bool: each row's ancestors and itself; taps [n - lo, kernel]: indices of each
+    row's convolution inputs, itself last, over ``kernel - 1`` committed rows followed by all draft rows."""
 
     past: int
     depths: Tensor
@@ -26,29 +27,35 @@ class RowPositions:
 
     @property
     def new_depths(self) -> Tensor:
+        """Depths [n - lo] of the rows of this pass."""
         return self.depths[len(self.depths) - len(self.sees):]
 
     def taps_of(self, kernel: int) -> Tensor:
-        """Return the taps of a shorter kernel, [n - lo, kernel], over ``kernel - 1`` committed rows followed by all rows."""
+        """Return the indices of each row's inputs for a shorter convolution, [n - lo, kernel], over ``kernel - 1`` committed
+        rows followed by all draft rows."""
         longer = self.taps.shape[1] - kernel
         return self.taps[:, longer:] - longer
 
 
 class TreeRows:
-    """Base of dataclasses whose fields are tensors with a row for each row of a tree."""
+    """Base of dataclasses whose fields are tensors with one row for each draft row."""
 
     def first(self, count: int) -> Self:
+        """Return the first ``count`` rows."""
         return type(self)(*(part[:count] for part in vars(self).values()))
 
     def then(self, more: Self) -> Self:
+        """Return these rows followed by ``more``."""
         return type(self)(*(torch.cat(pair) for pair in zip(vars(self).values(), vars(more).values())))
 
     def after(self, before: Self | None) -> Self:
+        """Return ``before`` followed by these rows; these rows alone if ``before`` is None."""
         return self if before is None else before.then(self)
 
 
 class Mixer(Protocol):
-    """A layer part with a state. kernel: inputs that a row's convolution reads, 1 without one."""
+    """Protocol of the part of a layer that mixes positions (attention, Mamba-2, convolution), with a state. kernel: number
+    of inputs of a row's convolution, 1 without one. The methods are described at the top of this module."""
 
     kernel: int
 

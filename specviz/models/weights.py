@@ -1,4 +1,5 @@
-"""Read a model's folder without transformers: config.json, and weights from safetensors (whole or in shards) or a GGUF file.
+"""Read a checkpoint folder without transformers: config.json, and weights from safetensors (whole or in shards) or a GGUF
+file.
 
 A checkpoint that cannot be used raises ModelError before anything is run on it.
 """
@@ -25,7 +26,7 @@ INDEX = "model.safetensors.index.json"  # file that names the shard of each tens
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """Read a JSON file of the folder. Raises ModelError when it is missing or is not a JSON object."""
+    """Return a JSON file of the folder. Raises ModelError if it is missing or is not a JSON object."""
     try:
         found = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -40,7 +41,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 class Weights:
-    """The tensors of a folder, read on demand; ``count`` is the number of values read so far.
+    """The tensors of a checkpoint folder, read on demand; ``count`` is the number of values read so far.
 
     Files: model.safetensors, or the shards of model.safetensors.index.json, or else one GGUF file, whole or in parts.
     """
@@ -85,8 +86,8 @@ class Weights:
                              "checkpoint.cut_short") from None
 
     def headers(self) -> dict[str, dict[str, Any]]:
-        """Describe the tensors without reading them: name -> dtype, shape, data_offsets. Tensors of a GGUF file, and those in MXINT8,
-        count as decoded, F32."""
+        """Return name -> {dtype, shape, data_offsets} of all tensors, without reading them. Tensors of a GGUF file, and
+        those in MXINT8, count as decoded to F32."""
         found: dict[str, dict[str, Any]] = {}
         if self._gguf is not None:
             return {name: {"dtype": "F32", "shape": list(shape), "data_offsets": [0, 4 * prod(shape)]}
@@ -100,6 +101,7 @@ class Weights:
 
     @property
     def names(self) -> frozenset[str]:
+        """All tensor names."""
         return frozenset(self._where)
 
     def check_all_read(self) -> None:
@@ -113,8 +115,8 @@ class Weights:
         return name in self._where
 
     def get(self, name: str, *shape: int) -> Tensor:
-        """Return the tensor on the device and in the working type. Raises ModelError if it is missing, of another shape, or not
-        numeric."""
+        """Return the tensor on the device and in the working data type. Raises ModelError if it is missing, has another
+        shape, or holds values that are not finite."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}", "checkpoint.lacks_weight")
         self._read.add(name)
@@ -151,4 +153,5 @@ class Weights:
         return mx.dequantise_mxint8(tensor, scales)
 
     def get_optional(self, name: str, *shape: int) -> Tensor | None:
+        """Return the tensor as ``get`` does; None if the files do not have it."""
         return self.get(name, *shape) if name in self else None
