@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import nn
 
-from ..drafters.heads.shapes import shape_of
+from ..drafters.heads.shapes import shape_for_heads
 from ..models.eagle_layers import Attention
 from ..trees import Shape
 from . import attention, chains, ranks
@@ -50,7 +50,7 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], head_states_functi
         return ranks.loss(heads, head_states, features, batch, hparams), len(batch.labels)
 
     def measure() -> dict[str, Any]:
-        shape = chain(model) if chain else shape_of([], hparams["nodes"], 0).within(len(heads), hparams["ranks"])
+        shape = chain(model) if chain else shape_for_heads([], hparams["nodes"], 0).within(len(heads), hparams["ranks"])
         looked = {}
         looks = look
         if looks and any(isinstance(part, Attention) for part in model.modules()):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree
-from ..drafters.heads.shapes import calibrated, expected_length
+from ..drafters.heads.shapes import calibrated_shape, expected_length
 from ..trees import Shape
 from ..zoo.backends import first_supporting_forward
 from ..zoo.registry import register
@@ -129,7 +129,7 @@ def calibrate(model: Heads, head_states: HeadStates, features: Features, hparams
     some = answers[:: max(1, len(answers) // hparams["calibrate"])]
     model.accuracy = rank_accuracy(token_ranks(model, head_states, features, some), hparams["ranks"])
     model.nodes = hparams["nodes"] or best_node_count(model.accuracy, pass_seconds(features.path))
-    return calibrated(model.accuracy, model.nodes)
+    return calibrated_shape(model.accuracy, model.nodes)
 
 
 def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
@@ -138,7 +138,7 @@ def best_node_count(table: list[list[float]], seconds: dict[int, float]) -> int:
 
     Of nearly equal trees the largest is chosen, because drafting and verification have a fixed cost per round that is not
     counted here."""
-    speed = {nodes: expected_length(table, calibrated(table, nodes)) / time for nodes, time in seconds.items()}
+    speed = {nodes: expected_length(table, calibrated_shape(table, nodes)) / time for nodes, time in seconds.items()}
     return max(nodes for nodes in speed if speed[nodes] >= NEARLY * max(speed.values()))
 
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, Sampling, Scores, State
-from specviz.drafters.heads.recurrent import LevelTree
+from specviz.drafters.heads.recurrent import MlpSpeculatorTree
 from specviz.methods.trained_heads.mlp_speculator import network as mlp_speculator
 from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
@@ -80,7 +80,7 @@ def test_the_published_layout_drafts_the_published_tree(tmp_path, tied, at):
         paths = grown
     want = {path for _, path in sorted(paths, reverse=True)[:5]}
 
-    drafter = LevelTree(made, 5)
+    drafter = MlpSpeculatorTree(made, 5)
     drafter.start(State([2, 4]), None, Scores(torch.zeros(1, VOCAB), {"final": state[None]}))
     tree = drafter.propose(State([2, 4], Sampling(1.0), limit=9), Budget(8, 16))
     ends = [i for i in range(len(tree)) if not tree.children(i)]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from specviz.core import Parts, Sampling, State, open_run, play
-from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.draft_length.adaeagle import METHOD
 from specviz.models import draft_length

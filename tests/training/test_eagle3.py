@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specviz.core import Parts
-from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.models import eagle3 as models
 from specviz.policies import Fixed

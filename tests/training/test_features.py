@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from specviz.core import Parts, Sampling, State, open_run, play
-from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.kangaroo import network as kangaroo_models
 from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from specviz.core import Parts
-from specviz.drafters.heads.features import Features as FeatureDrafter
+from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.mtp import network as models
 from specviz.policies import Fixed

@@ -26,13 +26,14 @@ from ..model.chain import policy_probs
 
 
 class DiffusionDraft(Drafter):
-    """Draft a chain in ``steps`` passes over one block.
+    """Drafter of a chain with a masked diffusion model: a block of masked positions is filled in ``steps`` forward passes (SpecDiff,
+    Christopher et al. 2408.05636).
 
-    order "left_to_right": every pass reveals the leftmost masked places. A token is drawn from its place's distribution given all
-    tokens before it, which is recorded, so the draft is a sample of a known distribution. "random": each pass reveals every masked
-    place with the same probability (the reverse process of MDLM, Sahoo et al. 2406.07524), the last one all that are left. The
-    distribution of such a token given those before it is not known, because places to its right may have been read: for more than
-    one step the tokens are chosen nodes, each accepted with its target probability.
+    order "left_to_right": every pass fills the leftmost masked positions. A token is sampled from its position's distribution given
+    all tokens before it, which is recorded, so token rejection is exact. "random": each pass fills every masked position with the
+    same probability (the reverse process of MDLM, Sahoo et al. 2406.07524), the last pass all that are left. The distribution of
+    such a token given those before it is not known, because it may depend on tokens to its right. So with more than one step the
+    tokens are chosen nodes, each accepted with its target probability.
     """
 
     needs = frozenset({"embed"})
@@ -52,7 +53,7 @@ class DiffusionDraft(Drafter):
         return self._random(state, count) if self.order == "random" and self.passes > 1 else self._in_order(state, count, budget)
 
     def _in_order(self, state: State, count: int, budget: Budget) -> DraftTree:
-        """Reveal the leftmost places step by step and record the distribution of each token as it is drawn."""
+        """Fill the leftmost positions step by step and record the distribution from which each token is sampled."""
         build, shown = TreeBuilder(), []
         for upto in _ends(count, self.passes):
             logits, first = self._logits(state, [*build.tokens, *[None] * (count - len(build))]), len(build)
@@ -69,7 +70,7 @@ class DiffusionDraft(Drafter):
         return _noted(build, shown, self.order, state)
 
     def _random(self, state: State, count: int) -> DraftTree:
-        """Reveal places in random order; their tokens are chosen nodes."""
+        """Fill positions in random order; their tokens are chosen nodes."""
         tokens: list[int | None] = [None] * count
         shown = []
         for step in range(self.passes):
@@ -87,7 +88,7 @@ class DiffusionDraft(Drafter):
         return _noted(build, shown, self.order, state)
 
     def _logits(self, state: State, tokens: list[Any]) -> Tensor:
-        """Return logits [places, vocab] of a block; tokens: of each place, None where it is masked."""
+        """Return logits [positions, vocab] of a block; tokens: of each position, None where it is masked."""
         text, device = state.tokens[:-1], self.rows.net.device
         held = common_prefix_length(self._text, text)
         self.rows.crop(held)
@@ -100,7 +101,7 @@ class DiffusionDraft(Drafter):
         return logits[:-1]
 
     def _read(self, text: list[int]) -> None:
-        """Bring the KV cache to a text."""
+        """Bring the diffusion model's KV cache to a text."""
         held = common_prefix_length(self._text, text)
         self.rows.crop(held)
         if len(text) > held:
@@ -110,9 +111,11 @@ class DiffusionDraft(Drafter):
 
 
 class DiffusionPaths(DiffusionDraft):
-    """Sample ``chains`` sequences from one pass (SpecDiff-2, 2511.00606). Places are independent given the text, so sequences that share a
-    beginning are still independent after it. Equal ones remain separate nodes. At temperature 0 of the run they are sampled at 1, since
-    their argmax would be equal, and merged, since a match is all that counts."""
+    """Drafter of ``chains`` sequences sampled from one forward pass of a masked diffusion model (SpecDiff-2, 2511.00606).
+
+    Positions are independent given the text, so sequences with a common prefix are independent after it. Equal prefixes remain
+    separate nodes. In a run at temperature 0 they are sampled at temperature 1, because all would be equal otherwise, and equal
+    prefixes are merged."""
 
     def __init__(self, head: Any, chains: int):
         super().__init__(head)
@@ -138,7 +141,7 @@ class DiffusionPaths(DiffusionDraft):
 
 
 def _ends(count: int, steps: int) -> list[int]:
-    """Return how many places are revealed after each of at most ``steps`` passes, as even as possible."""
+    """Return how many positions are filled after each of at most ``steps`` passes, as evenly as possible."""
     return sorted({-(-count * (step + 1) // steps) for step in range(steps)} | {count})
 
 

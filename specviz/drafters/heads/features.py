@@ -1,7 +1,7 @@
 """Draft with an EAGLE head on the target's hidden states (Li et al., arXiv 2401.15077; EAGLE-2, 2406.16858).
 
 At the beginning of a round, verification has already computed the hidden states of the tokens committed last. The head
-processes them and extends its own KV cache; its entries for drafted tokens are dropped after the round.
+processes them and extends its own KV cache; the keys and values of drafted tokens are dropped after the round.
 ``FeatureModel`` has the ``sync`` and ``score`` of a draft model, so every tree drafter can draft with the head.
 """
 from __future__ import annotations
@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, common_prefix_length, select_rows
-from .reduced_output import for_drafting
+from .reduced_output import target_for_drafting
 
 
 class FeatureModel:
-    """A head on the target's hidden states during one run, with the interface of a draft model.
+    """A trained draft head on the target's hidden states (EAGLE and variants) during one run, with the interface of a draft model:
+    ``sync`` and ``score``.
 
-    tokens: the text up to the root; pairs (token t + 1, hidden state t) of its end may not be processed yet. before:
-    the hidden state before the root [layers * hidden], None if unknown.
+    head: the network. It reads pairs (token t + 1, target's hidden states at t). tokens: the text up to the root; before: the target's
+    hidden states at the position before the root [layers * hidden], None if unknown.
     """
 
-    capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, head: Any):
         self.net, self.rows = head, head.open()
@@ -34,15 +35,15 @@ class FeatureModel:
         self._out: Tensor | None = None  # guesses [1 + nodes, hidden] of the root and the tree's rows
 
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
-        """Begin a run. If the target reused its KV cache, prefill holds few hidden states, but always the one before
-        the root. The head's own KV cache is reused for the same text; if it is shorter, the hidden states between are
-        missing."""
-        self.target, self.vocab = for_drafting(target, self.net), target.vocab
-        features, at = self.read_of(prefill), prefill.at
+        """Begin a run on the text ``tokens``. If the target reused its KV cache, ``prefill`` holds hidden states of few tokens, but
+        always of the one before the root. The head's own KV cache is kept if it reaches the first of them; otherwise it starts
+        there."""
+        self.target, self.vocab = target_for_drafting(target, self.net), target.vocab
+        features, at = self.read_features(prefill), prefill.at
         if not len(features) and len(tokens) > 1:
             target.sync(tokens[:-1])
             again = target.sync(tokens)
-            features, at = self.read_of(again), again.at
+            features, at = self.read_features(again), again.at
         self.before = features[-1] if len(features) else None
         first, known = self.rows.first, min(self.rows.first + self.rows.count, common_prefix_length(self.tokens, tokens) - 1)
         if first <= at <= known:
@@ -51,18 +52,19 @@ class FeatureModel:
             self.rows.restart(at)
         self.tokens, self._waiting, self._tip = list(tokens), [features] if len(features) else [], None
 
-    def read_of(self, scores: Scores) -> Tensor:
-        """Return the hidden states that the head reads, concatenated, [n, layers * hidden]."""
+    def read_features(self, scores: Scores) -> Tensor:
+        """Return the target's hidden states that the head reads, those of several layers concatenated: [n, layers * hidden]."""
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
-    def take(self, features: Tensor, tokens: list[int]) -> None:
-        """Append hidden states [n, layers * hidden] and the tokens that followed them."""
+    def append_features(self, features: Tensor, tokens: list[int]) -> None:
+        """Append n committed tokens, and the target's hidden states [n, layers * hidden] that predicted them."""
         self._waiting.append(features)
         self.tokens += tokens
         self.before = features[-1]
 
     def sync(self, tokens: list[int]) -> bool:
-        """Process the pending pairs; return whether the hidden state before the root is known, so that drafting is possible."""
+        """Process the pairs of tokens and hidden states that were appended. Return whether the hidden states before the root are
+        known, so that drafting is possible."""
         if tokens != self.tokens or len(tokens) < 2:
             return False
         if self._waiting:
@@ -70,16 +72,17 @@ class FeatureModel:
             ids = tokens[-len(features):]
             with torch.inference_mode():
                 self._kind = features.dtype
-                self._tip = self.below(self.rows.read(self.target.embed(ids), features))
+                self._tip = self.root_output(self.rows.read(self.target.embed(ids), features))
         return self._tip is not None
 
-    def below(self, out: Tensor) -> Tensor:
-        """Return the head's outputs for the pairs just processed; the draft starts from the last of them."""
+    def root_output(self, out: Tensor) -> Tensor:
+        """Return the head's output [1, hidden] from which the draft starts, given its outputs ``out`` [n, hidden] for the pairs just
+        processed: the last of them."""
         return out[-1:]
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits [new, vocab] after the nodes of a growing tree from ``start`` on, or [1, vocab] after the root
-        for an empty tree."""
+        """Run the head on the nodes of a growing tree from ``start`` on; return the Scores with logits [len(tree) - start, vocab] after
+        them. An empty tree: logits [1, vocab] after the root."""
         with torch.inference_mode():
             if not len(tree):
                 self.rows.crop(self.rows.count)
@@ -88,28 +91,29 @@ class FeatureModel:
             else:
                 assert self._out is not None  # so does the root
                 above = tree.parents[start:] if tree.device_topology is None else tree.device_topology.sees[1 + start:, 1:]
-                new = self.rows.branch(self.target.embed(tree.tokens[start:]), self.above(tree, start), above, tree.depths[start:])
+                new = self.rows.branch(self.target.embed(tree.tokens[start:]), self.parent_outputs(tree, start), above, tree.depths[start:])
                 self._out = torch.cat([self._out, new])
             return Scores(self.net.logits(new.to(self._kind), self.target.head))
 
-    def above(self, tree: DraftTree, start: int) -> Tensor:
-        """Return the head's outputs for the parents of the nodes from ``start`` on."""
+    def parent_outputs(self, tree: DraftTree, start: int) -> Tensor:
+        """Return the head's outputs [len(tree) - start, hidden] for the parents of the nodes from ``start`` on."""
         assert self._out is not None
         if tree.device_topology is None:
             return select_rows(self._out, [parent + 1 for parent in tree.parents[start:]])
         return self._out.index_select(0, tree.device_topology.parents[start:] + 1)
 
 
-class Features(Drafter):
-    """Draft a tree with an EAGLE head. grow(model): the drafter that is built on the head as its draft model."""
+class FeatureDrafter(Drafter):
+    """Drafter with an EAGLE head (Li et al. 2401.15077) or one of its variants. head: the trained draft head; grow(model): builds the
+    drafter that uses the head as its draft model."""
 
-    looks = FeatureModel
-    restartable = False  # of a text that was not verified it has no features
+    model_class = FeatureModel
+    restartable = False  # there are no hidden states of unverified text
 
     def __init__(self, head: Any, grow: Callable[[FeatureModel], Drafter]):
         self.hidden_states = frozenset(head.hidden_states)
         self.needs = frozenset({f"tap:{capture.partition(':')[0]}" for capture in head.hidden_states} | {"embed", "head"})
-        self.model = self.looks(head)
+        self.model = self.model_class(head)
         self.inner = grow(self.model)
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -120,5 +124,5 @@ class Features(Drafter):
         return self.inner.propose(state, budget) if budget.gamma > 0 and self.model.sync(state.tokens) else DraftTree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.append_features(select_rows(self.model.read_features(outcome.scores), outcome.kept), list(outcome.committed))
         self.inner.observe(state, outcome)

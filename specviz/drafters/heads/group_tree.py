@@ -6,7 +6,8 @@ from .last_state import MedusaTree
 
 
 class GroupTree(MedusaTree):
-    """Draft Medusa's tree, and note the group of positions of each of its rows."""
+    """Drafter of Medusa's tree on a target with linear attention in groups of positions (You et al. 2406.07368). After each round the
+    note "groups" tells in which group of positions the root and each node lie."""
 
     needs = MedusaTree.needs | {"state:groups"}
 

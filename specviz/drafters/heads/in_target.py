@@ -1,11 +1,11 @@
-"""Draft inside the target: extra rows with trained inputs, which are not tokens, are added to the forward pass that
+"""Draft inside the target: extra positions with trained input vectors instead of tokens are added to the forward pass that
 verifies a draft, and predict the next draft.
 
-Chains of such rows follow the root and the drafted tokens. After verification, the predictions of the rows after the
-last accepted token become the next draft; the others are dropped. Drafting needs no forward pass of its own, and the
-first round has no draft. PaSS (Monea et al. 2311.13581) samples a chain from the predictions and puts rows only after
-its last token; PPD (Chen et al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming
-(Bhendawade et al. 2402.11131) choose trees.
+Chains of such positions follow the root and the drafted tokens. After verification, the predictions of the positions after the
+last accepted token become the next draft; the others are dropped. Drafting needs no forward pass of its own, and the first round
+has no draft. PaSS (Monea et al. 2311.13581) samples a chain from the predictions and adds positions only after its last token;
+PPD (Chen et al. 2405.18628), Hidden Transfer (Wu et al. 2404.12022) and Speculative Streaming (Bhendawade et al. 2402.11131)
+choose trees.
 """
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ from ...core import (
 )
 from ...trees import Shape, fill_shape, sample_token
 
-SAID = 4  # most probable tokens of a guess that are noted
-Plan = Callable[[int], tuple[Shape, Sequence[int]]]  # guesses there are -> shape, steps of rows after the root and each of its places
+NUM_NOTED = 4  # top tokens of a prediction that are noted
+Plan = Callable[[int], tuple[Shape, Sequence[int]]]
+"""A function from the number of predictions to the tree's shape, and the length of the chains of extra positions after the root and
+each node of the shape."""
 
 
-class InTarget(Drafter):
-    """Draft with extra rows inside the target's own forward pass.
+class InTargetDrafter(Drafter):
+    """Base class of drafters that predict the next draft with extra positions in the target's own forward pass.
 
-    ``guesses`` [steps, vocab]: logits for the tokens after the root; None if no rows after it were scored.
+    heads: the trained input vectors of these positions. guesses [steps, vocab]: logits for the tokens after the root, predicted by the
+    previous pass; None if it had no positions after the accepted path.
     """
 
     needs = frozenset({"entry"})
-    dropped: int | None = None  # candidates that were taken away before rows were put after them
-    restartable = False  # rows rode along with the run it saw
+    dropped: int | None = None  # number of candidates that ``prune`` dropped
+    restartable = False  # predictions belong to the target's last pass
 
     def __init__(self, heads: Any):
         self.heads = heads
@@ -55,15 +58,15 @@ class InTarget(Drafter):
         self.guesses: Tensor | None = None
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        """Keep the logits of the extra rows after the last accepted token, averaged over the chains of a step."""
+        """Keep the logits of the extra positions after the last accepted token, averaged over the chains of a step."""
         tree, path = outcome.tree, outcome.verdict.path
         logits, at = [], [path[-1] if path else -1]
         while at := [i for i in sorted(tree.probes) if tree.parents[i] in at]:
             logits.append(select_rows(outcome.scores.logits, [i + 1 for i in at]).mean(0))
         self.guesses = torch.stack(logits) if logits else None
 
-    def with_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
-        """Return the tree with chains of extra rows. steps: {node (-1 for the root): length of the chains after it}."""
+    def with_extra_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
+        """Return the draft tree with chains of extra positions. steps: {node (-1 for the root): length of the chains after it}."""
         drafted, rows = len(build), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
         for owner, count in steps.items():
             for chain in range(self.heads.chains):
@@ -84,9 +87,9 @@ class InTarget(Drafter):
                      lambda x: self.heads.input_states(step, to_device(chains, x.device), select_rows(x, owners)))
 
 
-class InTargetChain(InTarget):
-    """Sample a chain from the predictions, with extra rows only after its last token. After a rejection there are no
-    predictions, so the next round has no draft."""
+class InTargetChain(InTargetDrafter):
+    """Drafter of a chain sampled from the predictions of the target's last pass (PaSS, Monea et al. 2311.13581). Extra positions follow
+    only its last token, so after a rejection there are no predictions, and the next round has no draft."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build = TreeBuilder()
@@ -95,11 +98,12 @@ class InTargetChain(InTarget):
         for logits in () if self.guesses is None else self.guesses[:budget.gamma]:
             token, probs = sample_token(state.process_draft_row(logits, build.tokens), state)
             build.add(token, len(build) - 1, build.begin(probs, IID))
-        return self.with_rows(build, {len(build) - 1: len(self.heads)}, state)
+        return self.with_extra_rows(build, {len(build) - 1: len(self.heads)}, state)
 
 
-class InTargetTree(InTarget):
-    """Draft a tree of a planned shape from the most probable tokens of each step; a step's tokens do not depend on the path."""
+class InTargetTree(InTargetDrafter):
+    """Drafter of a tree of a planned shape, filled with the top tokens that the target's last pass predicted for each depth; they do not
+    depend on the path. plan: see Plan."""
 
     needs = frozenset({"entry", "tree"})
 
@@ -115,25 +119,26 @@ class InTargetTree(InTarget):
         build, at = fill_shape(self.guesses if self.guesses is None else self.guesses[:known], shape, budget.width, state)
         build.tokens = list(plain(tuple(build.tokens)))
         owners = {node: steps[place + 1] for place, node in at.items()}
-        return self.with_rows(*self.cut(build, owners), state)
+        return self.with_extra_rows(*self.prune(build, owners), state)
 
-    def cut(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
-        """Return the candidates to keep before extra rows are added after them; here all."""
+    def prune(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+        """Return the tree of candidates to keep, and ``owners`` ({node: length of the chains of extra positions after it}) for it. This
+        base class keeps all."""
         return build, owners
 
 
 class StreamTree(InTargetTree):
-    """A tree that is pruned before extra rows are added: the layers below the stream layers estimate the probability of
-    each candidate after its parent.
+    """Drafter of Speculative Streaming (Bhendawade et al. 2402.11131): an InTargetTree that is pruned before extra positions are added.
+    The target's layers below the stream layers estimate the probability of each candidate after its parent.
 
-    least: smallest probability of a kept candidate; a dropped one is dropped with its subtree. Nothing is pruned if the
-    target has no early exits."""
+    least: smallest probability of a kept candidate; others are dropped with their subtrees. Nothing is pruned if the target has no
+    early exits (capability "early")."""
 
     def __init__(self, heads: Any, plan: Plan, least: float):
         super().__init__(heads, plan)
         self.least = least
 
-    def cut(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+    def prune(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
         target, layer, self.dropped = self.target, self.heads.layers[0], None
         if not len(build) or not layer or not self.least or "early" not in target.capabilities:
             return build, owners
@@ -151,12 +156,12 @@ class StreamTree(InTargetTree):
 
 
 def uniform_plan(shape: Shape, steps: int) -> Plan:
-    """Return a plan that uses the same shape in every round, as deep as there are predictions, with full chains after
-    every node."""
+    """Return a Plan that uses the same shape in every round, cut to as many levels as there are predictions, with chains of ``steps``
+    extra positions after every node."""
     return lambda known: (shape.within(known, 10**6), (steps,) * (1 + len(shape)))
 
 
 def _rows(distributions: Tensor) -> list[dict[str, list]]:
-    token_probs, tokens = distributions.topk(min(SAID, distributions.shape[-1]))
+    token_probs, tokens = distributions.topk(min(NUM_NOTED, distributions.shape[-1]))
     shown = torch.stack([tokens.double(), token_probs.double()], 1).tolist()
     return [{"tokens": [int(token) for token in tokens], "chances": [round(prob, 4) for prob in sure]} for tokens, sure in shown]

@@ -15,18 +15,19 @@ from torch import Tensor
 from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, select_rows
 from ...models.hydra import PrefixRows
 from ...trees import Shape, chosen_children, fill_shape, grow_shape
-from .reduced_output import for_drafting
+from .reduced_output import target_for_drafting
 
 
-class LastState(Drafter):
-    """Base class: keep the hidden state that predicted the root, ``last`` [hidden]; None before the first target pass."""
+class LastStateDrafter(Drafter):
+    """Base class of drafters whose trained draft heads read the target's final hidden state that predicted the root: ``last`` [hidden],
+    None before the first target pass."""
 
     hidden_states = frozenset({"final"})
-    restartable = False  # it knows the states of the run it saw, not those of a hypothetical one
+    restartable = False  # there are no hidden states of unverified text
     heads: Any = None
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target = for_drafting(target, self.heads)
+        self.target = target_for_drafting(target, self.heads)
         rows = prefill.hidden_states.get("final")
         self.last: Tensor | None = rows[-1] if rows is not None and len(rows) else None
 
@@ -34,8 +35,9 @@ class LastState(Drafter):
         self.last = outcome.scores.hidden_states["final"][outcome.kept[-1]]
 
 
-class MedusaTree(LastState):
-    """Draft a tree of a fixed shape. The node with depth i and rank r is the r-th most probable token of head i."""
+class MedusaTree(LastStateDrafter):
+    """Drafter of a tree of a fixed shape with Medusa's heads (Cai et al. 2401.10774): the node of rank r at depth i + 1 is the r-th most
+    probable token of head i (all from 0)."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -52,8 +54,9 @@ class MedusaTree(LastState):
         return fill_shape(logits, shape, budget.width, state)[0].tree()
 
 
-class HydraTree(LastState):
-    """Draft a tree of a fixed shape level by level. Each head reads the path to the node whose child it predicts."""
+class HydraTree(LastStateDrafter):
+    """Drafter of a tree of a fixed shape with Hydra's heads, level by level (Ankner et al. 2402.05109): each head also reads the drafted
+    tokens on the path to the node whose children it predicts."""
 
     needs = frozenset({"tap:final", "head", "embed"})
 
@@ -84,24 +87,27 @@ class HydraTree(LastState):
         self.unread = []
 
     def prefix_layer(self) -> Any:
-        """Return the layer applied to every hidden state of the text before the heads, or None."""
+        """Return the heads' prefix layer, with a KV cache of its own, which transforms the hidden states of the text before the
+        heads read them; None if the heads have none."""
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 
     def model_of(self, state: State) -> Any:
-        """Return the model that scores the tree of a round."""
+        """Return the draft model that scores the tree of this round."""
         assert self.last is not None  # a draft begins at a known state
         return HydraModel(self.heads, self.target, self.last, state.tokens[-1])
 
 
 class HydraModel:
-    """The heads in one round, with the interface of a draft model: logits after the root and after every node."""
+    """Hydra's heads during one round, with the interface of a draft model: ``score``. last [hidden]: the hidden state that predicted the
+    root; root: the last committed token."""
 
     def __init__(self, heads: Any, target: CapableTarget, last: Tensor, root: int):
         self.heads, self.target = heads, target
         self._inputs = {-1: torch.cat([last, target.embed([root])[0]])}  # what the head below a node reads
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one depth; for an
+        empty tree [1, vocab] after the root."""
         nodes = range(start, len(tree)) or (-1,)
         if len(tree):
             embedded = self.target.embed(tree.tokens[start:])

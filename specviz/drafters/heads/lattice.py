@@ -16,35 +16,37 @@ from torch import Tensor
 from ...core import Budget, CapableTarget, DraftTree, Scores, State, TreeBuilder, select_rows
 from ...indexes.suffix_array import SuffixArray
 from ...trees import Scorer, top_k
-from .last_state import LastState
+from .last_state import LastStateDrafter
 from .recurrent import merged_paths
 
-Places = list[list[tuple[int, float]]]  # of each place the most probable tokens, each with its log-probability by the head
+Places = list[list[tuple[int, float]]]  # for each position: its top tokens with their log-probabilities under the head
 Path = tuple[int, ...]
 
-FLOOR = math.log(1e-6)  # of a token that was never seen
-BACK = math.log(0.4)  # what it costs to ask for a shorter string (stupid backoff, Brants et al. 2007)
-HELD = 64  # half paths of a place that the search keeps
+FLOOR = math.log(1e-6)  # log-probability of a token that was never seen
+BACK = math.log(0.4)  # added for each token less of context (stupid backoff, Brants et al. 2007)
+HELD = 64  # partial paths per position that the beam search keeps
 
 
-class Refine:
-    """Base class: choose paths through a lattice of the heads' top tokens."""
+class LatticeRescorer:
+    """Base class of rules that choose paths through a lattice: the heads' top tokens of each position of the block."""
 
     def start(self, state: State) -> None:
-        """Begin a run."""
+        """Begin a run; called once with the prompt."""
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Return paths, best first, with the score of each of their steps."""
+        """Return the chosen paths (tokens), best first, each with the scores of its steps. places: the lattice."""
         raise NotImplementedError
 
 
-class BlockLattice(LastState):
-    """Draft a block with heads. top: tokens per position of the lattice; refine: chooses the paths to draft; None: the
-    top-1 token of each position."""
+class BlockLattice(LastStateDrafter):
+    """Drafter of a block with independent heads, one per position (Stern et al. 1811.03115).
+
+    heads: the trained draft heads; top: tokens per position of the lattice; refine: rule that chooses the paths to draft (Kim et al.
+    2404.09221); None: draft the chain of the top-1 token of each position."""
 
     needs = frozenset({"tap:final", "head"})
 
-    def __init__(self, heads: Any, top: int = 1, refine: Refine | None = None):
+    def __init__(self, heads: Any, top: int = 1, refine: LatticeRescorer | None = None):
         self.heads, self.top, self.refine = heads, top, refine
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -85,10 +87,10 @@ class BlockLattice(LastState):
         return torch.stack(rows)
 
 
-class NgramRescorer(Refine):
-    """Choose the best paths by the heads and an n-gram model of a datastore.
+class NgramRescorer(LatticeRescorer):
+    """Choose the paths with the highest sum of log p(head) + weight * log p(n-gram model of a datastore).
 
-    order: n of the longest n-gram; weight: of the n-gram model relative to the heads; paths: number returned.
+    array: suffix array of the datastore; order: n of the longest n-gram; paths: number of paths returned.
     """
 
     def __init__(self, array: SuffixArray, order: int, weight: float, paths: int = 1):
@@ -96,8 +98,8 @@ class NgramRescorer(Refine):
         self._places: dict[Path, tuple[int, int]] = {(): (0, len(array))}  # of a string in the array's order
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Run a beam search; of partial paths that end in the same tokens only the best is kept, because their continuations are
-        equal."""
+        """Run a beam search over the lattice. Of partial paths that end in the same order - 1 tokens only the best ones are kept, because
+        their continuations have equal scores."""
         known = tuple(state.tokens[-self.order:])
         alive: list[tuple[float, Path, list[float]]] = [(0.0, (), [])]
         for place in places:
@@ -112,7 +114,7 @@ class NgramRescorer(Refine):
         return [(path, steps) for _, path, steps in alive[:self.paths]]
 
     def log_prob(self, before: Path, token: int) -> float:
-        """Return the log-probability of a token after others, from the longest known n-gram, with stupid backoff."""
+        """Return the log-probability of ``token`` after the tokens ``before``, from the longest known n-gram, with stupid backoff."""
         for n in range(min(self.order - 1, len(before)), -1, -1):
             context = before[len(before) - n:]
             if self._count(context) and (seen := self._count((*context, token))):
@@ -139,8 +141,8 @@ class NgramRescorer(Refine):
         return self._places[string]
 
 
-class ModelRescorer(Refine):
-    """Choose the path token by token, by the sum of the heads' and a small language model's scores."""
+class ModelRescorer(LatticeRescorer):
+    """Choose a path token by token, each with the highest log p(head) + weight * log p(model), with ``model`` a small language model."""
 
     def __init__(self, model: CapableTarget, weight: float):
         self.model, self.weight = model, weight

@@ -9,17 +9,16 @@ from torch import Tensor
 
 from ...core import Budget, DraftTree, State, TreeBuilder, token_tensor
 from ...trees.draws import path_tokens
-from .masked_block import BlockStates, note_reach
+from .masked_block import BlockDrafter, note_reach
 from .path_scores import Correction, PathScores
 
 
-class LevelTree(BlockStates):
-    """Keep the ``width`` most probable paths of each depth, then the ``nodes`` most probable nodes of all depths. A node's
-    probability is at most its parent's, so what is kept is a tree. Nodes are chosen, so each is accepted with its target
-    probability.
+class LevelTree(BlockDrafter):
+    """Drafter of a tree over a block, grown level by level (DARTree, 2608.13524): the ``width`` most probable paths of each depth
+    are kept, then the ``nodes`` most probable nodes of all depths. A node's path probability is at most its parent's, so the kept
+    nodes form a tree. They are chosen nodes, each accepted with its target probability.
 
-    branch: most children of a node; correction: scores each node given its path.
-    """
+    head: the block drafter; correction: scores a node given its path; branch: maximum number of children of a node."""
 
     def __init__(self, head: Any, correction: Correction, width: int, nodes: int, branch: int):
         super().__init__(head, correction)
@@ -48,7 +47,7 @@ class LevelTree(BlockStates):
             for place in range(len(scores)):
                 logits, carry = scores.step(place, carry, token_tensor(device, last))
                 paths = [path_tokens(build, parent) for parent in parents]
-                values, tokens = scores.top(place, logits, branch, paths, state)
+                values, tokens = scores.top_tokens(place, logits, branch, paths, state)
                 level = self._best(values, tokens, above)
                 costs += [cost for cost, _, _ in level]
                 nodes = [build.add(token, parents[row]) for _, row, token in level]

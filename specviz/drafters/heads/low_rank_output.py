@@ -22,15 +22,15 @@ from ...models.linear import fastest_layout, without_timing
 from .reduced_output import ReducedTarget, output_rows
 
 PIECE = 128  # tokens of a piece of the calibration text
-FLOOR = 0.1  # share of the weights that is the same for all tokens
-RIDGE = 1e-3  # of the states' mean variance, added to each direction, so that a short text leaves none out
+FLOOR = 0.1  # share of the token weights that is the same for all tokens
+RIDGE = 1e-3  # share of the hidden states' mean variance that is added to the variance of each direction
 
 _low_rank_heads: WeakKeyDictionary[Any, dict[int, LowRankHead]] = WeakKeyDictionary()
 
 
 def calibration_states(target: CapableTarget, tokens: np.ndarray, count: int) -> Tensor:
-    """Return final hidden states [about count, hidden] of pieces that are spread evenly over a text. ``target``: its KV
-    cache is overwritten."""
+    """Return the target's final hidden states [about count, hidden] for pieces of PIECE tokens, spread evenly over the text ``tokens``.
+    The target's KV cache is overwritten."""
     tokens, states = tokens[tokens < target.vocab], []
     target.capture(frozenset({"final"}))
     pieces = max(1, count // PIECE)
@@ -44,16 +44,19 @@ def calibration_states(target: CapableTarget, tokens: np.ndarray, count: int) ->
 
 
 def mean_probs(target: CapableTarget, states: Tensor) -> Tensor:
-    """Return the mean distribution [vocab] of the target over states, with a share FLOOR spread evenly over all tokens."""
+    """Return the target's mean next-token distribution [vocab] over final hidden states [n, hidden], mixed with a uniform distribution of
+    weight FLOOR."""
     total = sum(target.head(part).softmax(-1).double().sum(0) for part in states.split(PIECE))
     return (1 - FLOOR) * torch.as_tensor(total) / len(states) + FLOOR / target.vocab
 
 
 class LowRankHead:
-    """The best approximation of a rank of the target's logits over ``states`` [n, hidden]: states -> logits [n, vocab], up to a constant
-    per row, which no distribution depends on. Squared errors are weighted by the tokens' mean probability, without which most of the
-    rank is spent on tokens that are never written. kept: its share of the weighted variance of these logits; eight: the large factor
-    is computed in int8."""
+    """A low-rank approximation of the target's output matrix (lm_head): a function from final hidden states [n, hidden] to logits
+    [n, vocab], up to a constant per row, which does not change the distribution (SlimSpec, Plaksin et al. 2605.10453).
+
+    rank: of the factors; states [n, hidden]: calibration states over which the squared error of the logits is smallest, weighted by
+    the tokens' mean probability; eight: compute the large factor in int8. kept: share of the weighted variance of the logits that the
+    approximation keeps."""
 
     def __init__(self, target: CapableTarget, rank: int, states: Tensor, eight: bool = False):
         rows = output_rows(target)
@@ -80,14 +83,16 @@ class LowRankHead:
         return self.up(F.linear(states - self.centre, self.down))
 
     def fits(self, target: CapableTarget) -> bool:
-        """Return whether this object was made from this target's matrix."""
+        """Return whether this approximation was made from this target's output matrix."""
         logits = target.head(target.embed(self.sample))
         return logits.shape == self.expected.shape and torch.allclose(logits, self.expected, rtol=1e-2, atol=1e-2)
 
 
 class LowRankOutput(Drafter):
-    """A drafter whose head gets a low-rank output matrix of the target. head: the weights, shared by all runs; calibrate: returns the
-    hidden states to which the factors are fitted, called when they are made."""
+    """Drafter that runs the drafter ``inner`` with a low-rank approximation of the target's output matrix.
+
+    head: the inner drafter's trained draft head; the factors are computed once for it and shared by all runs; rank: of the factors;
+    calibrate(): returns the calibration states [n, hidden] for LowRankHead."""
 
     def __init__(self, inner: Drafter, head: Any, rank: int, calibrate: Callable[[], Tensor]):
         self.inner, self.net, self.rank, self.calibrate = inner, head, rank, calibrate

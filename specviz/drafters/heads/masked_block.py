@@ -1,9 +1,9 @@
 """Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark), as a chain or as a tree (DDTree, 2604.12989; TAPS;
 DARTree).
 
-Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the
-verification has computed anyway. The drafter's KV cache keeps entries for these tokens; the block after them consists of
-mask tokens, and its entries are dropped. What a position predicts may be corrected by the drafted tokens before it
+Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the verification
+has computed anyway. The drafter's KV cache keeps the keys and values of these tokens; the block after them consists of mask
+tokens, whose keys and values are dropped. What a position predicts may be corrected by the drafted tokens before it
 (path_scores.py).
 """
 from __future__ import annotations
@@ -37,23 +37,26 @@ from ...trees.draws import path_tokens
 from ..model.chain import policy_probs
 from .features import common_prefix_length
 from .path_scores import Block, Correction, MarkovScores, PathScores
-from .reduced_output import for_drafting
+from .reduced_output import target_for_drafting
 
 
-class BlockStates(Drafter):
-    """Base class: keep the block drafter's KV cache in sync with the text. ``scores`` returns its predictions for the
-    next block, corrected by ``correction``, or by the drafter's own Markov head if there is none."""
+class BlockDrafter(Drafter):
+    """Base class of drafters that predict a whole block in one forward pass of a trained network (DFlash, 2602.06036). It keeps the
+    network's KV cache in step with the text; ``scores`` returns the predictions for the next block.
+
+    head: the network; correction: makes the predictions depend on the drafted tokens before a position; None: the network's own
+    Markov head does, if it has one."""
 
     needs = frozenset({"tap:layer", "embed", "head"})
-    restartable = False  # of a text that was not verified it has no states
+    restartable = False  # there are no hidden states of unverified text
 
     def __init__(self, head: Any, correction: Correction | None = None):
         self.net, self.rows, self.hidden_states = head, head.open(), frozenset(head.hidden_states)
         self.correction, self._text = correction, None
-        self.read: list[int] = []  # tokens that have a row, from position rows.first on
+        self.read: list[int] = []  # tokens in the drafter's KV cache, from position rows.first on
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target = for_drafting(target, self.net)
+        self.target = target_for_drafting(target, self.net)
         scores = prefill
         if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a kept cache yields the last row only
             target.sync(state.tokens[:-1])
@@ -88,16 +91,16 @@ class BlockStates(Drafter):
             self.read, self._waiting = list(before), []
         return True
 
-    def scores(self, state: State, most: int) -> PathScores | None:
-        """Return the scores of up to ``most`` positions after the root, nearest first; None if hidden states of the text
-        before the root are missing."""
-        if most < 1 or not self._read(state):
+    def scores(self, state: State, max_positions: int) -> PathScores | None:
+        """Run the network and return its scores for up to ``max_positions`` positions after the root, nearest first; None if hidden
+        states of the text before the root are missing."""
+        if max_positions < 1 or not self._read(state):
             return None
         with torch.inference_mode():
-            size = min(self.net.block, most + (not self.net.anchored))
+            size = min(self.net.block, max_positions + (not self.net.anchored))
             ids = [state.tokens[-1]] + [self.net.mask_token] * (size - 1)
             raw = self.rows.draft_raw(self.target.embed(ids))
-            raw = raw[:most] if self.net.anchored else raw[1:most + 1]
+            raw = raw[:max_positions] if self.net.anchored else raw[1:max_positions + 1]
             states = self.rows.net.after(raw)
             block = Block(self.target, states, raw, self.rows.net.after, self.net.logits(states, self.target.head), self._text)
             if self.correction is not None:
@@ -105,11 +108,11 @@ class BlockStates(Drafter):
             return PathScores(block) if self.net.markov_head is None else MarkovScores(block, self.net.markov_head)
 
 
-class BlockChain(BlockStates):
-    """Draft a chain: sample each token from its position's distribution, which may depend on the tokens before it.
+class BlockChain(BlockDrafter):
+    """Drafter of a chain from a block: each token is sampled from its position's distribution, which may depend on the tokens before it.
 
-    least: the draft ends before the first position whose confidence is below this, possibly before any (DeepSpec afdfa7c,
-    draft_ops.py). A position's confidence depends on the token before it, never on its own, so the samples keep their
+    least: the draft ends before the first position whose confidence (a network's output) is below this, possibly before any (DeepSpec
+    afdfa7c, draft_ops.py). A position's confidence depends on the token before it, never on its own token, so the samples keep their
     distribution.
     """
 
@@ -137,7 +140,7 @@ class BlockChain(BlockStates):
                         if confidences[-1] < self.least:
                             break
                 found, carry = scores.step(place, carry, before)
-                logits = state.process_draft_row(scores.whole(place, found)[0], build.tokens)
+                logits = state.process_draft_row(scores.expand_to_vocab(place, found)[0], build.tokens)
                 if scores.ids is not None and state.processors and not bool(logits.isfinite().any()):
                     break  # the request allows no candidate here
                 token, probs = sample_token(logits, state)
@@ -161,8 +164,8 @@ def _ended(tree: DraftTree, confidences: list[float], least: float) -> tuple[Dra
 
 
 def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int = 5) -> None:
-    """Record the drafter's own top tokens of each position, uncorrected, and the corrected chain that was drafted through
-    them."""
+    """Attach the note "lattice": the block drafter's ``shown`` top tokens of each position, without correction, and the chain that was
+    drafted with it."""
     with torch.inference_mode():
         log_probs = scores.block.logits[:len(tree)].log_softmax(-1)
         values, ids = log_probs.topk(min(shown, log_probs.shape[-1]), dim=-1)
@@ -178,22 +181,22 @@ def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int =
     state.note("lattice", rows=rows, plain=[0] * len(tree), path=path, scores=[round(max(one, -99.0), 3) for one in own], paths=1)
 
 
-class BlockTree(BlockStates):
-    """Draft the ``nodes`` most probable paths through a block: ``width`` top tokens per position, by the product of their
-    probabilities. Nodes are chosen, so each is accepted with its target probability. With a correction the probabilities
-    depend on the path."""
+class BlockTree(BlockDrafter):
+    """Drafter of a tree over a block: the ``nodes`` nodes with the highest path probability, among the ``width`` top tokens of each
+    position (DDTree, 2604.12989). They are chosen nodes, each accepted with its target probability. With a correction the
+    probabilities depend on the path."""
 
     def __init__(self, head: Any, width: int, nodes: int, correction: Correction | None = None):
         super().__init__(head, correction)
         self.width, self.nodes = width, nodes
 
-    def price(self, depth: int) -> float:
-        """Return the cost of a node of this depth (1 for the root's children), relative to which its probability counts; it may
-        grow with the depth, never fall."""
+    def node_cost(self, depth: int) -> float:
+        """Return the relative cost of a node of this depth (1 for the root's children). Nodes are added in the order of probability
+        / cost; the cost must not fall with the depth."""
         return 1.0
 
-    def worth(self, utility: float) -> bool:
-        """Return whether a node of this probability by price is verified."""
+    def is_worth_verifying(self, utility: float) -> bool:
+        """Return whether a node is worth verifying; utility: its path probability / ``node_cost``."""
         return True
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -208,17 +211,17 @@ class BlockTree(BlockStates):
             path = path_tokens(build, parent)
             last = token_tensor(scores.block.states.device, [path[-1] if path else state.tokens[-1]])
             logits, carries[parent] = scores.step(place, carries[parent], last)
-            values, tokens = scores.top(place, logits, width, [path], state)
+            values, tokens = scores.top_tokens(place, logits, width, [path], state)
             for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
                 if math.isfinite(value):
                     whole = cost - value
-                    heapq.heappush(heap, (whole + math.log(self.price(place + 1)), whole, parent, place + 1, int(child)))
+                    heapq.heappush(heap, (whole + math.log(self.node_cost(place + 1)), whole, parent, place + 1, int(child)))
 
         with torch.inference_mode():
             offer(-1, 0, 0.0)
             while heap and len(build) < nodes:
                 utility, cost, parent, depth, token = heapq.heappop(heap)
-                if not self.worth(math.exp(-utility)):
+                if not self.is_worth_verifying(math.exp(-utility)):
                     break
                 node = build.add(token, parent)
                 carries[node] = carries[parent]
@@ -232,7 +235,8 @@ class BlockTree(BlockStates):
 
 
 def note_reach(scores: PathScores, tree: DraftTree, reached: list[float], state: State) -> None:
-    """Note each node's estimated probability of being reached, next to the product of the drafter's independent probabilities."""
+    """Attach the note "reach": each node's estimated path probability (``reached``), and for comparison the product of the block
+    drafter's probabilities without correction."""
     with torch.inference_mode():
         log_probs = scores.block.logits.log_softmax(-1).cpu()
     alone: list[float] = []

@@ -1,6 +1,6 @@
-"""Embedding and output matrix of a head's folder that differ from the target's.
+"""Embedding table and output matrix (lm_head) of a draft head's checkpoint, if they differ from the target's.
 
-Published folders often hold copies of the target's tables, which are not read. Some heads were trained with tables of
+Published checkpoints often hold copies of the target's tables, which are not used. Some draft heads were trained with tables of
 their own; if they differ from the target's, the head drafts with them, as in vLLM (82720b1, llm_base_proposer.py:
 has_own_embed_tokens, has_own_lm_head, compared with the target's).
 """
@@ -19,12 +19,12 @@ from ...models.weights import ModelError
 
 EMBEDDING = r"(model\.|mtp\.|model\.layers\.\d+\.|layers\.\d+\.)?embed_tokens\.weight"  # names in the published layouts
 OUTPUT = r"(lm_head|model\.layers\.\d+\.shared_head\.head)\.weight"
-PROBES = 64  # rows and random states that are compared
+PROBES = 64  # number of table rows and of random hidden states that are compared
 DIFFERENT = 0.1  # relative difference above which a table is no copy; a copy rounded to eight bits stays below a fiftieth
 
 
 class OwnTables:
-    """A target with another ``embed`` or ``head``; everything else is unchanged."""
+    """A target with another embedding (``embed``) or output matrix (``head``); everything else is delegated to ``target``."""
 
     def __init__(self, target: CapableTarget, embed: Callable[..., Tensor] | None, head: Callable[[Tensor], Tensor] | None):
         self._target, self.embed, self.head = target, embed or target.embed, head or target.head
@@ -36,7 +36,8 @@ class OwnTables:
 
 
 def with_own_tables(target: CapableTarget, head: Any) -> CapableTarget:
-    """Return the target for a head to draft with: with the head's own embedding and output matrix, if it has any."""
+    """Return the target with the embedding and the output matrix of a trained draft head (its ``own_embedding`` and ``own_output``)
+    in place of its own, for drafting; the target itself if the head has neither."""
     embedding, output = getattr(head, "own_embedding", None), getattr(head, "own_output", None)
     if embedding is None and output is None:
         return target
@@ -50,8 +51,8 @@ def with_own_tables(target: CapableTarget, head: Any) -> CapableTarget:
 
 
 def read_own_tables(weights: HeadWeights, head: Any, target: CapableTarget, vocab: int) -> tuple[Tensor | None, Tensor | None]:
-    """Return (embedding, output matrix), each [vocab, hidden], of a head's folder; None for one that equals the
-    target's or is missing. Raises ModelError for a table of the wrong size."""
+    """Return (embedding, output matrix), each [vocab, hidden], of a trained draft head's checkpoint; None for one that is missing
+    or a copy of the target's. Raises ModelError for a table of the wrong size."""
     if not target.capabilities >= {"embed", "head"}:
         return None, None
     parts = {name.rpartition(".")[2] for name, _ in head.named_modules()}

@@ -19,9 +19,9 @@ from ...trees import top_k
 
 @dataclass(frozen=True)
 class Block:
-    """The block of one round. states [positions, hidden]: after the drafter's last norm; raw: before it; norm: that
-    norm; logits [positions, vocab]; text [hidden]: the drafter's projected hidden state of the last text token before
-    the root, for corrections that read it."""
+    """The output of a block drafter's network in one round. raw, states [positions, hidden]: its last hidden states before and after the
+    final norm; norm: that norm, raw -> states; logits [positions, vocab]: of ``states``; text [hidden]: the network's projection of
+    the target's hidden states at the last token before the root, for corrections that read it, else None."""
 
     target: CapableTarget
     states: Tensor
@@ -32,10 +32,10 @@ class Block:
 
 
 class PathScores:
-    """Scores of one block. This base class returns the drafter's own scores, in which positions are independent.
+    """Scores of the positions of one block, given the drafted tokens before them. This base class returns the block drafter's own
+    scores, in which positions are independent; subclasses correct them.
 
-    ids [positions, m]: the candidate tokens of each position that are scored, None for the whole vocabulary.
-    """
+    ids [positions, m]: the m candidate tokens of each position that are scored; None: the whole vocabulary, m = vocab."""
 
     ids: Tensor | None = None
 
@@ -46,33 +46,35 @@ class PathScores:
         return len(self.block.states)
 
     def start(self) -> Tensor:
-        """Return the initial recurrent state, before the root is read, [1, width]."""
+        """Return the initial recurrent state [1, width], before the root is processed; width 0 without a recurrence."""
         return self.block.states.new_empty(1, 0)
 
     def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (logits [n, m] of a position, recurrent states [n, width] for the next position) for n paths, each
-        given by the last token on it (tokens [n]) and its recurrent state (carry [n, width])."""
+        """Score position ``place`` (0 first) after n paths. tokens [n]: the last token of each path; carry [n, width]: its
+        recurrent state. Return (logits [n, m], recurrent states [n, width] for the next position)."""
         return self.block.logits[place].expand(len(tokens), -1), carry
 
-    def whole(self, place: int, logits: Tensor) -> Tensor:
-        """Expand logits [n, m] of the candidates to [n, vocab], minus infinity for all other tokens."""
+    def expand_to_vocab(self, place: int, logits: Tensor) -> Tensor:
+        """Return the logits [n, m] of a position's candidates as logits [n, vocab], -inf for all other tokens."""
         if self.ids is None:
             return logits
         rows = logits.new_full((len(logits), self.block.logits.shape[-1]), -torch.inf)
         return rows.scatter_(1, self.ids[place].expand(len(logits), -1), logits)
 
-    def top(self, place: int, logits: Tensor, width: int, paths: list[tuple[int, ...]], state: State) -> tuple[Tensor, Tensor]:
-        """Return (log-probabilities, ids), each [n, width], of the most probable tokens after each path, with the run's
-        logits processors applied. A token that cannot be drafted has minus infinity or NaN."""
+    def top_tokens(self, place: int, logits: Tensor, width: int, paths: list[tuple[int, ...]], state: State) -> tuple[Tensor, Tensor]:
+        """Return (log-probabilities, token ids), each [n, width], of the most probable tokens after each of n paths, given their logits
+        [n, m] from ``step``. The run's logits processors are applied. A token that must not be drafted has -inf or NaN."""
         if state.processors or self.ids is None:
-            return top_k(state.process_draft_logits(self.whole(place, logits), paths).log_softmax(-1), width)
+            return top_k(state.process_draft_logits(self.expand_to_vocab(place, logits), paths).log_softmax(-1), width)
         values, at = top_k(logits.log_softmax(-1), width)
         return values, self.ids[place][at]
 
 
 class CandidateScores(PathScores):
-    """Scores of each position's ``count`` top candidates; log_probs [positions, m]: the drafter's own, over the whole
-    vocabulary."""
+    """Base class of corrections that score only the m = ``count`` top candidates of each position (``ids`` [positions, m]).
+
+    base, log_probs [positions, m]: the candidates' logits and log-probabilities by the block drafter, without correction; the latter
+    are normalised over the whole vocabulary."""
 
     def __init__(self, block: Block, count: int):
         super().__init__(block)
@@ -81,13 +83,14 @@ class CandidateScores(PathScores):
         self.base, self.log_probs = values, values - block.logits.logsumexp(-1, keepdim=True)
 
     def ranks(self, place: int, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rank of each token [n] among the position's candidates, and whether it is one of them."""
+        """Return (rank of each token among the candidates of position ``place``, whether it is one of them), both [n]; tokens [n]."""
         same = self.ids[place] == tokens[:, None]
         return same.int().argmax(-1), same.any(-1)
 
 
 class MarkovScores(PathScores):
-    """A Markov head's low-rank bias, from the token before a position (DSpark)."""
+    """Scores corrected by DSpark's Markov head: a low-rank bias [vocab] computed from the token before a position is added to the
+    logits."""
 
     def __init__(self, block: Block, head: Any):
         super().__init__(block)
@@ -99,11 +102,13 @@ class MarkovScores(PathScores):
 
 
 class Correction(Protocol):
-    """A network that corrects a block drafter's predictions. reads_text: whether it reads ``Block.text``."""
+    """A trained network that makes a block drafter's predictions depend on the drafted tokens before a position."""
 
     @property
-    def reads_text(self) -> bool: ...
+    def reads_text(self) -> bool:
+        """Whether the network reads ``Block.text``."""
+        ...
 
     def open(self, block: Block) -> PathScores:
-        """Return the scores of one round's block."""
+        """Return the corrected scores of one round's block."""
         ...

@@ -14,12 +14,14 @@ import torch
 
 from ...core import Budget, DraftTree, State, TreeBuilder, token_tensor
 from ...trees import top_k
-from .last_state import LastState
+from .last_state import LastStateDrafter
 
 
-class LevelTree(LastState):
-    """Draft the best paths through the levels. paths: number kept; top: tokens per level, 0 for the number the heads were trained
-    with."""
+class MlpSpeculatorTree(LastStateDrafter):
+    """Drafter of a tree with MLPSpeculator's heads (Wertheimer et al. 2404.19124): the most probable paths through the levels.
+
+    heads: the trained draft heads, one per level; paths: number of paths kept; top: tokens by which each level extends a path; 0: the
+    number that the heads' configuration gives."""
 
     needs = frozenset({"tap:final"})
 
@@ -56,7 +58,7 @@ class LevelTree(LastState):
 
 
 def merged_paths(paths: list[tuple[int, ...]]) -> TreeBuilder:
-    """Return the tree of some paths of chosen tokens, with shared prefixes merged."""
+    """Return a tree of chosen nodes that holds the given paths (tokens after the root), with common prefixes merged."""
     build = TreeBuilder()
     at: dict[tuple[int, ...], int] = {(): -1}
     for path in paths:

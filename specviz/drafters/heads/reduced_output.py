@@ -26,9 +26,8 @@ _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictiona
 
 
 class ReducedHead:
-    """The target's output matrix restricted to some tokens: states [n, hidden] -> logits [n, vocab], minus infinity for
-    all others. eight: computed in int8.
-    """
+    """The target's output matrix (lm_head) restricted to the token ids ``tokens``: a function from final hidden states [n, hidden]
+    to logits [n, vocab], -inf for all other tokens (FR-Spec, Zhao et al. 2502.14856). eight: compute it in int8."""
 
     def __init__(self, target: CapableTarget, tokens: Tensor, eight: bool = False):
         rows = output_rows(target, tokens)
@@ -41,7 +40,7 @@ class ReducedHead:
         return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
 
     def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
-        """Return whether this object was made from this target's matrix for these tokens."""
+        """Return whether this matrix was made from this target's output matrix, for these tokens."""
         if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
             return False
         with torch.inference_mode():
@@ -52,7 +51,7 @@ class ReducedHead:
 
 
 def output_rows(target: CapableTarget, tokens: Tensor | None = None) -> Tensor:
-    """Return the rows of the target's output matrix for some tokens (all by default), [tokens, hidden].
+    """Return the rows [tokens, hidden] of the target's output matrix (lm_head) for some token ids; None: for all.
 
     A target exposes its output matrix only as a function, so the rows are computed by applying it to unit vectors.
     """
@@ -64,7 +63,7 @@ def output_rows(target: CapableTarget, tokens: Tensor | None = None) -> Tensor:
 
 
 class ReducedTarget:
-    """A target with another ``head``; everything else is unchanged."""
+    """A target with another output matrix (``head``); everything else is delegated to ``target``."""
 
     def __init__(self, target: CapableTarget, head: Callable[[Tensor], Tensor]):
         self._target, self.head = target, head
@@ -75,8 +74,9 @@ class ReducedTarget:
         return getattr(self._target, name)
 
 
-def reduced(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
-    """Return the target with an output matrix for these tokens only; the matrix is made once per trained head."""
+def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
+    """Return the target with its output matrix restricted to these token ids, for drafting. The restricted matrix is computed once
+    for each trained draft head (``head``) and number of tokens."""
     made = _reduced_heads.setdefault(head, {})
     cut = made.get(len(tokens))
     if cut is None or not cut.fits(target, tokens):
@@ -84,17 +84,18 @@ def reduced(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
     return cast(CapableTarget, ReducedTarget(target, cut))
 
 
-def for_drafting(target: CapableTarget, head: Any) -> CapableTarget:
-    """Return the target for a trained head to draft with: with an output matrix restricted to the head's
-    ``draft_tokens``, if it lists any."""
+def target_for_drafting(target: CapableTarget, head: Any) -> CapableTarget:
+    """Return the target as a trained draft head uses it: with the head's own embedding and output matrix if it has any, and with
+    the output matrix restricted to the head's ``draft_tokens`` if it lists any."""
     target = with_own_tables(target, head)
     tokens = getattr(head, "draft_tokens", None)
-    return target if tokens is None or isinstance(target, ReducedTarget) else reduced(target, head, tokens)
+    return target if tokens is None or isinstance(target, ReducedTarget) else with_reduced_output(target, head, tokens)
 
 
 def read_draft_tokens(folder: Path, vocab: int) -> Tensor | None:
-    """Return the ids that the trained head of a folder may draft, int64 [count], ascending; None if no file in the
-    folder lists them. Raises ModelError."""
+    """Return the token ids that the trained draft heads of a target may draft, int64 [count], ascending, from the file
+    draft_tokens.json next to the head's folder; None if there is no such file. vocab: the target's vocabulary size. Raises
+    ModelError for an invalid file."""
     path = folder.parent / DRAFT_TOKENS
     if not path.is_file():
         return None

@@ -10,7 +10,7 @@ import heapq
 
 from ...trees import Shape
 
-# The authors' tree for Vicuna-7B, in the order of what a place was worth: any beginning of it is a tree.
+# Medusa's published tree for Vicuna-7B, most probable nodes first, as rank paths: any prefix of this list is a tree.
 PUBLISHED = tuple(
     tuple(int(rank) for rank in path)
     for path in (
@@ -20,9 +20,9 @@ PUBLISHED = tuple(
 )
 
 
-def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, width: int = 10**9) -> Shape:
-    """Return the shape of the ``nodes`` most probable nodes, where the token of rank r of head i is correct with probability
-    accuracy[i][r]."""
+def calibrated_shape(accuracy: list[list[float]], nodes: int, depth: int = 10**9, width: int = 10**9) -> Shape:
+    """Return the shape of the ``nodes`` most probable nodes, if the token of rank r of head i is correct with probability accuracy[i][r].
+    depth, width: maximum levels and children per node."""
     accuracy = [row[:width] for row in accuracy[:depth]]
     heap: list[tuple[float, tuple[int, ...]]] = [(-accuracy[0][0], (0,))] if accuracy and accuracy[0] else []
     paths: list[tuple[int, ...]] = []
@@ -39,8 +39,8 @@ def calibrated(accuracy: list[list[float]], nodes: int, depth: int = 10**9, widt
 
 
 def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
-    """Return the expected number of tokens per round with this tree, including the target's own token. The heads'
-    errors are assumed to be independent."""
+    """Return the expected number of tokens per round with a tree of this shape, including the target's own token, if the token of
+    rank r of head i is correct with probability accuracy[i][r] and the heads' errors are independent."""
     worth, total = {-1: 1.0}, 1.0
     for i, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
         worth[i] = worth[parent] * accuracy[shape.depths[i] - 1][rank]
@@ -48,8 +48,9 @@ def expected_length(accuracy: list[list[float]], shape: Shape) -> float:
     return total
 
 
-def shape_of(accuracy: list[list[float]], nodes: int, meant: int) -> Shape:
-    """Return the heads' tree with ``nodes`` nodes. nodes 0: ``meant``, the number it was calibrated for. Heads without
-    calibration get the authors' shape."""
+def shape_for_heads(accuracy: list[list[float]], nodes: int, meant: int) -> Shape:
+    """Return the shape of ``nodes`` nodes for heads with the measured ``accuracy`` (see ``calibrated_shape``); nodes 0: ``meant``
+    nodes, the number for which the heads were calibrated. Heads without calibration (empty ``accuracy``) get Medusa's published
+    shape."""
     count = nodes or meant or len(PUBLISHED)
-    return calibrated(accuracy, count) if accuracy else Shape.of_paths(PUBLISHED[:count])
+    return calibrated_shape(accuracy, count) if accuracy else Shape.of_paths(PUBLISHED[:count])

@@ -8,12 +8,12 @@ from ...core import Knob, Method, Parts, Trained
 def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
     import torch
 
-    from ...drafters.heads.features import Features
+    from ...drafters.heads.features import FeatureDrafter
     from ...drafters.model.chain import DraftChain
     from ...policies import PredictedLength
     from ...verifiers import TokenRejection
 
-    compiled, drafter, target = kit.head("adaeagle").compiled(), Features(kit.head("eagle"), DraftChain), kit.target
+    compiled, drafter, target = kit.head("adaeagle").compiled(), FeatureDrafter(kit.head("eagle"), DraftChain), kit.target
 
     def predict(state) -> float | None:
         before = drafter.model.before

@@ -7,7 +7,7 @@ from ...core import Budget, Knob, Method, Parts
 
 def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, nodes: int, width: int, gain: float) -> Parts:
     from ...drafters.combined.fusion import LookupOrDraft
-    from ...drafters.heads.features import Features
+    from ...drafters.heads.features import FeatureDrafter
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...drafters.model.chain import DraftShape
     from ...drafters.model.confidence_trees import ConfidentTree
@@ -19,7 +19,8 @@ def build(kit, match: int, copied: int, factor: float, tree: str, depth: int, no
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
     shape = sparse_tree(width, depth, nodes)
-    head = Features(kit.head("eagle"), lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width, gain))
+    head = FeatureDrafter(kit.head("eagle"),
+                          lambda model: DraftShape(model, shape) if tree == "EAGLE" else ConfidentTree(model, width, gain))
     drafter = LookupOrDraft(suffixes, head, match, Budget(depth, width, nodes))
     return Parts(drafter, Fixed(max(copied, depth), max(8, width), max(copied, nodes)), TokenRejection())
 

@@ -8,7 +8,7 @@ from ...core import Budget, Knob, Method, Parts
 def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -> Parts:
     from ...drafters.combined.fusion import LookupOrDraft
     from ...drafters.heads.last_state import MedusaTree
-    from ...drafters.heads.shapes import shape_of
+    from ...drafters.heads.shapes import shape_for_heads
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...indexes.earlier_answers import memory_of
     from ...policies import Fixed
@@ -17,7 +17,7 @@ def build(kit, match: int, copied: int, factor: float, nodes: int, depth: int) -
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
     heads = kit.head("medusa")
-    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
     drafter = LookupOrDraft(suffixes, MedusaTree(heads, shape), match, Budget(depth, 10, len(shape)))
     return Parts(drafter, Fixed(max(copied, depth), 10, max(copied, len(shape))), TokenRejection())
 

@@ -17,7 +17,7 @@ def share(path: str) -> float:
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
-    from ...drafters.heads.features import Features
+    from ...drafters.heads.features import FeatureDrafter
     from ...drafters.model.chain import DraftShape
     from ...policies import Fixed
     from ...trees import Shape
@@ -25,7 +25,7 @@ def build(kit, nodes: int, depth: int) -> Parts:
 
     best = sorted(PAPER, key=lambda path: -share(path))[:nodes]
     shape = Shape.of_paths(tuple(map(int, path)) for path in best).within(depth, 4)
-    drafter = Features(kit.head("eagle"), lambda model: DraftShape(model, shape))
+    drafter = FeatureDrafter(kit.head("eagle"), lambda model: DraftShape(model, shape))
     return Parts(drafter, Fixed(depth, 4, nodes), TokenRejection())
 
 

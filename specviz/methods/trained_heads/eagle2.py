@@ -7,12 +7,12 @@ from ...core import Knob, Method, Parts
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
-    from ...drafters.heads.features import Features
+    from ...drafters.heads.features import FeatureDrafter
     from ...drafters.model.confidence_trees import ConfidentTree
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = Features(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, gain, with_temperature))
+    drafter = FeatureDrafter(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, gain, with_temperature))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 

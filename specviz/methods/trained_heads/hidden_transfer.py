@@ -7,12 +7,12 @@ from ...core import Knob, Method, Parts, Trained
 
 def build(kit, nodes: int, depth: int) -> Parts:
     from ...drafters.heads.in_target import InTargetTree, uniform_plan
-    from ...drafters.heads.shapes import shape_of
+    from ...drafters.heads.shapes import shape_for_heads
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
     heads = kit.head("hidden_transfer")
-    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
     return Parts(InTargetTree(heads, uniform_plan(shape, min(depth, len(heads)))), Fixed(depth, 10, len(shape)), TokenRejection())
 
 

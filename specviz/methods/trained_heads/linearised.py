@@ -7,12 +7,12 @@ from ...core import Knob, Method, Parts
 
 def build(kit, nodes: int, depth: int) -> Parts:
     from ...drafters.heads.group_tree import GroupTree
-    from ...drafters.heads.shapes import shape_of
+    from ...drafters.heads.shapes import shape_for_heads
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
     heads = kit.head("medusa")
-    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
     return Parts(GroupTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
 
 

@@ -8,14 +8,14 @@ from ...core.note_kind import note
 
 
 def build(kit, rank: int, calibration: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
-    from ...drafters.heads.features import Features
+    from ...drafters.heads.features import FeatureDrafter
     from ...drafters.heads.low_rank_output import LowRankOutput, calibration_states
     from ...drafters.model.confidence_trees import ConfidentTree
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
     head, tokens = kit.head("eagle"), kit.open_store("text").array.tokens
-    drafter = LowRankOutput(Features(head, lambda model: ConfidentTree(model, top_k, gain)), head, rank,
+    drafter = LowRankOutput(FeatureDrafter(head, lambda model: ConfidentTree(model, top_k, gain)), head, rank,
                             lambda: calibration_states(kit.open("target"), tokens, calibration))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 

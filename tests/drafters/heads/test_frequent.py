@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import Sampling, State, open_run, play
 from specviz.drafters.heads import reduced_output
-from specviz.drafters.heads.reduced_output import DRAFT_TOKENS, ReducedHead, for_drafting, read_draft_tokens
+from specviz.drafters.heads.reduced_output import DRAFT_TOKENS, ReducedHead, read_draft_tokens, target_for_drafting
 from specviz.methods import catalogue
 from specviz.methods.trained_heads.fr_spec.drafter import most_frequent
 from specviz.models import linear
@@ -104,7 +104,7 @@ def test_a_head_that_states_its_draft_tokens_drafts_no_others(key):
     assert drafted[1][0] and drafted[1][0] <= set(tokens.tolist()) and drafted[0][0] - set(tokens.tolist())
     assert drafted[0][1] == drafted[1][1], "the text is the target's"
     target = kit.target
-    assert for_drafting(target, object()) is target
+    assert target_for_drafting(target, object()) is target
 
 
 @pytest.mark.parametrize("content, good", [("[5, 1, 4]", True), ("[7]", False), ("[1, 1]", False), ("[true]", False), ("[]", False),

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from specviz.core import Budget, Outcome, Sampling, State, Verdict
 from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, uniform_plan
-from specviz.drafters.heads.shapes import calibrated
+from specviz.drafters.heads.shapes import calibrated_shape
 from specviz.methods.trained_heads.ppd.drafter import prompt_trees
 from specviz.models import in_target
 from specviz.models.heads import TargetInfo
@@ -146,7 +146,7 @@ def test_ppds_trees_are_the_best_of_all_with_so_many_rows():
     for state in range(3):
         every.append([])
         for nodes in range(rows + 1 if state else 1):
-            shape = calibrated([list(row) for row in accuracy[:state]], nodes)
+            shape = calibrated_shape([list(row) for row in accuracy[:state]], nodes)
             if len(shape) == nodes:
                 every[-1] += [(shape, steps) for steps in itertools.product(range(3), repeat=nodes + 1) if sum(steps) <= rows - nodes]
     best = max(worth(trees, accuracy, 40) for trees in itertools.product([(Shape(), (2,))], *every[1:]))

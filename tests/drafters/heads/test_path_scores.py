@@ -51,7 +51,7 @@ def along(scores, path):
     carry, rows = scores.start(), []
     for place, token in enumerate(path):
         logits, carry = scores.step(place, carry, torch.tensor([token]))
-        rows.append(scores.whole(place, logits)[0])
+        rows.append(scores.expand_to_vocab(place, logits)[0])
     return torch.stack(rows)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from specviz.core import Budget, DraftTree, Sampling, State, open_run, play
 from specviz.drafters.heads.last_state import HydraTree, MedusaTree
-from specviz.drafters.heads.shapes import PUBLISHED, calibrated, expected_length, shape_of
+from specviz.drafters.heads.shapes import PUBLISHED, calibrated_shape, expected_length, shape_for_heads
 from specviz.methods import catalogue
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.training import ranks
@@ -39,19 +39,19 @@ def worth(path):
 def test_a_calibrated_tree_is_the_best_of_its_size(nodes):
     every = [path for depth in (1, 2, 3) for path in itertools.product(range(3), repeat=depth)]
     best = sorted(map(worth, every), reverse=True)[:nodes]
-    shape = calibrated(ACCURACY, nodes)
+    shape = calibrated_shape(ACCURACY, nodes)
     assert len(shape) == min(nodes, len(every)) and sorted(map(worth, paths(shape)), reverse=True) == pytest.approx(best)
     assert expected_length(ACCURACY, shape) == pytest.approx(1 + sum(best))
 
 
 def test_the_authors_tree():
-    shape = shape_of([], 0, 0)
+    shape = shape_for_heads([], 0, 0)
     assert len(shape) == 63 and max(shape.depths) == 4 and shape.fanout[-1] == 10
     assert [len([p for p in PUBLISHED if len(p) == depth]) for depth in (1, 2, 3, 4)] == [10, 28, 23, 2]
     for count in range(1, 64):  # any beginning of the list is a tree
         assert len(Shape.of_paths(PUBLISHED[:count])) == count
-    assert len(shape_of([], 5, 0)) == 5 and len(shape_of(ACCURACY, 0, 7)) == 7 and len(shape_of(ACCURACY, 4, 7)) == 4
-    assert len(calibrated([[0.0, 0.0]], 3)) == 2, "heads that are never right still have a tree"
+    assert len(shape_for_heads([], 5, 0)) == 5 and len(shape_for_heads(ACCURACY, 0, 7)) == 7 and len(shape_for_heads(ACCURACY, 4, 7)) == 4
+    assert len(calibrated_shape([[0.0, 0.0]], 3)) == 2, "heads that are never right still have a tree"
 
 
 def test_the_size_that_pays_grows_as_rows_get_cheaper():
@@ -75,7 +75,7 @@ def opened(drafter, kit, prompt=PROMPT):
     return state
 
 
-SHAPE = calibrated(ACCURACY, 9)
+SHAPE = calibrated_shape(ACCURACY, 9)
 
 
 def test_medusas_nodes_are_the_likeliest_tokens_of_each_head_whatever_stands_above():
@@ -139,7 +139,7 @@ def test_a_replay_of_ranks_earns_what_the_engine_earns():
     """Greedy: block efficiency and acceptance by position, walked over ranks and played on the engine, are the same numbers."""
     one = kit(seed=5)
     heads = one.head("medusa")
-    shape = calibrated(ACCURACY, 12)
+    shape = calibrated_shape(ACCURACY, 12)
     text = greedy(one.net.logits, PROMPT, 60)
     one.target.capture(frozenset({"final"}))
     states = one.target.sync(text).hidden_states["final"]
@@ -150,7 +150,7 @@ def test_a_replay_of_ranks_earns_what_the_engine_earns():
         for k in range(3):
             logits = heads(states[at - k - 2], 3, one.target.head)[k]
             table[k, place] = int((logits > logits[answer[place]]).sum())
-    found = ranks.figures([table], shape)
+    found = ranks.replay_tree_rounds([table], shape)
     fresh = kit(seed=5)
     parts = catalogue()["medusa"].build(fresh, nodes=12, depth=3)
     parts.drafter.shape = shape

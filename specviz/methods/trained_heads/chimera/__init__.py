@@ -9,13 +9,13 @@ from ....core.note_kind import note
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
-    from ....drafters.heads.shapes import shape_of
+    from ....drafters.heads.shapes import shape_for_heads
     from ....policies import Fixed
     from ....verifiers import TokenRejection
     from .drafter import ChimeraTree
 
     heads = kit.head("chimera")
-    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
     return Parts(ChimeraTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
 
 

@@ -8,13 +8,13 @@ from ....core.note_kind import note
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
-    from ....drafters.heads.shapes import shape_of
+    from ....drafters.heads.shapes import shape_for_heads
     from ....policies import Fixed
     from ....verifiers import TokenRejection
     from .drafter import CloverTree
 
     heads = kit.head("clover")
-    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
     return Parts(CloverTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
 
 

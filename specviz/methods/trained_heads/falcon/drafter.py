@@ -16,7 +16,7 @@ from ....trees.draws import path_tokens
 class BlockModel(FeatureModel):
     """A Falcon head over one run of a target."""
 
-    def below(self, out: Tensor) -> Tensor:
+    def root_output(self, out: Tensor) -> Tensor:
         return out
 
     def first(self) -> Tensor:
@@ -44,7 +44,7 @@ class BlockwiseTree(Drafter):
         self.model.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.append_features(select_rows(self.model.read_features(outcome.scores), outcome.kept), list(outcome.committed))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if budget.gamma < 1 or not self.model.sync(state.tokens):

@@ -9,7 +9,7 @@ from ....core.note_kind import note
 
 
 def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
-    from ....drafters.heads.features import Features
+    from ....drafters.heads.features import FeatureDrafter
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
@@ -17,7 +17,7 @@ def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float)
 
     head = kit.head("eagle")
     tokens = most_frequent(kit.open_store("text").array.tokens, kit.vocab, vocabulary)
-    drafter = FrequentTokens(Features(head, lambda model: ConfidentTree(model, top_k, gain)), head, tokens)
+    drafter = FrequentTokens(FeatureDrafter(head, lambda model: ConfidentTree(model, top_k, gain)), head, tokens)
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State
-from ....drafters.heads.reduced_output import reduced
+from ....drafters.heads.reduced_output import with_reduced_output
 
 
 def most_frequent(tokens: np.ndarray, vocab: int, count: int) -> Tensor:
@@ -28,7 +28,7 @@ class FrequentTokens(Drafter):
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.spoken, self.vocab = frozenset(self.tokens.tolist()), target.vocab
-        self.inner.start(state, reduced(target, self.net, self.tokens), prefill)
+        self.inner.start(state, with_reduced_output(target, self.net, self.tokens), prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         return self.inner.propose(state, budget)

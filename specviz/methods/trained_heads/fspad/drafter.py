@@ -4,10 +4,10 @@ from __future__ import annotations
 from torch.nn import functional as F
 
 from ....core import Budget, DraftTree, State
-from ....drafters.heads.features import Features
+from ....drafters.heads.features import FeatureDrafter
 
 
-class FspadTree(Features):
+class FspadTree(FeatureDrafter):
     """Draft as ``Features`` does, and note the cosine similarity of the two states of each row."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ....core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State, TreeBuilder, common_prefix_length
-from ....drafters.heads.reduced_output import for_drafting
+from ....drafters.heads.reduced_output import target_for_drafting
 from ....drafters.model.chain import ModelDrafter
 from ....trees import Scorer, top_k
 
@@ -28,7 +28,7 @@ class GlideModel:
         self.net, self.rows, self.read = head, head.open(), []
 
     def start(self, target: CapableTarget) -> None:
-        self.target, self.vocab = for_drafting(target, self.net), target.vocab
+        self.target, self.vocab = target_for_drafting(target, self.net), target.vocab
         self.rows.restart(0)
         self.read, self.rows.horizons = [], []
 

@@ -3,7 +3,7 @@ experts' outputs, without a forward pass."""
 from __future__ import annotations
 
 from ....core import Budget, DraftTree, Scores, State
-from ....drafters.heads.features import FeatureModel, Features
+from ....drafters.heads.features import FeatureDrafter, FeatureModel
 
 
 class ExpertModel(FeatureModel):
@@ -15,14 +15,14 @@ class ExpertModel(FeatureModel):
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         if not (self.last and len(tree) and tree.depths[start] == self.last):
             return super().score(tree, start)
-        return Scores(self.target.head(self.net.after_next(self.above(tree, start)).to(self._kind)))
+        return Scores(self.target.head(self.net.after_next(self.parent_outputs(tree, start)).to(self._kind)))
 
 
-class JakiroTree(Features):
+class JakiroTree(FeatureDrafter):
     """Draft as ``Features`` does; if the draft has two or more levels, predict the last one from the difference of the
     experts' outputs."""
 
-    looks = ExpertModel
+    model_class = ExpertModel
     model: ExpertModel
 
     def propose(self, state: State, budget: Budget) -> DraftTree:

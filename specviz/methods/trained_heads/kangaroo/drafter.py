@@ -27,7 +27,7 @@ from ....core import (
     never_stop,
     select_rows,
 )
-from ....drafters.heads.reduced_output import for_drafting
+from ....drafters.heads.reduced_output import target_for_drafting
 from ....drafters.model.chain import policy_probs
 from ....trees import sample_token
 
@@ -45,7 +45,7 @@ class ExitAdapter(Drafter):
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target, self.view = for_drafting(target, self.adapter), target.early(self.adapter.exit)
+        self.target, self.view = target_for_drafting(target, self.adapter), target.early(self.adapter.exit)
         states, at = prefill.hidden_states[self.capture], prefill.at
         if not len(states) and len(state.tokens) > 1:  # a target that kept its cache tells the last row again
             target.sync(state.tokens[:-1])

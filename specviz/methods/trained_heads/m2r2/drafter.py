@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ....core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
-from ....drafters.heads.reduced_output import for_drafting
+from ....drafters.heads.reduced_output import target_for_drafting
 from ....drafters.model.chain import policy_probs
 from ....trees import sample_token
 
@@ -27,7 +27,7 @@ class M2R2Chain(Drafter):
         self.net = net
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
-        self.target, self.view = for_drafting(target, self.net), target.early(self.net.exit)
+        self.target, self.view = target_for_drafting(target, self.net), target.early(self.net.exit)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         build, moved = TreeBuilder(), []

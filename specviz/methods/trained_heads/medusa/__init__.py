@@ -8,12 +8,12 @@ from ....core import Knob, Method, Parts, Trained
 
 def build(kit, nodes: int, depth: int) -> Parts:
     from ....drafters.heads.last_state import MedusaTree
-    from ....drafters.heads.shapes import shape_of
+    from ....drafters.heads.shapes import shape_for_heads
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
     heads = kit.head("medusa")
-    shape = shape_of(heads.accuracy, nodes, heads.nodes)
+    shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
     return Parts(MedusaTree(heads, shape), Fixed(depth, 10, len(shape)), TokenRejection())
 
 

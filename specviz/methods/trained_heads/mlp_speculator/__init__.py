@@ -6,11 +6,11 @@ from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, depth: int, paths: int, top: int) -> Parts:
-    from ....drafters.heads.recurrent import LevelTree
+    from ....drafters.heads.recurrent import MlpSpeculatorTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    return Parts(LevelTree(kit.head("mlp_speculator"), paths, top), Fixed(depth, 16, 64), TokenRejection())
+    return Parts(MlpSpeculatorTree(kit.head("mlp_speculator"), paths, top), Fixed(depth, 16, 64), TokenRejection())
 
 
 METHOD = Method(

@@ -7,12 +7,12 @@ from ....core import Knob, Method, Parts, Trained
 
 
 def build(kit, gamma: int) -> Parts:
-    from ....drafters.heads.features import Features
+    from ....drafters.heads.features import FeatureDrafter
     from ....drafters.model.chain import DraftChain
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    return Parts(Features(kit.head("mtp"), DraftChain), Fixed(gamma), TokenRejection())
+    return Parts(FeatureDrafter(kit.head("mtp"), DraftChain), Fixed(gamma), TokenRejection())
 
 
 METHOD = Method(

@@ -54,4 +54,4 @@ class OnePassFeatures(Drafter):
         return DraftTree() if rows is None else draw_independent(rows, state, budget)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.take(select_rows(self.model.read_of(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.append_features(select_rows(self.model.read_features(outcome.scores), outcome.kept), list(outcome.committed))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from functools import lru_cache
 
-from ....drafters.heads.shapes import calibrated
+from ....drafters.heads.shapes import calibrated_shape
 from ....trees import Shape
 
 SWEEPS = 24
@@ -41,7 +41,7 @@ def _sized(accuracy, rows: int) -> list[tuple[Shape, list[float], float]]:
         return [(Shape(), [1.0], 0.0)]
     out = []
     for nodes in sorted({0, *range(1, rows, max(1, rows // 16))}):
-        shape = calibrated([list(row) for row in accuracy], nodes)
+        shape = calibrated_shape([list(row) for row in accuracy], nodes)
         passed = [1.0]
         for place, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
             passed.append(passed[parent + 1] * accuracy[shape.depths[place] - 1][rank])

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from ....core import Budget, DraftTree, State, token_tensor
-from ....drafters.heads.last_state import LastState
+from ....drafters.heads.last_state import LastStateDrafter
 from ....drafters.heads.recurrent import merged_paths
 from ....trees.draws import top_k_entries
 
 FEW = 50  # most probable tokens of a step that beams may take, as the authors have it
 
 
-class BeamTree(LastState):
+class BeamTree(LastStateDrafter):
     """Draft by beam search with ReDrafter's head.
 
     width: number of beams.

@@ -15,8 +15,8 @@ class ReachTree(BlockTree):
         super().__init__(head, width, nodes, correction)
         self.depth_cost, self.threshold = depth_cost, threshold
 
-    def price(self, depth: int) -> float:
+    def node_cost(self, depth: int) -> float:
         return 1.0 + self.depth_cost * (depth - 1)
 
-    def worth(self, utility: float) -> bool:
+    def is_worth_verifying(self, utility: float) -> bool:
         return utility >= self.threshold
