@@ -140,6 +140,19 @@ def test_scores_are_the_authors_arithmetic(kit, kind):
     assert float((found[named] - want[named]).abs().max()) < 1e-9
 
 
+@torch.inference_mode()
+def test_a_scale_of_embeddings_in_training_moves_into_the_weights(kit):
+    """LiLiCorr is trained on longer embeddings where a target's are short; what is written drafts the same without them."""
+    block, head = material(kit), kit.head("lilicorr")
+    plain = along(head.open(block), [1, 2, 3])
+    head.embed_scale = 14.5
+    scaled = along(head.open(block), [1, 2, 3])
+    head.fold_scale()
+    folded = along(head.open(block), [1, 2, 3])
+    known = scaled.isfinite()
+    assert head.embed_scale == 1.0 and torch.allclose(folded[known], scaled[known]) and not torch.allclose(plain[known], scaled[known])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_reads_the_same_scores_as_drafting(kit, kind):
     """Teacher-forced, all places at once, as the recipe reads them, against one step after the other."""
