@@ -13,11 +13,15 @@ from specviz.drafters.heads.level_tree import LevelTree
 from specviz.drafters.heads.masked_block import BlockChain, BlockTree
 from specviz.drafters.heads.path_scores import Block, PathScores
 from specviz.methods.trained_heads.taps.drafter import ReachTree
+from specviz.models.heads import ready
 from specviz.policies import Fixed
+from specviz.training.job import Job
 from specviz.verifiers import TokenRejection
+from specviz.zoo.trained_heads import network_of
 
 from ...exactness.enumeration import distance, joint, probs_of_engine
 from ...exactness.toys import PROMPT, begin, toy
+from ...models import tiny
 
 KINDS = ("domino", "treeflash", "lilicorr", "dflash2", "taps")
 VOCAB, PLACES = 12, 3
@@ -143,7 +147,8 @@ def test_scores_are_the_authors_arithmetic(kit, kind):
 @torch.inference_mode()
 def test_a_scale_of_embeddings_in_training_moves_into_the_weights(kit):
     """LiLiCorr is trained on longer embeddings where a target's are short; what is written drafts the same without them."""
-    block, head = material(kit), kit.head("lilicorr")
+    block, sizes = material(kit), Job(size="tiny").hparams("lilicorr") | {"lilicorr_hidden_size": 6}
+    head = ready(network_of("lilicorr").build(tiny.body(kit.target), sizes), tiny.body(kit.target))
     plain = along(head.open(block), [1, 2, 3])
     head.embed_scale = 14.5
     scaled = along(head.open(block), [1, 2, 3])
