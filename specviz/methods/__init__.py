@@ -15,7 +15,7 @@ from ..core.note_kinds import NOTES
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Method]:
-    """Return every method by key: plain decoding first, the others by family and title. Raises ValueError if a key
+    """Return every method by key: plain decoding first, the others sorted by family and title. Raises ValueError if a key
     differs from its file name, or if two methods have the same key."""
     found: dict[str, Method] = {}
     for folder, family in _folders():
@@ -32,7 +32,8 @@ def catalogue() -> dict[str, Method]:
 
 @lru_cache(maxsize=1)
 def trained_parts() -> dict[str, Trained]:
-    """Return what recipes train, by kind, as methods declare it. Raises ValueError if two methods declare the same kind."""
+    """Return the trained weights that methods declare (``Method.trains``), by kind. Raises ValueError if two methods declare the same
+    kind."""
     found: dict[str, Trained] = {}
     for method in catalogue().values():
         for part in method.trains:
@@ -42,23 +43,23 @@ def trained_parts() -> dict[str, Trained]:
 
 
 def head_kinds() -> dict[str, Trained]:
-    """Return the kinds of trained heads: trained parts that run on a target and are read by a network module."""
+    """Return the trained draft heads by kind: the trained weights that a network module loads and runs on a target's hidden states."""
     return {kind: part for kind, part in trained_parts().items() if part.network}
 
 
 def draft_kinds() -> dict[str, Trained]:
-    """Return the kinds of trained draft models: trained parts that are complete models."""
+    """Return the trained draft models by kind: the trained weights that are complete models."""
     return {kind: part for kind, part in trained_parts().items() if not part.network}
 
 
 def note_kinds() -> dict[str, Note]:
-    """Return every kind of note: the shared ones and those that methods declare."""
+    """Return every kind of note that a round may report, by name: the shared ones and those that methods declare."""
     catalogue()
     return NOTES
 
 
 def families() -> dict[str, Family]:
-    """Return the families by title."""
+    """Return every family of methods by title."""
     return {family.title: family for _, family in _folders()}
 
 

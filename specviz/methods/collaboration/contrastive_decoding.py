@@ -8,11 +8,11 @@ from ...core import Knob, Method, Parts
 
 def build(kit, beta: float, alpha: float, router: str, gamma: int) -> Parts:
     from ...drafters.model.chain import DraftChain
-    from ...loops.mixed_target import contrast, decode_mixture
+    from ...loops.mixed_target import contrastive_mix, decode_mixture
     from ...policies.routers import ROUTERS, routing_policy
     from ...verifiers import TokenRejection
 
-    helpers = {"small": kit.open("middle", required=True), "mix": contrast(beta, alpha), "router": ROUTERS[router]}
+    helpers = {"small": kit.open("middle", required=True), "mix": contrastive_mix(beta, alpha), "router": ROUTERS[router]}
     return Parts(DraftChain(kit.open("draft")), routing_policy(router, gamma), TokenRejection(), decode_mixture, helpers)
 
 

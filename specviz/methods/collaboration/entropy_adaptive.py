@@ -18,10 +18,10 @@ METHOD = Method(
     title="Entropy-adaptive decoding",
     paper="Simonds 2025, arXiv 2502.06833",
     summary="Two models take turns: the small one where the text is predictable, the large one where it is not. "
-            "The mean entropy of the last few places decides, and nothing is verified.",
+            "The mean entropy of the last few positions decides, and nothing is verified.",
     exactness="approximate",
     knobs=(
-        Knob("window", 5, 1, 64, "places whose entropies are averaged; the paper does not publish its value"),
+        Knob("window", 5, 1, 64, "positions whose entropies are averaged; the paper does not publish its value"),
         Knob("limit", 1.5, 0.0, 8.0, "mean entropy in nats above which the large model writes; not published either"),
         Knob("dwell", 5, 1, 64, "fewest tokens that a model writes before the other one takes over"),
     ),

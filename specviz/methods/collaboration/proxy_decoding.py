@@ -8,13 +8,13 @@ from ...core import Knob, Method, Parts
 
 def build(kit, alpha: float, router: str, gamma: int) -> Parts:
     from ...drafters.model.chain import DraftChain
-    from ...loops.mixed_target import decode_mixture, shifted
+    from ...loops.mixed_target import decode_mixture, proxy_mix
     from ...policies.routers import ROUTERS, routing_policy
     from ...verifiers import TokenRejection
 
     small = kit.open("middle", required=True)
     half = f"layer:{(small.layers + 1) // 2 if small.layers > 1 else 0}"  # of a single layer, its input
-    helpers = {"small": small, "mix": shifted(alpha, lambda scores: small.head(small.norm(scores.hidden_states[half]))),
+    helpers = {"small": small, "mix": proxy_mix(alpha, lambda scores: small.head(small.norm(scores.hidden_states[half]))),
                "router": ROUTERS[router], "hidden_states": frozenset({half})}
     return Parts(DraftChain(kit.open("draft")), routing_policy(router, gamma), TokenRejection(), decode_mixture, helpers)
 

@@ -31,7 +31,7 @@ METHOD = Method(
     needs=frozenset({"draft"}),
     look="One draft of two kinds: drawn tokens with their probability first, copied ones after them.",
     wins="Text that repeats itself now and then: a copy goes on where the draft model would have stopped, at no cost.",
-    loses="On fresh text the tail is refused and its rows make the pass wider.",
+    loses="On fresh text the tail is refused and makes the pass larger.",
     differs="The paper counts bigrams in Wikipedia for words that the text does not contain; here all counts come from the text. The "
             "paper's leniency is left out, so this is exact.",
     aliases=("MaG", "cascade", "CSD"),

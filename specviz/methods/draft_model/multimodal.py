@@ -31,7 +31,7 @@ METHOD = Method(
     wins="Long answers, of which the picture decides few words: the draft model needs no eyes and reads no picture.",
     loses="Short answers that are all picture: each of their words is refused, and the draft is wasted.",
     differs="The paper's target is LLaVA-7B with a draft of 115 M parameters; here a toy describes drawings. The caption is what the "
-            "target's output layer reads from its rows of the picture, not the text of a captioning model (as TABED's, 2601.20357).",
+            "target's output layer reads from the picture's tokens, not the text of a captioning model (as TABED's, 2601.20357).",
     published={"gamma": 3},
     notes={"reads": note("reads", "What target and draft model read before the text (multimodal speculative decoding).",
                          picture=("whether the target reads a picture", True),

@@ -31,7 +31,7 @@ METHOD = Method(
         Knob("drafts", "chain", choices=("tree", "chain"),
              help="what the target is handed: a tree, as in the paper, or its first line alone"),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
-        Knob("nodes", 10, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("nodes", 10, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
     needs=frozenset({"middle", "small"}),
     look="How few passes the draft model needs for its tokens where the tiny one is right.",

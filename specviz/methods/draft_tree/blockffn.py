@@ -1,4 +1,4 @@
-"""BlockFFN: the target has sparse experts, and verification reads only the union of those that its rows use (Song et al. 2507.08771)."""
+"""BlockFFN: the target has sparse experts, and verification reads only the union of those that its tokens use (Song et al. 2507.08771)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -21,7 +21,7 @@ METHOD = Method(
     knobs=(
         Knob("width", 1, 1, 8, "most alternatives at one place; 1 is a chain"),
         Knob("depth", 4, 1, 16, "most tokens ahead"),
-        Knob("nodes", 8, 1, 63, "places in the tree; the paper's kernel reads 32 or 64 rows"),
+        Knob("nodes", 8, 1, 63, "nodes of the tree; the paper's kernel reads 32 or 64 tokens"),
     ),
     needs=frozenset({"draft", "tree", "experts"}),
     look="The raster of experts and tokens: neighbours share experts, so the bytes read grow more slowly than the draft.",

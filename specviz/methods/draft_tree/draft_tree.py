@@ -35,11 +35,11 @@ METHOD = Method(
                         ("spechub", "children", ("top-k", "independent", "hub pairs")))),
         Knob("width", 3, 1, 8, "most alternatives at one place"),
         Knob("depth", 4, 1, 10, "most tokens ahead"),
-        Knob("nodes", 5, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("nodes", 5, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="Second and third choices that save a round in which the first choice was refused.",
-    wins="On hardware where scoring twenty rows costs little more than scoring one.",
+    wins="On hardware where scoring twenty tokens costs little more than scoring one.",
     loses="On a CPU every further row costs time, and a narrow chain is often the better bargain.",
     differs="A workbench, not one paper's method: the tree's shape is narrow and fixed; children and verifier can be chosen from several "
             "papers.",

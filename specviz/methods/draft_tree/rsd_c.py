@@ -26,7 +26,7 @@ METHOD = Method(
     ),
     needs=frozenset({"draft", "tree"}),
     look="A refusal at the first child hardly ever ends the round: its sibling is tested against what is left of the distribution.",
-    wins="With few levels, on hardware with rows to spare.",
+    wins="With few levels, on hardware with compute to spare.",
     loses="Half of all nodes are leaves far from the root, where acceptance is unlikely; RSD-S spends them better.",
     differs="As published; the paper's trees are larger.",
     compared="formula",

@@ -24,7 +24,7 @@ METHOD = Method(
     ),
     needs=frozenset({"draft", "tree"}),
     look="Branches that die out where another sequence grew more likely; siblings are always different tokens.",
-    wins="At temperature above 0 with the same number of rows as a full tree: it reaches deeper.",
+    wins="At temperature above 0 with the same number of nodes as a full tree: it reaches deeper.",
     loses="At temperature 0 it is plain beam search, and a chain is cheaper while the draft is right.",
     differs="As published; the paper's beams have up to twelve nodes.",
     compared="formula",

@@ -24,7 +24,7 @@ METHOD = Method(
         Knob("width", 2, 1, 8, "most children of a node considered"),
     ),
     needs=frozenset({"draft", "tree"}),
-    look="The shape settles after a few plans: small on a CPU, where rows cost time, large on a GPU.",
+    look="The shape settles after a few plans: small on a CPU, where every node costs time, large on a GPU.",
     wins="Over long answers, once the counts and the measured costs are in.",
     loses="The first rounds use a guess, and the clock has a say: two sampled runs with one seed may differ.",
     differs="The dynamic program is the authors'. They measure acceptance and times once before decoding; here both are measured while "

@@ -23,8 +23,8 @@ METHOD = Method(
     summary="A state-space target checks a whole draft tree in one pass: decay is summed along each branch, and only what was accepted "
             "moves the state.",
     knobs=(
-        Knob("shape", "12 places", choices=("12 places", "17 places"), help="the authors' static trees: four levels of three places, or "
-                                                                            "five places and then three levels of four"),
+        Knob("shape", "12 places", choices=("12 places", "17 places"), help="the authors' static trees: four levels of three nodes, or "
+                                                                            "five nodes and then three levels of four"),
         Knob("verifier", "token", choices=("token", "traversal"), help="how the tree is judged; both are exact"),
     ),
     needs=frozenset({"draft", "tree", "state:decay"}),

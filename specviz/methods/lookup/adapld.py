@@ -27,7 +27,7 @@ METHOD = Method(
         Knob("least", 2, 1, 8, "shortest end that may be; below it the states are asked"),
         Knob("branches", 2, 1, 8, "continuations tried at once"),
         Knob("likeness", 0.5, -1.0, 1.0, "smallest likeness (cosine) of two states"),
-        Knob("nodes", 6, 1, 64, "places in the tree"),
+        Knob("nodes", 6, 1, 64, "nodes of the tree"),
     ),
     needs=frozenset({"tap:final", "tree"}),
     look="Who drafts: arcs from equal words, neighbours where no words were equal; and the fork where the same words went on in two ways.",

@@ -16,7 +16,7 @@ def build(kit, depth: int, nodes: int, iterations: int, gain: float, start: str)
 
 
 def corpus(kit):
-    """Return the datastore's tri-grams; None if there is no datastore or it is of another vocabulary."""
+    """Return the tri-gram counts of the text datastore; None if there is none for the target's vocabulary."""
     from ...indexes.trigrams import trigrams_of
 
     try:
@@ -32,7 +32,7 @@ METHOD = Method(
     summary="Knows which token follows which two, learns from every round, and searches that knowledge like a game for a good draft.",
     knobs=(
         Knob("depth", 4, 1, 8, "most tokens ahead"),
-        Knob("nodes", 6, 1, 64, "places in the tree; the paper's 24 and more suit a GPU"),
+        Knob("nodes", 6, 1, 64, "nodes of the tree; the paper's 24 and more suit a GPU"),
         Knob("iterations", 150, 10, 500, "steps of the search, a round"),
         Knob("gain", 0.04, 0.0, 1.0, "what each of the latest tri-grams gains a round"),
         Knob("start", "store", choices=("store", "prompt"),

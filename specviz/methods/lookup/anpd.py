@@ -23,7 +23,7 @@ METHOD = Method(
     knobs=(
         Knob("gamma", 24, 1, 32, "most tokens drafted a round (K; the paper's 7); the gate lets through as many as pay"),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted (N)"),
-        Knob("least", 3, 2, 8, "shortest n-gram that may draft; the paper's 2 wastes rows on fresh text, where pairs are common"),
+        Knob("least", 3, 2, 8, "shortest n-gram that may draft; the paper's 2 wastes draft tokens on fresh text, where pairs are common"),
         CAUTION,
     ),
     look="The ladder of n-grams: how long a piece of known text stood before each drafted token, and where it backed off.",

@@ -23,7 +23,7 @@ METHOD = Method(
     knobs=(
         Knob("gram", 2, 1, 10, "tokens that must repeat before anything is copied (the paper's 3); the gate learns which to trust"),
         Knob("block", 32, 1, 64, "most tokens copied a round (the paper's 10); the gate lets through as many as pay"),
-        Knob("occurrence", "first", choices=("first", "latest"), help="which of several places to copy from; the first is the paper's"),
+        Knob("occurrence", "first", choices=("first", "latest"), help="which of several occurrences to copy; the first is the paper's"),
         CAUTION,
     ),
     look="Whole blocks carried over from an earlier turn, and rounds without any draft in between.",

@@ -23,7 +23,7 @@ METHOD = Method(
     summary="Finds passages of a library that the model read in a similar state of mind, and copies what came next there.",
     knobs=(
         Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
-        Knob("neighbours", 2, 1, 10, "similar places to copy from; the paper's 10 suit a GPU"),
+        Knob("neighbours", 2, 1, 10, "similar positions to copy from; the paper's 10 suit a GPU"),
         Knob("least", 0.5, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
         CAUTION,
     ),

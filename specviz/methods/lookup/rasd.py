@@ -26,9 +26,9 @@ METHOD = Method(
     summary="Joins the small model's guesses with phrases found in the text, and drops those that the small model finds unlikely.",
     knobs=(
         Knob("depth", 3, 1, 10, "most tokens ahead for the draft model"),
-        Knob("nodes", 4, 1, 64, "places in the draft model's tree; the paper's 60 suit a GPU"),
+        Knob("nodes", 4, 1, 64, "nodes of the draft model's tree; the paper's 60 suit a GPU"),
         Knob("width", 2, 1, 8, "most alternatives at one place of it"),
-        Knob("found", 12, 1, 64, "most retrieved places"),
+        Knob("found", 12, 1, 64, "most retrieved nodes"),
         Knob("reach", 12, 1, 32, "most tokens ahead for a retrieved branch"),
         Knob("top", 10, 1, 50, "a retrieved branch must begin with one of the draft model's so many best tokens"),
     ),

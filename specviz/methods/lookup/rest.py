@@ -23,14 +23,14 @@ METHOD = Method(
     summary="Looks the last few words up in a library of other texts, and drafts how those texts went on.",
     knobs=(
         Knob("depth", 10, 1, 16, "most tokens ahead"),
-        Knob("nodes", 16, 1, 64, "places in the tree; the paper's 64 suit a GPU"),
+        Knob("nodes", 16, 1, 64, "nodes of the tree; the paper's 64 suit a GPU"),
         Knob("longest", 16, 1, 16, "longest end of the text that is looked up; shorter ones follow"),
         Knob("least", 2, 1, 16, "shortest end that may be looked up"),
-        Knob("hits", 5000, 1, 20000, "most places that are counted"),
+        Knob("hits", 5000, 1, 20000, "most occurrences that are counted"),
         CAUTION,
     ),
     needs=frozenset({"store:text", "tree"}),
-    look="Which store a drafted token was copied from, and how many places agreed on it.",
+    look="Which store a drafted token was copied from, and how many occurrences agreed on it.",
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
     loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
     differs="The authors truncate their tree path by path and sample again after a mismatch, which is not exact above temperature 0. "

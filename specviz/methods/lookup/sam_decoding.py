@@ -33,7 +33,7 @@ METHOD = Method(
         Knob("least", 2, 1, 16, "shortest match that is copied from (the paper's 5); the gate learns which short ones to trust"),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of the match"),
         Knob("otherwise", "nothing", choices=("nothing", "token recycling"), help="who drafts when there is no long match"),
-        Knob("nodes", 16, 1, 80, "places in the other drafter's tree"),
+        Knob("nodes", 16, 1, 80, "nodes of the other drafter's tree"),
         CAUTION,
     ),
     look="The arc to the matched place grows with the length of the match, and with it the length of the copy.",

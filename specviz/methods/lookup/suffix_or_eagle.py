@@ -36,7 +36,7 @@ METHOD = Method(
         Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
         Knob("tree", "EAGLE-2", choices=("EAGLE-2", "EAGLE"), help="a tree that grows where the head is sure, or a fixed one"),
         Knob("depth", 4, 1, 8, "levels of the head's tree"),
-        Knob("nodes", 6, 1, 60, "places in the head's tree; the papers' 26 and 60 suit a GPU"),
+        Knob("nodes", 6, 1, 60, "nodes of the head's tree; the papers' 26 and 60 suit a GPU"),
         Knob("width", 2, 1, 10, "most children of a node of the head's tree"),
         Knob("gain", 0.2, 0.0, 2.0, "a level of EAGLE-2's tree is grown while the one before it added more than this to the "
              "expected accepted length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),

@@ -31,7 +31,7 @@ METHOD = Method(
         Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the heads"),
         Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
         Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
-        Knob("nodes", 0, 0, 64, "places in the heads' tree; 0: as many as the heads were calibrated for"),
+        Knob("nodes", 0, 0, 64, "nodes of the heads' tree; 0: as many as the heads were calibrated for"),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),

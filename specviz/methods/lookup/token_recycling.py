@@ -1,4 +1,4 @@
-"""Token Recycling: each scored row has a few likely next tokens that are normally discarded. A table token -> its eight latest
+"""Token Recycling: each scored position has a few likely next tokens that are normally discarded. A table token -> its eight latest
 successors fills the next draft tree, without a draft model (Luo et al. 2408.08696)."""
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ METHOD = Method(
     paper="Luo et al. 2024, arXiv 2408.08696",
     summary="Remembers, for every token, which tokens the target thought likely after it, and drafts a tree from that memory.",
     knobs=(
-        Knob("nodes", 5, 1, 80, "places in the tree; 80 is the paper's template, fewer suit a CPU"),
+        Knob("nodes", 5, 1, 80, "nodes of the tree; 80 is the paper's template, fewer suit a CPU"),
         Knob("depth", 3, 1, 6, "most tokens ahead"),
         Knob("start", "hot", choices=("hot", "prompt", "empty"),
              help="hot: the table of earlier answers goes on, with the word pairs of this prompt; prompt: those alone"),
     ),
     needs=frozenset({"tree"}),
-    look="The table of successors beside the tree: rows just written are fresh, accepted and refused tokens teach it alike.",
-    wins="On a GPU, where 80 rows cost little more than one, on any kind of text.",
-    loses="On a CPU the paper's 80 rows cost more than they bring; the default here is five.",
+    look="The table of successors beside the tree: entries just updated are marked, accepted and refused tokens teach it alike.",
+    wins="On a GPU, where a pass of 80 tokens costs little more than one, on any kind of text.",
+    loses="On a CPU the paper's 80 nodes cost more than they bring; the default here is five.",
     differs="As published; token pairs of the prompt are recorded, too.",
     compared="code",
     published={"start": "hot", "nodes": 80, "depth": 6},

@@ -22,12 +22,12 @@ METHOD = Method(
     knobs=(
         Knob("length", 12, 2, 32, "tokens of a piece (branch length)"),
         Knob("longest", 4, 1, 16, "most last tokens that are looked up; shorter ends follow"),
-        Knob("nodes", 5, 1, 64, "places in the tree (decoding length); the paper's 64 suit a GPU"),
+        Knob("nodes", 5, 1, 64, "nodes of the tree (decoding length); the paper's 64 suit a GPU"),
         Knob("wide", 4, 1, 16, "most ways on from one place"),
     ),
     needs=frozenset({"tree"}),
     look="The second answer to a similar question: the trie knows its phrases, while those of the old prompt are gone.",
-    wins="A service that answers similar questions all day, with a GPU that has rows to spare.",
+    wins="A service that answers similar questions all day, with a GPU with compute to spare.",
     loses="On fresh text common words lead everywhere: a tree nearly every round, and most of it is refused.",
     differs="The most frequent nodes of prompt and answers are chosen together; the paper weighs the two separately. Pieces are counted "
             "once they are complete, as published.",

@@ -18,17 +18,17 @@ METHOD = Method(
     key="ems_sd",
     title="EMS-SD (no padding)",
     paper="Ni et al. 2024, arXiv 2405.07542",
-    summary="Each request of a batch drafts as far as its own draft model is sure; rows of different lengths are packed "
+    summary="Each request of a batch drafts as far as its own draft model is sure; drafts of different lengths are packed "
             "without padding.",
     knobs=(
         Knob("most", 8, 1, 16, "longest draft"),
         Knob("least", 0.4, 0.0, 1.0, "a request stops drafting after a token that the draft finds less likely than this"),
     ),
     needs=frozenset({"draft"}),
-    look="Rows of the pass against the rows a padded batch would need: the difference is work that is not done.",
+    look="Tokens in the pass against those a padded batch would need: the difference is work that is not done.",
     wins="In large batches of uneven requests, where padding would be most of the pass.",
     loses="With one request there is nothing to pad; then it is a confidence threshold.",
-    differs="The paper packs rows and shifts each request's cache in one kernel; here each request has its own cache and attention. "
+    differs="The paper packs drafts and shifts each request's cache in one kernel; here each request has its own cache and attention. "
             "Drafts have different lengths because the draft model stops below a confidence threshold, which is ours.",
     build=build,
 )

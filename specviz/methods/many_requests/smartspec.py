@@ -18,7 +18,7 @@ METHOD = Method(
     key="smartspec",
     title="SmartSpec (goodput)",
     paper="Liu et al. 2024, arXiv 2406.14066",
-    summary="Measures what a pass costs by its rows and drafts as far as pays for all requests together; when the machine is "
+    summary="Measures what a pass costs by its tokens and drafts as far as pays for all requests together; when the machine is "
             "full it stops drafting.",
     knobs=(
         Knob("first", 4, 1, 16, "length of the first drafts, while nothing was measured yet"),

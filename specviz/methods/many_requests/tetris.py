@@ -18,16 +18,16 @@ METHOD = Method(
     key="tetris",
     title="TETRIS (row budget)",
     paper="Wu et al. 2025, arXiv 2502.15197",
-    summary="Fills a fixed number of rows with the draft tokens that are most likely to be accepted, whichever request they "
+    summary="Gives a fixed number of positions in the pass to the draft tokens that are most likely to be accepted, whichever request they "
             "belong to.",
     knobs=(
-        Knob("gamma", 4, 1, 16, "draft rows a request, on average over the batch"),
+        Knob("gamma", 4, 1, 16, "draft tokens a request, on average over the batch"),
         Knob("extra", 2, 0, 4, "tokens each request drafts beyond that"),
     ),
     needs=frozenset({"draft"}),
-    look="Which requests gave up rows and which got them: an easy text takes what a hard one would have wasted.",
-    wins="At equal rows, with requests of different difficulty in one batch.",
-    loses="What is drafted beyond the rows that are verified costs time; alone, a request has nobody to trade rows with.",
+    look="Which requests gave up draft tokens and which got them: an easy text takes what a hard one would have wasted.",
+    wins="At an equal number of tokens in the pass, with requests of different difficulty in one batch.",
+    loses="What is drafted beyond what is verified costs time; alone, a request has nobody to trade with.",
     differs="The paper ranks by the probability of each drafted token, which is biased at temperatures above 0. Here the draft's top-1 "
             "probability at each position ranks; both are the same at temperature 0. Ours: a request stops drafting when the budget is "
             "filled by more probable tokens, or below the lowest probability selected in the round before.",

@@ -21,7 +21,7 @@ METHOD = Method(
     summary="Writes several tokens at once whenever the model is sure of them before it has read the ones in between.",
     exactness="approximate",
     knobs=(
-        Knob("blanks", 3, 1, 12, "places read ahead in every pass"),
+        Knob("blanks", 3, 1, 12, "positions read ahead in every pass"),
         Knob("sure", 0.6, 0.0, 1.01, "least probability of a token of a unit, about 0.9 for a trained model; above 1 it is plain decoding"),
     ),
     look="Units of several tokens, written unchecked, with the model's certainty of each: what it knows by heart.",

@@ -20,9 +20,9 @@ METHOD = Method(
     paper="Teng et al. 2024, arXiv 2410.01699",
     summary="A window of guesses, each drawn from the model's own earlier opinion of its place and tested against the newest one.",
     knobs=(
-        Knob("window", 6, 1, 64, "places guessed ahead; the paper's 16 are places of an image"),
+        Knob("window", 6, 1, 64, "positions guessed ahead; the paper's 16 are patches of an image"),
         Knob("init", "auto", choices=("auto", "context", "left", "above", "sample", "random"),
-             help="what new places are filled with: tokens of the text, the token to the left or above, a draw from the distribution to "
+             help="what new positions are filled with: tokens of the text, the token to the left or above, a draw from the distribution to "
                   "the left, or any token; auto: left on a picture, else the text"),
     ),
     look="At a temperature above 0: draft and target distributions of a node are the same model's, one pass apart.",

@@ -35,7 +35,7 @@ METHOD = Method(
         Knob("gamma", 3, 1, 12, "most tokens ahead"),
         Knob("drafts", "chain", choices=("tree", "chain"), help="what is drafted; the paper's are trees"),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
-        Knob("nodes", 8, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("nodes", 8, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
     needs=frozenset({"draft", "layer_parallel"}),
     look="The first drafted token is exact; see how much later ones suffer as the group grows.",

@@ -21,8 +21,8 @@ METHOD = Method(
     knobs=(
         Knob("gamma", 3, 1, 12, "tokens drafted a round"),
         Knob("bits", 4, 1, 8, "of a rounded number (the paper's 4; the check's 8 are in full precision here)"),
-        Knob("group", 16, 1, 128, "rows rounded together (the paper's 128)"),
-        Knob("window", 16, 1, 256, "latest rows that are not rounded"),
+        Knob("group", 16, 1, 128, "cached tokens rounded together (the paper's 128)"),
+        Knob("window", 16, 1, 256, "latest cached tokens that are not rounded"),
     ),
     needs=frozenset({"partial_cache"}),
     look="At four bits hardly a token is refused; at two and one the rough memory begins to show.",

@@ -23,7 +23,7 @@ METHOD = Method(
     knobs=(
         Knob("width", 3, 1, 8, "candidates at one place, one of them drawn"),
         Knob("depth", 4, 1, 10, "most tokens ahead"),
-        Knob("nodes", 6, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("nodes", 6, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="One drawn candidate a place, judged first, and its chosen siblings after it.",

@@ -22,7 +22,7 @@ METHOD = Method(
     summary="Two candidates at each place, one of them always the draft's favourite, judged as a pair.",
     knobs=(
         Knob("depth", 4, 1, 10, "most tokens ahead"),
-        Knob("nodes", 5, 1, 64, "places in the tree; each has at most two children"),
+        Knob("nodes", 5, 1, 64, "nodes of the tree; each has at most two children"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The favourite (the hub) is tried second: it takes over what the other candidate could not use.",

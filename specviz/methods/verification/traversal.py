@@ -22,7 +22,7 @@ METHOD = Method(
     knobs=(
         Knob("width", 3, 1, 8, "most alternatives at one place, drawn without replacement"),
         Knob("depth", 4, 1, 10, "most tokens ahead"),
-        Knob("nodes", 6, 1, 64, "places in the tree; each is one more row for the target to score"),
+        Knob("nodes", 6, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The order of the trials: leaves first, then their parents. A doubtful token survives when its continuation is good.",

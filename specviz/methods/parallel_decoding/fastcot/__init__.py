@@ -25,7 +25,7 @@ METHOD = Method(
     exactness="approximate",
     unchecked="keeps one window of guesses that the target has not checked",
     knobs=(
-        Knob("window", 8, 1, 40, "places guessed ahead, and taken over by the glance"),
+        Knob("window", 8, 1, 40, "positions guessed ahead, and taken over by the glance"),
         Knob("rounds", 24, 1, 1000, "passes before the glance"),
     ),
     look="One round whose whole window is kept unchecked: rough words in the middle of exact ones.",

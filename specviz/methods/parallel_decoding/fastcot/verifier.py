@@ -6,7 +6,8 @@ from ....verifiers import TokenRejection
 
 
 class Glance(TokenRejection):
-    """Token rejection, except in one round, in which the whole window of guesses is accepted without verification."""
+    """A verifier that uses token rejection, but accepts the whole window of guesses without verification in round ``when`` (FastCoT,
+    Zhang et al. 2311.08263)."""
 
     def __init__(self, when: int):
         self.when = when
