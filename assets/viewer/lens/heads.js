@@ -1,5 +1,5 @@
 /* What is peculiar to a trained head: Jakiro's experts, FSPAD's two states, FR-Spec's vocabulary, SlimSpec's rank,
-   Falcon's passes. */
+   Falcon's passes, Gumiho's levels. */
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
@@ -113,6 +113,26 @@
     });
   }
 
+  function serialParallel(host, notes, c) {
+    const d = notes[0] || {},
+      levels = nums(d.levels, 64),
+      serial = int(d.serial, 0),
+      later = Math.max(0, levels.length - serial);
+    host.append(
+      say(
+        count(serial, "level") + " one after another, " + count(later, "level") + " at once. ",
+        count(c.round.path.length, "token") + " accepted.",
+      ),
+    );
+    bars(host, {
+      name: "Nodes kept in each level",
+      width: c.width,
+      values: levels,
+      labels: levels.map((_, i) => i + 1 + (i < serial ? " serial" : " parallel")),
+    });
+  }
+
+  SV.lens.serial_parallel = { title: "Serial, then parallel", draw: serialParallel };
   SV.lens.low_rank = { title: "Low-rank output", draw: lowRank };
   SV.lens.experts = { title: "Two experts", draw: experts };
   SV.lens.halves = { title: "Two states of a row", draw: halves };

@@ -1,0 +1,82 @@
+"""Train Gumiho's head (2503.10135): EAGLE's losses for the serial part, and the same losses at later places for the MLPs.
+
+The MLPs read the head's own predictions, as in a draft. With the recipe's list ``trained`` the serial part stays that of the head that
+it begins with, and only the MLPs are trained and stored (shared_weights.py).
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..methods.trained_heads.gumiho import network
+from . import attention, chains, eagle
+from .eagle_variants import weighted_losses
+from .features import Batch, Features
+from .job import Job
+from .runner import Runner
+from .shared_weights import freeze
+
+
+def run(job: Job) -> Path:
+    hparams = job.hparams("gumiho")
+    features = Features(job, hparams)
+    torch.manual_seed(job.seed)
+    model = freeze(network.build(features.body, hparams), hparams)
+    frozen = not model.fc.weight.requires_grad
+    runner = Runner(job, "gumiho", model, hparams, features.place("gumiho"))
+
+    def loss_at(step: int):
+        batch = features.batch(step, runner.done())
+        if not frozen:
+            attention.limit_scores(model, lambda: eagle.rollout_states(model, features, batch, 1), step, hparams)
+        rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
+        noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
+        noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
+        return loss(model, features, batch, hparams, noisy, frozen), len(batch.labels)
+
+    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
+    whose = "the target's EAGLE head, frozen" if frozen else "its own"
+    card = CARD.format(**hparams | {"places": len(model), "first": network.SERIAL, "whose": whose})
+    return chains.export(job, job.named("gumiho"), model, features, runner, card, most=3e6)
+
+
+def states(model: network.Gumiho, features: Features, batch: Batch, noisy: Tensor | None = None, frozen: bool = False) -> list[Tensor]:
+    """Return predicted hidden states [rows * width, hidden] of each place of a draft; in place i, row r predicts the feature at
+    position r + 1, from true features up to r - i."""
+    true = (batch.states if noisy is None else noisy).float().view(*batch.ids.shape, -1)
+    embeds = F.embedding(batch.ids.roll(-1, 1), features.embedding).float()
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+        first, second = model(embeds, true, network.SERIAL)
+        earlier = model.joined(embeds, first.roll(1, 1)).roll(1, 1)  # row r: what the row before read, which is the guess of row r - 2
+        pairs = torch.cat([earlier, model.joined(embeds, second.roll(1, 1))], -1)
+    later = model.later(pairs.to(first.dtype))
+    return [x.flatten(0, 1) for x in (first, second)] + [later[:, :, i].roll(i, 1).flatten(0, 1) for i in range(later.shape[2])]
+
+
+def chain_states_function(model: network.Gumiho, features: Features) -> chains.ChainStates:
+    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
+    return lambda batch, steps: states(model, features, batch)[:steps]
+
+
+def loss(model: network.Gumiho, features: Features, batch: Batch, hparams: dict, noisy: Tensor, frozen: bool) -> Tensor:
+    """Return the weighted mean of the losses of all places that are trained."""
+    total: Any = 0.0  # a tensor from the first term on
+    weights = 0.0
+    for place, found in enumerate(states(model, features, batch, noisy, frozen)):
+        if frozen and place < network.SERIAL:
+            continue
+        kept, _ = batch.back(place + 1)
+        rows, weight = found[batch.where[kept] - 1], hparams["loss_decay"] ** place
+        total, weights = total + weight * weighted_losses(features, batch, hparams, kept, rows, rows), weights + weight
+    return total / weights
+
+
+CARD = """A Gumiho head: {places} places, the first {first} one after another by one decoder layer ({whose}), the others at once by
+{mlp_num} MLPs. The target verifies the draft, so a wrong token costs time and never changes the text.
+
+Loss of the MLPs: {regression_weight} times smooth L1 on the target's states plus {classification_weight} times distillation, after two
+steps on the head's own predictions."""
