@@ -31,7 +31,7 @@ from ..core.errors import InvalidUse
 from ..trace.events import Event, Prefilled, round_events
 from .speculate import emit_rounds, start_run
 
-OWN_LAYERS = frozenset({"early", "skip", "layer_parallel"})
+OWN_LAYERS = frozenset({"early", "skip", "layer_parallel", "draft_path"})
 
 
 def unbatchable_reason(parts: Parts) -> str | None:
@@ -82,10 +82,10 @@ class Batch:
         """Remove a request, finished or not; it keeps its KV cache."""
         self.requests.remove(request)
 
-    def round(self, among: Sequence[Request] | None = None) -> list[tuple[Request, Outcome]]:
+    def round(self, requests: Sequence[Request] | None = None) -> list[tuple[Request, Outcome]]:
         """Run one round for all unfinished requests, or for those of ``among``."""
         live, now = [request for request in self.requests if not request.state.done], self.clock.now
-        live = live if among is None else [request for request in live if request in among]
+        live = live if requests is None else [request for request in live if request in requests]
         if not live:
             return []
         t0 = now()

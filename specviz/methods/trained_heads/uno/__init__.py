@@ -1,0 +1,45 @@
+"""Uno: the target drafts for itself by diffusion, through a LoRA on rows of noise; its own weights verify (Sahoo et al. 2609.04010).
+Each token is sampled from its row's distribution: token rejection, exact."""
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts, Trained
+from ....core.note_kind import note
+
+SECOND_PATH = note(
+    "path", "The rows of the pass in which the target drafted for itself through a second path (Uno, Orthrus).",
+    tokens=("tokens that filled the rows after the root: noise, or masks", [17, 250, 9]),
+    first=("first row that took the path; a row before it ran with the target's own weights", 1),
+    both=("whether the rows attend to each other in both directions", False),
+    masked=("whether the rows hold mask tokens instead of noise", False))
+
+
+def build(kit, gamma: int) -> Parts:
+    from ....drafters.heads.draft_path import DraftPathChain
+    from ....policies import Fixed
+    from ....verifiers import TokenRejection
+
+    return Parts(DraftPathChain(kit.head("uno")), Fixed(gamma), TokenRejection())
+
+
+METHOD = Method(
+    key="uno",
+    title="Uno",
+    paper="Sahoo et al. 2026, arXiv 2609.04010",
+    summary="One model, two ways through it: with a small addition to its weights it turns noise into several tokens at once, and "
+            "without it checks them.",
+    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round, as far as the block was trained; the paper's blocks have 4 to 16"),),
+    needs=frozenset({"head:uno", "draft_path"}),
+    look="The first draft token: its row holds the last token and the model's own weights, so it is always accepted. The others come "
+         "from rows of random tokens.",
+    wins="Where memory is scarce and a pass is bound by reading weights: no second model and no second cache.",
+    loses="Small models: a round takes two whole passes, so it must write more than two tokens to gain.",
+    differs="Noise, gated LoRA, causal block and sampler are the paper's (its linear sampler; trees are left out). The rank is 8 where "
+            "the paper has 128, and the loss is the forward divergence of the target's stored top tokens, where the paper takes the "
+            "total variation. Its code was not reachable.",
+    compared="formula",
+    published={"gamma": 8},
+    aliases=("uno", "diffusion LoRA", "Psi-Spec"),
+    trains=(Trained("uno", "A LoRA that lets the target turn rows of noise into draft tokens.", f"{__name__}.network", one_pass=True),),
+    notes={"second_path": SECOND_PATH},
+    build=build,
+)

@@ -1,0 +1,95 @@
+"""Draft passes of a target through a second path (models/draft_path.py): rows after the text run with other matrices over the target's
+own KV cache. Nothing of them is kept: their keys and values lie in the scratch and are overwritten by the next pass."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ..core import DraftTree
+from ..core.errors import InvalidUse
+from ..models.draft_path import DraftPath
+from ..models.llama import Block, Llama
+from .rows import Rows, Shape, shape_of
+
+_blocks: WeakKeyDictionary[DraftPath, WeakKeyDictionary[Llama, list[Block]]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class BlockRows(Rows):
+    """The rows of a draft pass: the root and a chain. both: every row attends to all of them."""
+
+    both: bool = False
+
+    @cached_property
+    def shape(self) -> Shape:
+        causal = shape_of(self.tree.parents, self.lo)
+        return replace(causal, sees=torch.ones_like(causal.sees), all_seen=True) if self.both else causal
+
+
+def block_rows(target: Any, path: DraftPath, tokens: Sequence[int]) -> BlockRows:
+    """Return the rows of the root and ``tokens`` after a target's committed tokens. The target's scratch is dropped. Raises InvalidUse
+    before the first sync."""
+    if target.root is None:
+        raise InvalidUse("a draft path before sync(): there is no root", "target.not_synced")
+    target.flush()
+    target.drop_draft_rows()
+    tree = DraftTree.chain(tuple(tokens))
+    return BlockRows(tree, [target.root, *tokens], len(target.cached_tokens), 0, False, path.both)
+
+
+class GatedLowRank:
+    """A linear layer whose rows from ``first`` on add a low-rank change; the others are computed as without it."""
+
+    def __init__(self, base: Any, down: Tensor, up: Tensor, first: int):
+        self.base, self.down, self.up, self.first = base, down.t().contiguous(), up.t().contiguous(), first
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._changed(self.base(x), x)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self._changed(self.base.add(x, residual), x)
+
+    def _changed(self, y: Tensor, x: Tensor) -> Tensor:
+        y[self.first:] += (x[self.first:] @ self.down) @ self.up
+        return y
+
+
+class LlamaDraftPath:
+    """Draft passes of a target of the Llama family."""
+
+    def __init__(self, target: Any, path: DraftPath):
+        self._target, self._path = target, path
+        made = _blocks.setdefault(path, WeakKeyDictionary())
+        if target.model not in made:
+            with torch.inference_mode():
+                made[target.model] = [_block(target.model, i, block, path) for i, block in enumerate(target.model.blocks)]
+        self._blocks = made[target.model]
+
+    def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return logits [1 + tokens, vocab] of the root and the tokens after it, run as one block."""
+        target, model = self._target, self._target.model
+        rows = block_rows(target, self._path, tokens)
+        with target.timed():
+            x, rotation = target._embed(rows), target._rotation(rows)
+            mask, slots = None if self._path.both else target._mask(rows), target.slots_in_order()
+            for block, own in zip(self._blocks, slots):
+                x = model.transform(block, model.attend(block, x, rotation, own, rows.past, mask))
+            return model.output(model.norm_output(x))
+
+
+def _block(model: Llama, layer: int, block: Block, path: DraftPath) -> Block:
+    """Return a layer with the path's changes. Parts of one fused matrix are changed together."""
+    made: dict[str, GatedLowRank] = {}
+    for name, parts in model.fused_parts.items():
+        changes = [path.change(layer, part) for part in parts if part in path.parts]
+        if changes:
+            down = model.as_input(layer, name, torch.cat([down for down, _ in changes]).to(model.dtype))
+            up = [model.as_output(part, up) for part, (_, up) in zip(parts, changes)]
+            made[name] = GatedLowRank(getattr(block, name), down, torch.block_diag(*up).to(model.dtype), path.first)
+    return replace(block, **made)

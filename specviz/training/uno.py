@@ -1,0 +1,9 @@
+"""Recipe of Uno's diffusion LoRA (2609.04010); the code is in draft_path.py."""
+from pathlib import Path
+
+from . import draft_path
+from .job import Job
+
+
+def run(job: Job) -> Path:
+    return draft_path.run(job, "uno")

@@ -1,0 +1,127 @@
+"""Draft passes through a second path: equal to a plain restatement with the changed matrices, the same on every forward, and without a
+trace in the target's cache."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from specviz.core import DraftTree
+from specviz.core.errors import InvalidUse
+from specviz.models import draft_path
+from specviz.models.heads import ready
+from specviz.targets.fast import FastModel
+from specviz.targets.hf import HFModel
+from specviz.targets.int8 import Int8Model
+from specviz.targets.static_shapes import StaticModel
+from specviz.targets.tiny import TinyNet, TinyTarget
+
+from ..message_codes import refuses
+from ..models.tiny import body, head
+from .tiny import CONFIGS, VOCAB, network
+
+TEXT, NOISE = [7, 3, 21, 9, 40, 7], [5, 11, 2]
+KINDS = ("uno", "orthrus")
+
+
+def path_on(kind, target, scale=1.0):
+    made = head(kind, body(target))
+    made.scale = scale
+    return made
+
+
+def passed(target, path, text=TEXT, tokens=NOISE):
+    target.sync(text)
+    return target.draft_path(path).logits(tokens)
+
+
+def norm(x):
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def by_hand(net: TinyNet, path, text, tokens):
+    """The pass as the authors write it: keys and values of the text by the target's matrices; those of the block, and its queries, by
+    matrices W + B A of their own."""
+    def matrices(layer, changed):
+        w, d = net.layers[layer], net.width
+        parts = dict(zip(draft_path.ATTENTION + draft_path.FEED_FORWARD, (*w["qkv"].split(d), w["o"], *w["up"].chunk(2), w["down"])))
+        return {name: matrix + (path.change(layer, name)[1] @ path.change(layer, name)[0] if changed and name in path.parts else 0)
+                for name, matrix in parts.items()}
+
+    past, ids = len(text) - 1, [*text, *tokens]
+    x, rotation = net.embed(ids), net.rotations(list(range(len(ids))))
+    for layer in range(len(net.layers)):
+        ways = [matrices(layer, place >= past + path.first) for place in range(len(ids))]
+
+        def rows(name, states):
+            return torch.stack([way[f"{name}_proj"] @ state for way, state in zip(ways, states)])
+
+        q, k, v = (rows(f"self_attn.{name}", norm(x)).view(len(ids), net.heads, -1) for name in "qkv")
+        q, k = (torch.cat([turned.real, turned.imag], -1) for part in (q, k)
+                for turned in [torch.complex(*part.chunk(2, -1)) * rotation[:, None]])
+        mixed = []
+        for place in range(len(ids)):
+            seen = len(ids) if path.both and place >= past else place + 1
+            weights = (torch.einsum("hd,shd->hs", q[place], k[:seen]) / math.sqrt(q.shape[-1])).softmax(-1)
+            mixed.append(torch.einsum("hs,shd->hd", weights, v[:seen]).flatten())
+        x = x + rows("self_attn.o", torch.stack(mixed))
+        inner = torch.nn.functional.silu(rows("mlp.gate", norm(x))) * rows("mlp.up", norm(x))
+        x = x + rows("mlp.down", inner)
+    return net.head(norm(x))[past:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_a_pass_is_the_authors_pass(kind):
+    net = TinyNet(12, 3)
+    target = TinyTarget(net)
+    path = path_on(kind, target)
+    got = passed(target, path, [3, 1, 4, 1, 5], [9, 2])
+    assert torch.allclose(got, by_hand(net, path, [3, 1, 4, 1, 5], [9, 2]), atol=1e-9)
+    path.both = not path.both
+    assert not torch.allclose(got, by_hand(net, path, [3, 1, 4, 1, 5], [9, 2]), atol=1e-3), "the mask has a say"
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3"])
+def folder(request, tmp_path_factory):
+    place = tmp_path_factory.mktemp(request.param)
+    config = CONFIGS[request.param]()
+    config.tie_word_embeddings = False
+    network(config, seed=2).save_pretrained(place)
+    return place
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_forward_takes_the_same_path(folder, kind):
+    found = {}
+    for made in (FastModel, HFModel, StaticModel, Int8Model):
+        target = made(folder).open()
+        path = path_on(kind, target)
+        found[made] = passed(target, path).float()
+        plain = target.score(DraftTree.chain(tuple(NOISE))).logits.float()
+        assert not torch.allclose(found[made][1:], plain[1:], atol=1e-3)
+        if path.first:  # the root's row is the target's, to the last bit where rows are computed independently
+            assert torch.equal(found[made][0], plain[0]) or made is not Int8Model and torch.allclose(found[made][0], plain[0], atol=1e-5)
+    for made in (HFModel, StaticModel):
+        assert torch.allclose(found[made], found[FastModel], atol=2e-4)
+    error = (found[Int8Model] - found[FastModel]).square().mean().sqrt() / found[FastModel].std()
+    assert error < 0.2, f"eight bits lie {error:.2f} standard deviations away"
+
+
+def test_a_pass_leaves_the_cache_and_what_is_scored_next_as_they_were(folder):
+    target, other = (FastModel(folder).open() for _ in range(2))
+    path = path_on("orthrus", target)
+    for tokens in (TEXT, [*TEXT, 5, 8]):
+        passed(target, path, tokens)
+        other.sync(tokens)
+        tree = DraftTree((1, 2, 3), (-1, -1, 0), (-1,) * 3)
+        assert torch.allclose(target.score(tree).logits, other.score(tree).logits, atol=1e-5)
+    fresh = FastModel(folder).open()
+    with refuses(InvalidUse, "target.not_synced"):
+        fresh.draft_path(ready(path, body(fresh))).logits(NOISE)
+
+
+def test_noise_covers_the_vocabulary_and_no_more():
+    path = path_on("uno", TinyTarget(TinyNet(VOCAB, 0)))
+    assert path.fillers([0.0, 0.5, 1 - 1e-12]) == [0, VOCAB // 2, VOCAB - 1]
