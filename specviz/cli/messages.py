@@ -30,7 +30,7 @@ TEXTS = {
     "run.no_advice": "{target} has no generation_config.json with sampling settings.",
     "run.server_options": "A server takes a prompt with temperature, top-p, top-k, seed and length; {options} would be ignored.",
     "run.busy": "This machine was busy: times are not counted.",
-    "run.head_unused": "None of {tried} tries of the head was accepted: is this head for this model ({target})?",
+    "run.head_unused": "None of {tried} tries of the trained head or draft was accepted: is it for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
     "serve.port": "{host}:{port} cannot be used: {why}.",

@@ -25,7 +25,7 @@ from ..zoo.text import Transcript
 from .batch_prompts import BatchPrompts
 from .copied_tokens import CopiedTokens
 from .cut_at_stop import cut_round
-from .request import explain, largest
+from .request import explain, max_tree_size
 
 UNUSED = 64  # tries without a success after which a head may be another model's
 
@@ -101,16 +101,16 @@ class Run:
         if self.session.prefix_cache is not None:
             self.session.prefix_cache.take(kit, self.loaded.conversation, self.session.method.exactness)
         if self.session.memory is not None:
-            self.session.memory.belong(self.loaded.name)
+            self.session.memory.clear_unless_mark(self.loaded.name)
             kit.memory = self.session.memory
-        kit.target.expect(largest(self.session.knobs))
+        kit.target.expect(max_tree_size(self.session.knobs))
         if self.session.predicted:
             kit.predicted = tuple(kit.encode(self.session.predicted))
         parts = self.session.method.build(kit, **self.session.knobs)
         self._limit_to(kit.context)
         self.state = state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
         state.draft_ready = kit.draft_ready
-        crowd = self.session.batch_prompts and self.batch_prompts.among(self.messages[-1]["content"], self.wanted)
+        crowd = self.session.batch_prompts and self.batch_prompts.shared_loop(self.messages[-1]["content"], self.wanted)
         loop = crowd or self.session.batch or parts.loop or self.loaded.loop or speculate
         for event, border in self._cut_rounds(loop(parts, kit.target, state)):
             self.totals.fold(event)
@@ -201,8 +201,8 @@ class Run:
         return {"draft_stopped": problems} if problems else {}
 
     def _unused_head(self) -> dict[str, Any]:
-        """Return trained heads whose drafts were never accepted in so many tries that they may belong to another model."""
-        kinds = sorted(need.partition(":")[2] for need in self.session.method.needs if need.startswith("head:"))
+        """Return trained heads and drafts whose tokens were never accepted in so many tries that they may belong to another model."""
+        kinds = sorted(need.partition(":")[2] for need in self.session.method.needs if need.startswith(("head:", "draft:")))
         if not kinds or self.totals.accepted or self.totals.tried < UNUSED:
             return {}
         return {"head_unused": {"kinds": kinds, "tried": self.totals.tried}}

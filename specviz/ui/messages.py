@@ -57,7 +57,7 @@ TEXTS = {
     "run.deadline": "Ended after {seconds:.0f} seconds, the limit of a run; what was decoded is kept.",
     "run.unfinished": "{title} ended without finishing; what was decoded is kept.",
     "run.lane_failed": "{title} failed: {why} The other lanes finished.",
-    "run.head_unused": "{title}: none of {tried} tries of its head was accepted. Is this head for this model?",
+    "run.head_unused": "{title}: none of {tried} tries of its trained head or draft was accepted. Is it for this model?",
     "run.unread": "Nobody read this for {seconds:.0f} seconds, so it was stopped.",
     "run.silent": "The engine did not answer in time and was given up.",
     "run.memory": "There is not enough memory for this: ask for fewer tokens, lanes or samples.",

@@ -13,7 +13,9 @@ NEUTRAL: dict[str, Any] = {  # settings of generation_config.json that change wh
     "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
     "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "length_penalty": 1.0, "num_beams": 1, "suppress_tokens": None,
     "begin_suppress_tokens": None, "bad_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "sequence_bias": None,
-    "min_length": 0, "min_new_tokens": None, "guidance_scale": None, "exponential_decay_length_penalty": None}
+    "min_length": 0, "min_new_tokens": None, "guidance_scale": None, "exponential_decay_length_penalty": None, "stop_strings": None,
+    "penalty_alpha": None, "num_beam_groups": 1, "diversity_penalty": 0.0, "encoder_repetition_penalty": 1.0, "dola_layers": None,
+    "watermarking_config": None, "forced_decoder_ids": None, "max_new_tokens": None, "max_time": None, "top_h": None}
 SETTINGS = 6  # most settings that are named
 
 

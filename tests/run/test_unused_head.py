@@ -41,7 +41,7 @@ def events_of(n, right, needs):
 
 @pytest.mark.parametrize("n, right, needs, asked", [
     (UNUSED + 1, (), {"head:eagle"}, True), (UNUSED - 8, (), {"head:eagle"}, False), (UNUSED + 8, (60,), {"head:eagle"}, False),
-    (UNUSED + 1, (), {"draft"}, False)])
+    (UNUSED + 1, (), {"draft:eagle"}, True), (UNUSED + 1, (), {"draft"}, False)])
 def test_a_head_that_is_never_right_is_asked_about(n, right, needs, asked):
     events = events_of(n, right, frozenset(needs))
     totals = next(event.totals for event in events if isinstance(event, Finished))

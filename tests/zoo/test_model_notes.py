@@ -32,6 +32,8 @@ def test_a_context_that_is_cut_is_a_note(tmp_path, config, cut):
     ({}, ""), ({"eos_token_id": 2, "do_sample": False, "max_length": 20}, ""), ({"temperature": 1.0, "top_p": 1.0, "top_k": 0}, ""),
     ({"temperature": 0.7, "top_p": 0.8, "top_k": 20}, "temperature 0.7, top_k 20, top_p 0.8"), ({"repetition_penalty": 1.1}, "repetition_penalty 1.1"),
     ({"do_sample": False, "temperature": 0.6}, "temperature 0"), ({"suppress_tokens": list(range(90))}, "suppress_tokens [0, 1, 2, 3, 4, 5"),
+    ({"stop_strings": ["</s>"]}, "stop_strings"), ({"penalty_alpha": 0.6, "top_k": 4}, "penalty_alpha 0.6"), ({"max_new_tokens": 64}, "max_new_tokens 64"),
+    ({"watermarking_config": {"bias": 2.0}}, "watermarking_config"), ({"penalty_alpha": None, "num_beam_groups": 1, "diversity_penalty": 0.0}, ""),
     ({"num_beams": 4, "no_repeat_ngram_size": 3}, "no_repeat_ngram_size 3, num_beams 4"), ({"temperature": "\u202e" * 90}, "temperature")])
 def test_recommended_settings_are_a_note(tmp_path, settings, named):
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
