@@ -133,12 +133,12 @@ class Conversation:
         from ..run.result import Result, RunFailed
         from ..run.session import Session
         from .run_output import CancelOnSignal
-        from .terminal import Writer
+        from .terminal import TokenPrinter
 
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
         self._machine = self._machine or Machine(self.loaded)
-        writer = None if self.args.json else Writer(
+        writer = None if self.args.json else TokenPrinter(
             sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens, self.loaded.codec.decoder())
         session = Session(self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request)
         if not self.args.deterministic:
@@ -147,7 +147,7 @@ class Conversation:
             for event in self._machine.watch(session.run(asked, cancel=cancel)):
                 result.take(event)
                 if writer:
-                    writer.take(event)
+                    writer.print_event(event)
         if writer:
             writer.close()
             print(flush=True)
@@ -164,12 +164,13 @@ class Conversation:
             return
         from rich.console import Console
 
-        from .terminal import shown
+        from .terminal import format_value
 
         console = Console(stderr=True, highlight=False)
         reused = f", {result.reused} prompt tokens reused" if result.reused else ""
-        speed = TEXTS["run.figures"].format_map({name: shown(figures[name]) for name in ("tokens_per_second", "block_efficiency")})
+        speed = TEXTS["run.figures"].format_map({name: format_value(figures[name]) for name in ("tokens_per_second", "block_efficiency")})
         console.print(f"{self.method.title} | {speed} | "
-                      f"first token after {shown(figures['time_to_first_token'])} s{reused}", style="dim", justify="right", markup=False)
+                      f"first token after {format_value(figures['time_to_first_token'])} s{reused}",
+                      style="dim", justify="right", markup=False)
         if result.busy:
             console.print(TEXTS["run.busy"], style="dim", justify="right", markup=False)

@@ -213,13 +213,13 @@ def run_method(args: argparse.Namespace) -> int:
     fields = request_options.given_fields(args)
     from ..run.machine import Machine
     from ..run.session import Session, find_method
-    from ..trace.files import place_of
+    from ..trace.files import writable_path
     from .run_output import CancelOnSignal, stream_run
 
     method, knobs = find_method(args.method), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded
     if args.trace:
-        place_of(args.trace)  # before the run, not after it
+        writable_path(args.trace)  # before the run, not after it
     if args.save:
         check_output(args.save)
     loaded = _loaded(args)

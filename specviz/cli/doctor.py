@@ -32,12 +32,12 @@ def doctor(args: argparse.Namespace) -> int:
 
 def text(found: dict[str, Any]) -> str:
     """Return the report as text."""
-    from .terminal import shown, table
+    from .terminal import format_value, table
 
     machine, memory, libraries, target = found["machine"], found["memory"], found["libraries"], found["target"]
     rows = [("processor", f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"),
             ("instructions", f"{' '.join(machine['instructions']) or '-'} (torch uses {machine['torch_uses']})"),
-            ("load", f"{shown(machine['load_average'])}" + (
+            ("load", f"{format_value(machine['load_average'])}" + (
                 ", more than there are cores: times are unreliable" if (machine["load_average"] or 0) > machine["cores"] else "")),
             ("memory", f"{memory['total_gb'] or '-'} GB, {memory['available_gb'] or '-'} GB available"),
             *[("gpu", f"{gpu['name']}, {gpu['memory_gb']} GB, driver {gpu['driver'] or '-'}") for gpu in found["gpu"] or ()],

@@ -21,14 +21,14 @@ def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, 
     with the ``records`` of earlier answers."""
     from ..trace.files import Trace
     from ..trace.recorder import Recorder
-    from .terminal import Writer, colours, legend
+    from .terminal import TokenPrinter, legend, use_colour
 
-    writer = None if args.json else Writer(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens, loaded.codec.decoder())
+    writer = None if args.json else TokenPrinter(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens, loaded.codec.decoder())
     recorder = Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
     try:
         for event in events:
             if writer:
-                writer.take(event)
+                writer.print_event(event)
             if recorder:
                 records += recorder.take(event)
             yield event
@@ -40,17 +40,17 @@ def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, 
             if writer:
                 writer.close()
                 print(flush=True)
-                if colours(sys.stdout):
+                if use_colour(sys.stdout):
                     print(legend(), file=sys.stderr)
 
 
 def summary(result: Any) -> str:
-    from .terminal import shown
+    from .terminal import format_value
 
     m = result.metrics()
-    return (f"{m['tokens']} tokens in {shown(m['seconds'])} s after a prefill of {shown(m['prefill_seconds'])} s"
-            f" | {TEXTS['run.figures'].format_map({name: shown(m[name]) for name in ('tokens_per_second', 'block_efficiency')})}"
-            f" | accepted / tried {shown(m['acceptance_rate'])} | ended by {result.finish_reason}")
+    return (f"{m['tokens']} tokens in {format_value(m['seconds'])} s after a prefill of {format_value(m['prefill_seconds'])} s"
+            f" | {TEXTS['run.figures'].format_map({name: format_value(m[name]) for name in ('tokens_per_second', 'block_efficiency')})}"
+            f" | accepted / tried {format_value(m['acceptance_rate'])} | ended by {result.finish_reason}")
 
 
 class CancelOnSignal:

@@ -15,13 +15,13 @@ DEADLINE = 600.0  # seconds for a server's answer where none is given: a server 
 
 
 def run_server(args: argparse.Namespace) -> int:
-    from ..run.request import read_messages, read_sampling, read_seconds, read_whole
+    from ..run.request import read_messages, read_sampling, read_seconds, read_integer
     from ..run.result import RunFailed
     from ..servers.configured import find_server
     from ..servers.merge_lanes import merge_lanes
     from ..servers.stream import Stream
     from ..trace.events import Checked, Failed, TextEmitted
-    from ..trace.files import Trace, place_of
+    from ..trace.files import Trace, writable_path
     from ..trace.recorder import Recorder
     from .run_output import CancelOnSignal
 
@@ -30,12 +30,12 @@ def run_server(args: argparse.Namespace) -> int:
         raise UsageError("run.server_options", options=", ".join(ignored))
     server = find_server(args.server)
     if args.trace:
-        place_of(args.trace)
+        writable_path(args.trace)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     asked = read_messages([{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}])
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     deadline = read_seconds(DEADLINE if args.deadline is None else args.deadline)
-    stream = Stream(server, asked, read_whole("max_new_tokens", args.max_new_tokens, 1), sampling, deadline)
+    stream = Stream(server, asked, read_integer("max_new_tokens", args.max_new_tokens, 1), sampling, deadline)
     recorder, records, answer, figures, why = Recorder(0, None), [], bytearray(), {}, ""
     cancel = threading.Event()
     try:
@@ -64,21 +64,21 @@ def run_server(args: argparse.Namespace) -> int:
 
 
 def _show(event: Any, args: argparse.Namespace) -> None:
-    from .terminal import harmless
+    from .terminal import escape_control_characters
 
     if not args.json:
         text = b"".join(piece[1] for piece in event.pieces).decode("utf-8", "replace")
-        print(harmless(text) if sys.stdout.isatty() else text, end="", flush=True)
+        print(escape_control_characters(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 def _summary(figures: dict[str, Any]) -> str:
     """Return the observed, inferred and unknown figures, one line each."""
-    from .terminal import shown
+    from .terminal import format_value
 
     lines = []
     for badge in ("observed", "inferred", "unknown"):
         mine = [fact for fact in figures.get("facts", ()) if fact["badge"] == badge]
-        words = (f["name"].replace("_", " ") + ("" if f["value"] is None or isinstance(f["value"], list) else f" {shown(f['value'])}")
-                 for f in mine)
+        words = (f["name"].replace("_", " ")
+                 + ("" if f["value"] is None or isinstance(f["value"], list) else f" {format_value(f['value'])}") for f in mine)
         lines += [f"{badge}: {', '.join(words)}"] if mine else []
     return "\n".join([*lines, *(f"doubted: {words}" for words in figures.get("doubts", ()))])

@@ -23,30 +23,30 @@ STYLES = {  # verdict: (colour and, for who sees no colour, a second channel; it
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def colours(stream: TextIO) -> bool:
+def use_colour(stream: TextIO) -> bool:
     """Return whether to use colour: only on a terminal that supports it, and without NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return the text with control and direction characters as visible escapes."""
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
-class Writer:
+class TokenPrinter:
     """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could still
     change is held back."""
 
     def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
                  decode: Callable[..., str] | None = None):
-        self._stream, self._colour, self._tty = stream, colours(stream), stream.isatty()
+        self._stream, self._colour, self._tty = stream, use_colour(stream), stream.isatty()
         self._transcript = Transcript(table, stops, min_tokens)
         self._verdicts: list[str] = []
         self._spans: list[tuple[int, int, str]] = []  # not yet printed
         self._printed = 0
         self._decode = decode or codecs.getincrementaldecoder("utf-8")("replace").decode
 
-    def take(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         if isinstance(event, Committed):
             self._verdicts = ["accepted"] * len(event.path) + [event.kind] * (len(event.tokens) - len(event.path))
         elif isinstance(event, TextEmitted):
@@ -72,7 +72,7 @@ class Writer:
         self._stream.flush()
 
     def _show(self, text: str, verdict: str) -> None:
-        text = harmless(text) if self._tty else text
+        text = escape_control_characters(text) if self._tty else text
         if self._colour and text and verdict in STYLES:  # a style never spans a line's end
             text = "\n".join(f"{STYLES[verdict][0]}{line}{RESET}" if line else "" for line in text.split("\n"))
         self._stream.write(text)
@@ -85,14 +85,14 @@ def legend() -> str:
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
     """Return aligned columns: numbers to the right, text to the left; a long last column is not padded."""
-    cells = [[shown(row.get(column)) for column in columns] for row in rows]
+    cells = [[format_value(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in [columns, *cells]) for i in range(len(columns))]
     right = [bool(rows) and all(isinstance(row.get(c), (int, float, type(None))) for row in rows) for c in columns]
     lines = [columns, ["-" * width for width in widths], *cells]
     return "\n".join("  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right)).rstrip() for line in lines)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for people: three digits, a dash for None, an interval for two numbers."""
     if value is None:
         return "-"
@@ -101,5 +101,5 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
     if isinstance(value, (list, tuple)):
-        return " to ".join(shown(v) for v in value)
+        return " to ".join(format_value(v) for v in value)
     return str(value)

@@ -42,7 +42,7 @@ LEAN: dict[str, tuple[dict[str, int], Callable[[int, dict[str, Any], int], float
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearFit:
     """Seconds of a pass over n tokens of text: base + token * n."""
 
     base: float
@@ -52,7 +52,7 @@ class Line:
         return self.base + self.token * tokens
 
     @classmethod
-    def through(cls, lengths: list[int], seconds: list[float]) -> Line:
+    def fit(cls, lengths: list[int], seconds: list[float]) -> LinearFit:
         """Fit a non-decreasing line by least squares."""
         x, y = sum(lengths) / len(lengths), sum(seconds) / len(seconds)
         spread = sum((n - x) ** 2 for n in lengths)
@@ -92,7 +92,7 @@ def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bo
             for count, (_, *seconds) in zip(counts, zip(*turns)):
                 took[count].append(min(seconds))  # the first turn is a warm-up; noise only adds time
             seen = lengths[:len(took[1])]
-            lines = {count: Line.through(seen, seconds) for count, seconds in took.items()}
+            lines = {count: LinearFit.fit(seen, seconds) for count, seconds in took.items()}
             result = {"lengths": seen, "seconds": list(took[1]), "base": lines[1].base, "token": lines[1].token, "longest": n,
                     "extrapolated": list(BEYOND), "methods": [], "machine": machine(loaded)}
             yield result
@@ -108,7 +108,7 @@ def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bo
         yield result
 
 
-def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: MeasuredRun, plain: MeasuredRun, lines: dict[int, Line],
+def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: MeasuredRun, plain: MeasuredRun, lines: dict[int, LinearFit],
           step: float) -> dict[str, Any]:
     spent = [p.totals.seconds / max(1, p.totals.tokens) for p in (plain, found)]
     full = torch.finfo(getattr(torch, loaded.facts["env"]["dtype"])).bits
@@ -117,7 +117,8 @@ def _report(loaded: Loaded, method: Any, knobs: dict[str, Any], found: MeasuredR
             "extrapolated": [predicted_speedup(n, method.key, knobs, found, lines, step, full) for n in BEYOND]}
 
 
-def predicted_speedup(n: int, key: str, knobs: dict[str, Any], found: MeasuredRun, lines: dict[int, Line], step: float, full: int) -> float:
+def predicted_speedup(n: int, key: str, knobs: dict[str, Any], found: MeasuredRun, lines: dict[int, LinearFit],
+                      step: float, full: int) -> float:
     """Return the predicted speed-up at a context of n tokens: tokens per round, times the duration of a plain pass,
     over the duration of drafting and verification."""
     read, rounds = LEAN[key][1](n, knobs, full), max(1, found.totals.rounds)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from torch import Tensor
 
 from ..core import Budget, DraftTree, Outcome, Parts, Scores, State, Target, Verdict
-from ..trace.events import Committed, Decided, Drafted, Event, ModelProbs, Noted, Verified, best
+from ..trace.events import Committed, Decided, Drafted, Event, ModelProbs, Noted, Verified, top_tokens
 from .speculate import emit_rounds, start_run
 
 
@@ -84,7 +84,7 @@ def _scale_events(outcome: Outcome, state: State, large: bool, rows: int) -> Gen
     yield Decided(r, ())
     kv = {"before": before, "after": before + rows, "dropped": 0}
     yield Committed(r, t1 + seconds["judge"], (), outcome.committed, verdict.kind, float(verdict.probs[verdict.token]),
-                    best(verdict.probs, state.top_k_saved), kv, seconds, *ModelProbs(outcome, state).of_committed())
+                    top_tokens(verdict.probs, state.top_k_saved), kv, seconds, *ModelProbs(outcome, state).of_committed())
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from typing import Protocol, cast
 
 from ..core import Outcome, Parts, State, Target, play
-from ..trace.events import Committed, Decided, Drafted, Event, ModelProbs, Noted, Verified, best
+from ..trace.events import Committed, Decided, Drafted, Event, ModelProbs, Noted, Verified, top_tokens
 from .speculate import emit_rounds, start_run
 
 
@@ -56,7 +56,7 @@ def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float
         yield Verified(r, t0, t1, kv["after"] - kv["before"])
         yield Decided(r, ())
     yield Committed(r, t1 + seconds["judge"] + seconds["commit"], (), outcome.committed, "plain" if large else "small",
-                    float(verdict.probs[verdict.token]), best(verdict.probs, state.top_k_saved), kv, seconds,
+                    float(verdict.probs[verdict.token]), top_tokens(verdict.probs, state.top_k_saved), kv, seconds,
                     *ModelProbs(outcome, state).of_committed())
     for kind, data in state.notes:
         yield Noted(r, kind, data)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..trace.files import Trace
 from ..trace.page import show
-from .lanes import Records, method_keys, play
+from .lanes import Records, method_keys, run_lanes
 
 HEIGHT = 1000  # pixels of the frame
 EVERY = 1.5  # seconds between two pictures of a run in progress
@@ -45,7 +45,7 @@ def watch(prompt: str | list[dict[str, str]], methods: str | Sequence[str] = ("s
     """
     records: Records = []
     screen = _Screen(height) if live and _cell() is not None else None
-    for new in play(prompt, method_keys(methods, plain), **options):
+    for new in run_lanes(prompt, method_keys(methods, plain), **options):
         records += new
         if screen:
             screen.update(records)

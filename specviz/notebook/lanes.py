@@ -22,7 +22,7 @@ def method_keys(methods: str | Sequence[str], plain: bool) -> list[str]:
     return [*(key for key in keys if key != baseline), baseline] if plain else keys
 
 
-def play(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target: str | None = None, draft: str | None = None,
+def run_lanes(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target: str | None = None, draft: str | None = None,
          device: str = "auto", max_new_tokens: int = 96, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
          knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1,
          request: Mapping[str, Any] | None = None) -> Iterator[Records]:

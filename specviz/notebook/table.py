@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..trace.files import Trace
-from .lanes import method_keys, play
+from .lanes import method_keys, run_lanes
 
 COLUMNS = ("prompt", "method", "title", "exactness", "tokens", "rounds", "tokens_per_pass", "acceptance_rate", "tokens_per_second",
            "speed_up", "doubtful", "same_text")
@@ -24,7 +24,7 @@ def compare(prompts: str | Sequence[str], methods: str | Sequence[str] = ("specu
 
     rows: list[dict[str, Any]] = []
     for prompt in [prompts] if isinstance(prompts, str) else prompts:
-        records = [record for new in play(prompt, method_keys(methods, True), repeats=repeats, **options) for record in new]
+        records = [record for new in run_lanes(prompt, method_keys(methods, True), repeats=repeats, **options) for record in new]
         rows += lane_rows(Trace(records), prompt)
     return pandas.DataFrame(rows, columns=list(COLUMNS))
 

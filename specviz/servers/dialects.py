@@ -47,7 +47,7 @@ class Message:
     doubt: str = ""
 
 
-def count(value: Any, what: str) -> int | None:
+def reported_count(value: Any, what: str) -> int | None:
     """Return a reported count, None if it is missing. Raises ImpossibleFigure."""
     if value is None:
         return None
@@ -101,8 +101,8 @@ class OpenAI:
         usage = message.get("usage")
         if not isinstance(usage, dict):
             return {}
-        return {"asked": count(usage.get("prompt_tokens"), "count of prompt tokens"),
-                "written": count(usage.get("completion_tokens"), "count of written tokens")}
+        return {"asked": reported_count(usage.get("prompt_tokens"), "count of prompt tokens"),
+                "written": reported_count(usage.get("completion_tokens"), "count of written tokens")}
 
     def speculation(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
         return {}
@@ -126,7 +126,7 @@ class VLLM(OpenAI):
         by_length = found.get("acceptance_histogram_by_draft_length")
         drafts = Drafts(_needed(found, "num_draft_tokens"), _needed(found, "num_accepted_draft_tokens"),
                         _needed(found, "num_spec_steps"), _histogram(by_length), _steps(found))
-        return {"drafts": checked(drafts, found.get("acceptance_histogram"))}
+        return {"drafts": validated_drafts(drafts, found.get("acceptance_histogram"))}
 
 
 class SGLang(OpenAI):
@@ -145,7 +145,7 @@ class SGLang(OpenAI):
             return {}
         drafts = Drafts(_needed(found, "spec_num_proposed_drafts"), _needed(found, "spec_num_correct_drafts"),
                         _needed(found, "spec_verify_ct"))
-        return {"drafts": checked(drafts, found.get("spec_correct_drafts_histogram"))}
+        return {"drafts": validated_drafts(drafts, found.get("spec_correct_drafts_histogram"))}
 
 
 class LlamaCpp(OpenAI):
@@ -166,19 +166,19 @@ class LlamaCpp(OpenAI):
             return {}
         own = {here: value / 1e3 for there, here in (("prompt_ms", "prefill_seconds"), ("predicted_ms", "seconds"))
                if type(value := found.get(there, -1)) in (int, float) and 0 <= value <= MOST}
-        written = count(found.get("predicted_n"), "count of written tokens")
+        written = reported_count(found.get("predicted_n"), "count of written tokens")
         out: dict[str, Any] = {"own": own, "written": written}
-        drafted = count(found.get("draft_n"), "count of drafted tokens")
+        drafted = reported_count(found.get("draft_n"), "count of drafted tokens")
         if drafted is not None:
             accepted = _needed(found, "draft_n_accepted")
-            out["drafts"] = checked(Drafts(drafted, accepted))
+            out["drafts"] = validated_drafts(Drafts(drafted, accepted))
         return out
 
 
 ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": LlamaCpp(), "openai": OpenAI()}
 
 
-def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
+def validated_drafts(drafts: Drafts, histogram: Any = None) -> Drafts:
     """Return the same counts if they are consistent. Raises ImpossibleFigure."""
     if drafts.accepted > drafts.drafted:
         raise ImpossibleFigure("accepted")
@@ -197,7 +197,7 @@ def checked(drafts: Drafts, histogram: Any = None) -> Drafts:
 
 
 def _needed(found: dict[str, Any], name: str) -> int:
-    value = count(found.get(name), name)
+    value = reported_count(found.get(name), name)
     if value is None:
         raise ImpossibleFigure("missing", what=name)
     return value
@@ -206,7 +206,7 @@ def _needed(found: dict[str, Any], name: str) -> int:
 def _counts(line: Any) -> list[int]:
     if not isinstance(line, list) or len(line) > MOST_IDS:
         raise ImpossibleFigure("histogram")
-    return [count(one, "histogram") or 0 for one in line]
+    return [reported_count(one, "histogram") or 0 for one in line]
 
 
 def _histogram(found: Any) -> dict[int, list[int]]:
@@ -228,7 +228,7 @@ def _steps(found: dict[str, Any]) -> tuple[tuple[int, int], ...]:
         return ()
     if not all(isinstance(one, list) and len(one) <= 100_000 for one in (drafted, accepted)) or len(drafted) != len(accepted):
         raise ImpossibleFigure("steps")
-    pairs = tuple((count(d, "step") or 0, count(a, "step") or 0) for d, a in zip(drafted, accepted))
+    pairs = tuple((reported_count(d, "step") or 0, reported_count(a, "step") or 0) for d, a in zip(drafted, accepted))
     if any(a > d for d, a in pairs):
         raise ImpossibleFigure("accepted")
     return pairs

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.parts import Decision, Outcome
 from ..core.state import State
-from .model_probs import ModelProbs, Top, best, grammar_note
+from .model_probs import ModelProbs, Top, grammar_note, top_tokens
 
 Span = tuple[float, float]  # seconds on the engine's clock
 
@@ -229,7 +229,7 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     kv = {"before": before, "after": before + len(outcome.kept), "dropped": rows - len(outcome.kept)}
     prob = None if verdict.probs is None else float(verdict.probs[verdict.token])
     yield Committed(r, committed, verdict.path, outcome.committed, verdict.kind, prob,
-                    best(verdict.probs, state.top_k_saved), kv, outcome.seconds, *model.of_committed())
+                    top_tokens(verdict.probs, state.top_k_saved), kv, outcome.seconds, *model.of_committed())
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()
@@ -241,7 +241,7 @@ def _node(outcome: Outcome, i: int, count: int) -> dict[str, Any]:
     origin = tree.origin[i] if i < len(tree.origin) else None
     return _clean({
         "id": i, "parent": tree.parents[i], "depth": tree.depths[i], "tok": tree.tokens[i],
-        "q": None if probs is None else float(probs[tree.tokens[i]]), "how": tree.label(i), "top": best(probs, count),
+        "q": None if probs is None else float(probs[tree.tokens[i]]), "how": tree.label(i), "top": top_tokens(probs, count),
         "src": None if origin is None else {"source": origin.source, "start": origin.start, "end": origin.end},
         "probe": True if i in tree.probes else None,
     })
@@ -260,5 +260,6 @@ def _decisions(outcome: Outcome, count: int, model: ModelProbs) -> Iterator[dict
 def _decision(decision: Decision, count: int) -> dict[str, Any]:
     return _clean({
         "node": decision.node, "rule": decision.rule, "p": decision.target_prob, "q": decision.draft_prob, "a": decision.accept,
-        "u": decision.draw, "verdict": decision.verdict, "top_p": best(decision.probs, count), "resid": best(decision.residual, count),
+        "u": decision.draw, "verdict": decision.verdict, "top_p": top_tokens(decision.probs, count),
+        "resid": top_tokens(decision.residual, count),
     })

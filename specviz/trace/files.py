@@ -77,7 +77,7 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the records to ``.jsonl`` or ``.jsonl.gz``, atomically. Raises TraceError; the old file is then unchanged."""
-        place = place_of(path)
+        place = writable_path(path)
         data = self.lines().encode("utf-8", "replace")
         if place.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
@@ -98,7 +98,7 @@ class Trace:
         return cls(records)
 
 
-def place_of(path: str | Path) -> Path:
+def writable_path(path: str | Path) -> Path:
     """Return the path of the ordinary file, existing or not, to which a trace is written, with links resolved. Raises
     TraceError for a device, a pipe, a folder, a dangling link, or a missing folder."""
     try:

@@ -8,7 +8,7 @@ COLUMNS = ("lane", "method", "round", "kind", "rows", "drafted", "accepted", "to
            "judge_ms", "cache_ms", "other_ms", "text")
 
 
-def rounds(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def round_rows(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each round of each lane.
 
     rows: tokens in the forward pass; drafted: candidate nodes; accepted: length of the accepted path; tokens: committed; tail:
@@ -41,10 +41,10 @@ def _fold(row: dict[str, Any], record: dict[str, Any]) -> None:
 
 
 def frame(records: list[dict[str, Any]]) -> Any:
-    """Return ``rounds`` as a pandas frame."""
+    """Return ``round_rows`` as a pandas frame."""
     import pandas
 
-    return pandas.DataFrame(rounds(records), columns=list(COLUMNS))
+    return pandas.DataFrame(round_rows(records), columns=list(COLUMNS))
 
 
 def plot(records: list[dict[str, Any]]) -> Any:
@@ -55,7 +55,7 @@ def plot(records: list[dict[str, Any]]) -> Any:
     starts = {record["lane"]: record["t1"] for record in records if record["type"] == "prefill"}
     figure = go.Figure()
     for lane in sorted(titles):
-        mine = [row for row in rounds(records) if row["lane"] == lane and row["seconds"] is not None]
+        mine = [row for row in round_rows(records) if row["lane"] == lane and row["seconds"] is not None]
         begin, total, seconds, written = starts.get(lane, 0.0), 0, [0.0], [0]
         for row in mine:
             total += row["tokens"]

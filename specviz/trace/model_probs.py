@@ -12,7 +12,7 @@ from ..core.state import State
 Top = list[list[float]]  # [[token, probability], ...]
 
 
-def best(probs: Tensor | None, count: int) -> Top | None:
+def top_tokens(probs: Tensor | None, count: int) -> Top | None:
     """Return the top tokens of a distribution, best first; None when none are saved."""
     if probs is None or not count:
         return None
@@ -46,13 +46,13 @@ class ModelProbs:
         if not self.greedy or row >= len(self.outcome.scores.logits):
             return {}
         probs = self._row(row).exp()
-        return {"softmax_p": float(probs[self.outcome.tree.tokens[node]]), "top_softmax": best(probs, self.count)}
+        return {"softmax_p": float(probs[self.outcome.tree.tokens[node]]), "top_softmax": top_tokens(probs, self.count)}
 
     def of_committed(self) -> tuple[Any, ...]:
         """Return the last four fields of ``Committed``: softmax_p, softmax_top, logprobs, top_logprobs."""
         kept, tokens = self.outcome.kept, self.outcome.committed
         probs = self._row(kept[-1]).exp() if self.greedy else None
-        last = (None, None) if probs is None else (float(probs[tokens[-1]]), best(probs, self.count))
+        last = (None, None) if probs is None else (float(probs[tokens[-1]]), top_tokens(probs, self.count))
         if self.logprobs is None:
             return *last, None, None
         pairs = [(self._row(row), token) for row, token in zip(kept, tokens)]

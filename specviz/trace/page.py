@@ -19,7 +19,7 @@ from typing import Any
 from .. import ASSETS, VERSION
 from ..core.errors import InvalidUse
 from .schema import TraceError
-from .scripts import folder
+from .scripts import scripts_below
 
 VIEWER = ASSETS / "viewer"
 HTML_TEMPLATE = '<div class="sv"></div>'
@@ -37,7 +37,7 @@ _START = """(() => {
 
 def scripts() -> tuple[str, ...]:
     """Return the viewer's scripts in order, without `gradio`, which only that host adds."""
-    return tuple(folder(VIEWER, "SV|SpecViz", besides=("gradio",)))
+    return tuple(scripts_below(VIEWER, "SV|SpecViz", besides=("gradio",)))
 
 
 @cache

@@ -28,7 +28,7 @@ class Recorder:
         """Return the records of one event, JSON-ready; non-finite numbers become null."""
         out: list[dict[str, Any]] = []
         for record in event.records():
-            record = finite(record)
+            record = without_nonfinite(record)
             header = record["type"] == "header"
             ids = () if self._token_bytes is None else record["prompt"]["ids"] if header else _named(record)
             new = [i for i in dict.fromkeys(ids) if i >= 0 and i not in self._known_tokens]
@@ -67,12 +67,12 @@ def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
         yield value
 
 
-def finite(value: Any) -> Any:
+def without_nonfinite(value: Any) -> Any:
     """Return the plain data with tuples replaced by lists and non-finite numbers by None."""
     if isinstance(value, dict):
-        return {str(k): finite(v) for k, v in value.items()}
+        return {str(k): without_nonfinite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
+        return [without_nonfinite(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -20,7 +20,7 @@ class ScriptOrderError(CodedError, ValueError):
     """Scripts that cannot be sorted: no script provides a name, or there is a cycle."""
 
 
-def names(text: str, namespace: str) -> tuple[set[str], set[str]]:
+def provided_and_needed(text: str, namespace: str) -> tuple[set[str], set[str]]:
     """Return (provided, needed): names of a namespace that a script assigns, and those that it only reads.
 
     `namespace` is a pattern for all its spellings, as `SV|SpecViz`.
@@ -30,12 +30,12 @@ def names(text: str, namespace: str) -> tuple[set[str], set[str]]:
     return provided, set(re.findall(rf"\b(?:{namespace})\.(\w+)", code)) - provided
 
 
-def ordered(scripts: dict[str, str], namespace: str) -> list[str]:
+def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
     """Return the scripts (name -> text) in dependency order; ties by name.
 
     Raises ScriptOrderError for a name that no script provides, and for cycles.
     """
-    found = {script: names(text, namespace) for script, text in scripts.items()}
+    found = {script: provided_and_needed(text, namespace) for script, text in scripts.items()}
     graph = {}
     for script, (_, needed) in found.items():
         graph[script] = {other for other in found if other != script and found[other][0] & needed}
@@ -54,7 +54,7 @@ def ordered(scripts: dict[str, str], namespace: str) -> list[str]:
     return out
 
 
-def folder(path: Path, namespace: str, besides: tuple[str, ...] = ()) -> list[str]:
+def scripts_below(path: Path, namespace: str, besides: tuple[str, ...] = ()) -> list[str]:
     """Return the scripts below a folder in dependency order, without the suffix and without those in `besides`."""
     found = {p.relative_to(path).with_suffix("").as_posix(): p for p in sorted(path.rglob("*.js"))}
-    return ordered({name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace)
+    return in_dependency_order({name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace)

@@ -19,7 +19,7 @@ from .lab_questions import LabQuestions
 from .limits import BASELINE, RunQueue, read_request
 from .loading import Loader
 from .messages import Refused
-from .stream import LiveRun, pack
+from .stream import LiveRun, json_for_html
 
 
 class Api:
@@ -71,7 +71,7 @@ class Api:
                 status = frame.get("status", {})
                 if status.get("state") == "error" and not live.frames.records:
                     raise _error(status["text"])
-                yield pack(frame)
+                yield json_for_html(frame)
 
     async def compare(self, prompt: str, methods: list = ["speculative"], max_new_tokens: int = 64, temperature: float = 0.0,  # noqa: B006
                       seed: int = 0, repeats: int = 3, target: str = "", request: gr.Request = cast(Any, None)) -> dict:

@@ -11,16 +11,16 @@ import gradio as gr
 
 from .. import ASSETS
 from ..trace.page import gradio_parts
-from ..trace.scripts import folder
+from ..trace.scripts import scripts_below
 from . import picker_rows
 from .head_script import LINK_CARD
 from .limits import LANES, VALUE_NAMES
 from .start_content import StartContent
-from .stream import pack
+from .stream import json_for_html
 from .theme import PANELS, STATIC
 
 
-def script(name: str) -> str:
+def read_script(name: str) -> str:
     """Return the text of one of the page's JavaScript files."""
     return (STATIC / name).read_text(encoding="utf-8")
 
@@ -30,7 +30,7 @@ def board(value: str) -> gr.HTML:
     (docs/TRACE.md)."""
     parts = gradio_parts()
     return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
-                   js_on_load=parts["js_on_load"] + script("report_paint_rate.js"))
+                   js_on_load=parts["js_on_load"] + read_script("report_paint_rate.js"))
 
 
 def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
@@ -38,24 +38,24 @@ def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
 
     Its value is a JSON list with a method's key, or {"method": key, "knobs": {...}}, for each lane. ``off``: a JSON
     object {key: why it cannot run}; ``timed``: whether the displayed speeds were measured with the chosen models."""
-    script_ = "\n".join(script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
-    return gr.HTML(pack(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
+    script_ = "\n".join(read_script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
+    return gr.HTML(json_for_html(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
                    elem_id="methods", cards=picker_rows.rows(cards, start.first), families=picker_rows.family_sentences(),
-                   where=picker_rows.measured()["where"], noise=picker_rows.measured()["noise"], timed=timed,
+                   where=picker_rows.measured_speedups()["where"], noise=picker_rows.measured_speedups()["noise"], timed=timed,
                    presets=list(start.presets), most=LANES - 1, off="{}")
 
 
-def choice(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
+def choice_buttons(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
     """Return a widget with a few choices. Its value is the chosen one; ``off``: a JSON object {choice: why it is
     disabled}. (Gradio's own widgets can only be disabled as a whole.)"""
-    return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=script("choice.js"), apply_default_css=False,
+    return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=read_script("choice.js"), apply_default_css=False,
                    elem_id=elem_id, key=elem_id, choices=list(choices), names=VALUE_NAMES, title=label, help=info, about=elem_id, off=off)
 
 
-def line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
+def text_line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
     """Return one line of text that the server can change, such as a status or the reason of a refusal."""
-    return gr.HTML(pack({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
-                   js_on_load=script("status_line.js"), apply_default_css=False, elem_id=elem_id)
+    return gr.HTML(json_for_html({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
+                   js_on_load=read_script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
 
 def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
@@ -63,7 +63,7 @@ def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
     """
     scripts = {target["title"]: target.get("scripts", "") for target in targets}
     return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>',
-                   js_on_load=script("script_warning.js"),
+                   js_on_load=read_script("script_warning.js"),
                    apply_default_css=False, elem_id="unknown")
 
 
@@ -75,31 +75,31 @@ def picture(targets: list[dict[str, Any]]) -> gr.HTML:
     titles = {target["name"]: target["title"] for target in targets if target.get("pictures")}
     template = '<section class="pg-picture" aria-label="The picture" hidden></section>'
     return gr.HTML("", samples=samples, titles=titles, html_template=template,
-                   js_on_load=script("picture.js"), apply_default_css=False, elem_id="picture")
+                   js_on_load=read_script("picture.js"), apply_default_css=False, elem_id="picture")
 
 
 def summary() -> gr.HTML:
     """Return the settings of a run as one line; pressing it opens the fields below."""
     return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',
-                   js_on_load=script("summary.js"), apply_default_css=False, elem_id="summary")
+                   js_on_load=read_script("summary.js"), apply_default_css=False, elem_id="summary")
 
 
 def own_model() -> gr.HTML:
     """Return a box with the commands that start the page with a local folder, GGUF file or server."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="Your own model or server"></section>',
-                   js_on_load=script("own_model.js"), apply_default_css=False, elem_id="own-model")
+                   js_on_load=read_script("own_model.js"), apply_default_css=False, elem_id="own-model")
 
 
 def doctor() -> gr.HTML:
     """Return a button that measures this machine and shows the report of ``specviz doctor``."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="This machine"></section>',
-                   js_on_load=script("doctor.js"), apply_default_css=False, elem_id="doctor")
+                   js_on_load=read_script("doctor.js"), apply_default_css=False, elem_id="doctor")
 
 
 def conversation() -> gr.HTML:
     """Return the earlier turns above the board. Its value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open.
     """
-    return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=script("chat.js"),
+    return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=read_script("chat.js"),
                    apply_default_css=False, elem_id="conversation")
 
 
@@ -120,14 +120,14 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
                    drafts={target["name"]: target.get("draft", "") for target in targets})
 
 
-def host(name: str) -> gr.HTML:
+def panel_container(name: str) -> gr.HTML:
     """Return an empty container for a panel of assets/panels; it is filled when its tab is first opened."""
     return gr.HTML("", html_template='<div class="pg-host"></div>', js_on_load=None, apply_default_css=False, elem_id=f"host-{name}")
 
 
 def panel_files() -> list[str]:
     """Return the panels' scripts by name, in dependency order."""
-    return folder(PANELS, "P|SpecVizPanels")
+    return scripts_below(PANELS, "P|SpecVizPanels")
 
 
 def own_files() -> dict[str, Path]:
@@ -145,10 +145,10 @@ CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="descri
         f'<meta property="og:description" content="{ABOUT}"><meta name="twitter:card" content="summary_large_image">')
 
 
-def head() -> str:
+def page_script() -> str:
     """Return the page's own script. It loads plotly.js at the first touch or when the page has been idle for a while,
     never before the first paint."""
     names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "availability.js",
              "remember.js", "links.js", "tabs.js", "page_details.js")
-    own = "\n".join(script(name) for name in names)
-    return f"{CARD}<script>{own}\n{script('load_plotly.js')}</script>"
+    own = "\n".join(read_script(name) for name in names)
+    return f"{CARD}<script>{own}\n{read_script('load_plotly.js')}</script>"

@@ -21,7 +21,7 @@ def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | N
     label = LABELS.get(knob.name) or knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
     if knob.choices:
-        return board.choice(label, knob.help, knob.choices, value, elem_id, off)
+        return board.choice_buttons(label, knob.help, knob.choices, value, elem_id, off)
     common = {"label": label, "info": knob.help or None, "value": value, "elem_id": elem_id, "key": elem_id, "interactive": True}
     if isinstance(knob.default, bool):
         return gr.Checkbox(**common)

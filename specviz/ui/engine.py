@@ -19,7 +19,7 @@ from ..servers.messages import ServerError
 from ..zoo.registry import is_pinned
 from .cards import card_data, cards
 from .choices import bytes_fetched, fetched_together, fitting_drafts, target_choice
-from .limits import NO_DRAFT, RunRequest, is_fixed, split_model_key, titles
+from .limits import NO_DRAFT, RunRequest, has_fixed_layout, lane_titles, split_model_key
 from .messages import Refused, shorten, text
 from .server_lanes import is_served, served_cards, with_server_lanes
 from .stream import Record, status_of
@@ -117,7 +117,7 @@ class Engine:
         # loading thread stayed alive there were more of them than cores, and runs were three times slower.
         with ThreadPoolExecutor(1, "specviz-load") as thread:
             given = self._load_arguments(target)
-            return thread.submit(lambda: _with_pass_seconds(load(*given[0], **given[1], deterministic=is_fixed(target)))).result()
+            return thread.submit(lambda: _with_pass_seconds(load(*given[0], **given[1], deterministic=has_fixed_layout(target)))).result()
 
     def _load_arguments(self, models: str | None) -> tuple[tuple, dict[str, Any]]:
         """Return the arguments of ``zoo.load`` for ``RunRequest.models``. The owner may have started the server with any folder; a
@@ -179,7 +179,7 @@ class Engine:
 
     def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
         lease = int(min(seconds, 10 + 0.05 * asked.max_new_tokens * len(asked.lanes) * asked.repeats * asked.prompts * asked.answers))
-        work = play if on_zero_gpu() else partial(play, caches=self._conversations())
+        work = run_lanes if on_zero_gpu() else partial(run_lanes, caches=self._conversations())
         return self._use(work, asked.models, asked, seconds, cancel, lease)
 
     def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
@@ -190,7 +190,7 @@ class Engine:
             with engine_errors_refused():
                 yield from work(self.loaded(target), asked, seconds, cancel)
             return
-        for part in (parts := leased(self._loaded, work, lease)(target, asked, seconds)):
+        for part in (parts := leased_call(self._loaded, work, lease)(target, asked, seconds)):
             if isinstance(part, Refused):
                 raise part
             yield part
@@ -216,7 +216,7 @@ class Engine:
             return ""
         if key not in self._batchable:
             with engine_errors_refused():
-                self._batchable[key] = sharing(self.loaded(target), asked.method, asked.knobs)
+                self._batchable[key] = batch_sharing(self.loaded(target), asked.method, asked.knobs)
         shares = self._batchable[key] == "any" or (self._batchable[key] == "greedy" and asked.fields.get("temperature") == 0)
         return f"batch:{target or ''}" if shares else ""
 
@@ -246,7 +246,7 @@ class Engine:
         else:
             target = self.wants(payload)
             limit = min(seconds, LEASE) if on_zero_gpu() else seconds
-            yield from self._use(question, target, (name, payload), limit, cancel, int(limit + SPARE))
+            yield from self._use(answer_question, target, (name, payload), limit, cancel, int(limit + SPARE))
 
     def _target_of(self, target: Any) -> str | None:
         """Return a model by its name in a recording; None for the default one."""
@@ -255,7 +255,7 @@ class Engine:
         return target or None
 
 
-def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
+def batch_sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
     """Return which requests with this method can share forward passes without changing their answers: "any", "greedy"
     (a joint policy plans for the whole batch), or "none"."""
     from ..core import JointPolicy
@@ -270,7 +270,7 @@ def sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
     return "none" if unbatchable_reason(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
 
 
-def play(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
+def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
     """Run all lanes. Yield the records of one event at a time, and a status while lanes are repeated for timing.
 
@@ -289,7 +289,7 @@ def play(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Ev
     sessions = [Session(loaded, key, knobs, Sampling(), memory, asked.deterministic, asked.predicted, batch_prompts, request)
                 for key, knobs in asked.lanes if not is_served(key)]
     leases = None if asked.deterministic else caches
-    names = titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
+    names = lane_titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
     recorders = _recorders(loaded, asked)
     again = 0
     for answer, lane, event in _races(sessions, asked, seconds, cancel, mode, leases):
@@ -355,7 +355,8 @@ def _with_pass_seconds(loaded: Loaded) -> Loaded:
     return loaded
 
 
-def question(loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None) -> Iterator[Any]:
+def answer_question(loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float,
+                    cancel: threading.Event | None = None) -> Iterator[Any]:
     """Answer one question of the Lab; stop soon after the time limit."""
     until = time.monotonic() + seconds
     yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
@@ -377,7 +378,7 @@ def on_zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
-def leased(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
+def leased_call(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
     """Run the work as one call on an accelerator that is attached per call (ZeroGPU). The work runs in a forked
     process, which has the loaded models and receives plain data only; closing the generator ends it. A refusal is
     yielded as the last item, because for a raised error only the name of its type would be returned."""

@@ -18,8 +18,8 @@ from .http_guard import visitor
 from .limits import BASELINE, LANES, NO_DRAFT, RunQueue, model_key, read_request
 from .loading import Loader
 from .messages import Refused, shorten, text
-from .picker_rows import timed
-from .stream import LiveRun, empty_board, finished_board, pack
+from .picker_rows import speeds_apply
+from .stream import LiveRun, empty_board, finished_board, json_for_html
 from .visitor_run import VisitorRun
 
 VISITORS = 64  # whose past answers are remembered at one time
@@ -69,7 +69,7 @@ class Handlers:
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
             ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),
             ui["follow"]: gr.Button(visible=False),
-            ui["conversation"]: pack({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
+            ui["conversation"]: json_for_html({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
 
     async def watch(self, request: gr.Request):
@@ -174,7 +174,7 @@ class Handlers:
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
-        return {ui["chat"]: chat, ui["conversation"]: pack({"turns": []}), **self._no_choices(chat), ui["notice"]: _line(),
+        return {ui["chat"]: chat, ui["conversation"]: json_for_html({"turns": []}), **self._no_choices(chat), ui["notice"]: _line(),
                 ui["prompt"]: gr.Textbox(value="", placeholder=FIRST),
                 ui["board"]: empty_board(chat.number(), "chat.new")}
 
@@ -190,7 +190,7 @@ class Handlers:
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
-        return {ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat, ui["conversation"]: pack({"turns": []}),
+        return {ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat, ui["conversation"]: json_for_html({"turns": []}),
                 **self._no_choices(chat)}
 
     def edit(self, chat: Chat, request: gr.Request) -> dict:
@@ -200,7 +200,7 @@ class Handlers:
         last = chat.turns.pop()
         ui = self.ui
         return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST), **self._no_choices(chat),
-                ui["conversation"]: pack({"turns": chat.view(len(chat.turns)), "shown": None})}
+                ui["conversation"]: json_for_html({"turns": chat.view(len(chat.turns)), "shown": None})}
 
     def _no_choices(self, chat: Chat) -> dict:
         """Return the empty row of choices."""
@@ -219,7 +219,7 @@ class Handlers:
         latest = index == len(chat.turns) - 1
         view = chat.view(len(chat.turns) - latest)
         return {self.ui["board"]: finished_board(chat.number(), turn.records),
-                self.ui["conversation"]: pack({"turns": view, "shown": None if latest else index}), self.ui["notice"]: _line()}
+                self.ui["conversation"]: json_for_html({"turns": view, "shown": None if latest else index}), self.ui["notice"]: _line()}
 
     # Models and knobs
 
@@ -278,7 +278,7 @@ class Handlers:
 
     def _picker(self, off: dict[str, str], models: str | None) -> dict:
         """Mark the methods that cannot run on these models, and whether the speeds were measured with them."""
-        return {self.ui["methods"]: gr.HTML(off=pack(off), timed=timed(self.backend.targets(), models))}
+        return {self.ui["methods"]: gr.HTML(off=json_for_html(off), timed=speeds_apply(self.backend.targets(), models))}
 
     def knob_limits(self, key: str, target: str | None, draft: str | None) -> dict[str, float]:
         """Return the highest value of each knob of a method that the chosen models limit."""
@@ -288,7 +288,7 @@ class Handlers:
         """Return a listener that shows which of a method's knobs are incompatible, and disables choices that would be."""
         def rule(*values: Any) -> tuple:
             excluded = self.excluded_choices(key, values).values()
-            return _line(*self.incompatible_knobs(key, values)), *(gr.HTML(off=pack(why)) for why in excluded)
+            return _line(*self.incompatible_knobs(key, values)), *(gr.HTML(off=json_for_html(why)) for why in excluded)
 
         return rule
 
@@ -305,7 +305,7 @@ class Handlers:
 
 
 def _line(state: str = "", words: str = "") -> str:
-    return pack({"state": state, "text": words})
+    return json_for_html({"state": state, "text": words})
 
 
 def _keys(picked: Any) -> Any:

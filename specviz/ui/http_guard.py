@@ -55,7 +55,7 @@ class HttpGuard:
     def __init__(self, app: Any, parameters: dict[str, list[str]], own: dict[str, Path], budget: AddressBudget | None = None,
                  event_queue: Callable[[], Any] = lambda: None, api: Any = None):
         self._app, self._parameters, self._own, self._api = app, parameters, own, api
-        self._hosts, self._proxies = hosts(), proxies()
+        self._hosts, self._proxies = allowed_hosts(), trusted_proxies()
         self._budget, self._event_queue = budget or AddressBudget(), event_queue
         self._sweeper: asyncio.Task | None = None
         self._in_flight: Counter[str] = Counter()
@@ -235,7 +235,7 @@ class _BoundedBody:
         return b"".join(part.get("body", b"") for part in parts)
 
 
-def hosts() -> frozenset[str]:
+def allowed_hosts() -> frozenset[str]:
     """Return the names under which this server answers. A Space's proxy has already checked the name."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
@@ -244,7 +244,7 @@ def hosts() -> frozenset[str]:
     return frozenset({"localhost", socket.gethostname().lower(), *named, *filter(None, [root])})
 
 
-def proxies() -> frozenset[str]:
+def trusted_proxies() -> frozenset[str]:
     """Return the addresses whose X-Forwarded headers are trusted: those that the owner configures; on a Space, its
     proxy ("*")."""
     if os.environ.get("SPACE_ID"):
@@ -254,7 +254,7 @@ def proxies() -> frozenset[str]:
 
 def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
     """Return the scope without X-Forwarded headers or, if its peer is a trusted proxy, with the client named by the proxy; the
-    client as ``one_client`` names it."""
+    client as ``client_key`` names it."""
     peer = (scope.get("client") or ("", 0))[0]
     headers = scope["headers"]
     if "*" in named or peer in named:
@@ -262,10 +262,10 @@ def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
         peer = client.rpartition(",")[2].strip()[:64] or peer
     else:
         scope = scope | {"headers": [(name, value) for name, value in headers if name.lower() not in FORWARDED]}
-    return scope | {"client": (one_client(peer), 0)} if peer else scope
+    return scope | {"client": (client_key(peer), 0)} if peer else scope
 
 
-def one_client(address: str) -> str:
+def client_key(address: str) -> str:
     """Return the name under which the limits of an address count: without a port, an IPv4 address in either notation as itself, and an
     IPv6 address by its first 64 bits, because a client has all of the addresses below them."""
     host = address

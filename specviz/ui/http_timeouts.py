@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from .http_guard import one_client
+from .http_guard import client_key
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -31,7 +31,7 @@ class _Timed(_Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._peer = one_client((transport.get_extra_info("peername") or ("",))[0])
+        self._peer = client_key((transport.get_extra_info("peername") or ("",))[0])
         self._wait()
 
     def data_received(self, data: bytes) -> None:

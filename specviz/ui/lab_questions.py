@@ -20,7 +20,7 @@ from .http_guard import visitor
 from .limits import QUESTION_CHARACTERS, RUN_SECONDS, RunQueue, Visitor, check_size
 from .loading import Loader
 from .messages import Refused
-from .stream import pack
+from .stream import json_for_html
 
 
 class LabQuestions:
@@ -50,7 +50,7 @@ class LabQuestions:
         async with aclosing(job.stream()) as parts:
             async for part in parts:
                 if isinstance(part, str):
-                    yield pack({"state": "queued", "text": part})
+                    yield json_for_html({"state": "queued", "text": part})
                     continue
                 answer = next((one for one in reversed(part) if light or not isinstance(one, str)), answer)
                 if not light:
@@ -72,6 +72,6 @@ class LabQuestions:
 
 def _line(**fields: Any) -> str:
     try:
-        return pack(fields)
+        return json_for_html(fields)
     except ValueError:
         raise Refused("answer.not_finite") from None

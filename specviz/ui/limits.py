@@ -237,7 +237,7 @@ def _shown(value: Any) -> str:
 
 def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
     """Return (method, knobs) of each lane; a method may repeat with other knobs, and identical lanes are merged."""
-    asked = [lane_of(item) for item in ([methods] if isinstance(methods, (str, dict)) else _list_of(methods))]
+    asked = [parse_lane(item) for item in ([methods] if isinstance(methods, (str, dict)) else _list_of(methods))]
     if knobs is None:
         knobs = {}
     if not isinstance(knobs, dict) or not all(isinstance(given, dict) for given in knobs.values()):
@@ -261,7 +261,7 @@ def _list_of(methods: Any) -> list[Any]:
     return list(methods or [])
 
 
-def lane_of(item: Any) -> tuple[str, dict[str, Any]]:
+def parse_lane(item: Any) -> tuple[str, dict[str, Any]]:
     """Read a lane: a method's name, or {"method": name, "knobs": {knob: value}}. Raises Refused."""
     if isinstance(item, str):
         return item, {}
@@ -270,13 +270,14 @@ def lane_of(item: Any) -> tuple[str, dict[str, Any]]:
     raise Refused("field.methods")
 
 
-def titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
+def lane_titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
     """Return the title of each lane: its method's, with the differing knobs if several lanes use the same method."""
+    whole = [(key, {knob.name: knob.default for knob in getattr(cards[key], "knobs", ())} | knobs) for key, knobs in lanes]
     out = []
-    for key, knobs in lanes:
-        others = [given for other, given in lanes if other == key]
-        different = [f"{name} {VALUE_NAMES.get(value, value)}" for name, value in knobs.items()
-                     if any(given.get(name) != value for given in others)]
+    for key, knobs in whole:
+        others = [given for other, given in whole if other == key]
+        different = [f"{name.replace('_', ' ')} {VALUE_NAMES.get(value, value)}" for name, value in knobs.items()
+                     if any(given[name] != value for given in others)]
         out.append(", ".join([cards[key].title, *different]))
     return out
 
@@ -312,7 +313,7 @@ def split_model_key(models: str | None) -> tuple[str | None, str | None]:
     return target or None, draft or None
 
 
-def is_fixed(models: str | None) -> bool:
+def has_fixed_layout(models: str | None) -> bool:
     """Return whether a ``model_key`` asks for a fixed weight layout."""
     return (models or "").split("|")[2:] == [FIXED]
 

@@ -21,10 +21,12 @@ import yaml
 
 from ..zoo.codec import SAMPLE, sample_picture
 from ..zoo.registry import register
-from .engine import Engine, play
+from .engine import Engine, run_lanes
 from .limits import RUN_SECONDS, read_request
 from .messages import Refused
 from .start_content import RECORDED, start_content
+
+SHOWN = ("title", "about", "layout", "panel")  # how the page shows a recording, not what is run
 
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
@@ -37,7 +39,7 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
         asked["generation"] |= {"image": sample_picture(register().find(asked.get("target")).path, image)}
     request = read_request(engine.cards, **asked)
     engine.load(request.target)
-    records = [r for batch in play(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded")
+    records = [r for batch in run_lanes(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded")
                if isinstance(batch, list) for r in batch]
     failed = next((r["why"] for r in records if r["type"] == "error"), None)
     if failed:
@@ -87,7 +89,7 @@ def _jobs(given: argparse.Namespace, engine: Engine) -> Iterator[tuple[Path, dic
             raise Refused("recording.name", name=name, names=", ".join(recipes))
         plain = name == RECORDED.stem  # the one that the page carries with it is read as it lies
         yield RECORDED.parent / (f"{name}.jsonl" if plain else f"{name}.jsonl.gz"), {
-            key: value for key, value in recipes[name].items() if key not in ("title", "about")}
+            key: value for key, value in recipes[name].items() if key not in SHOWN}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from .log_lines import log_failure
 from .messages import text
 from .openai_api import OpenAIApi, configured_keys
 from .start_content import EXAMPLES, RECORDED, StartContent, recorded_board, start_content
-from .stream import pack
+from .stream import json_for_html
 from .theme import css, theme
 
 TITLE = "specviz"
@@ -64,10 +64,10 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
             with gr.Column(elem_id="play"):
                 ui["conversation"] = board.conversation()
                 ui["board"] = board.board(recorded_board(recorded))
-                board.host("race")
+                board.panel_container("race")
                 tries = _dock(ui, backend, start)
             for panel in ("lab", "learn", "traces"):
-                board.host(panel)
+                board.panel_container(panel)
         Api(backend, hands.run_queue, hands.loader).register()  # before the page's own listeners: the plain names are for programs
         ui["chat"] = gr.State(Chat(), time_to_live=2 * 3600)
         ui["knobs"] = gr.JSON({}, visible=False)
@@ -87,13 +87,13 @@ def launch(demo: Page, **options: Any) -> Any:
     """Serve the page: on this machine only, unless a Space or the environment (GRADIO_SERVER_NAME, _PORT) says otherwise."""
     os.environ.setdefault("FORWARDED_ALLOW_IPS", "none")  # http_guard.py believes proxies that the owner names, and no others
     settings: dict[str, Any] = {
-        "theme": theme(), "css": css(), "head": board.head(), "show_error": False, "enable_monitoring": False,
+        "theme": theme(), "css": css(), "head": board.page_script(), "show_error": False, "enable_monitoring": False,
         "run_history": False, "ssr_mode": False, "share": False, "pwa": False, "max_file_size": "1mb", "footer_links": [],
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
         "app_kwargs": {"middleware": [Middleware(HttpGuard, parameters=endpoint_parameters(demo), own=board.own_files(),
                                                  event_queue=lambda: demo._queue, api=demo.openai_api if serves_openai() else None),
-                                      Middleware(HeadScript, script=board.script("limit_animation_frames.js"))]},
+                                      Middleware(HeadScript, script=board.read_script("limit_animation_frames.js"))]},
     }
     wait = not options.get("prevent_thread_lock")
     settings |= options | {"prevent_thread_lock": True}
@@ -120,7 +120,7 @@ def _top(ui: dict[str, Any], backend: Backend) -> None:
     with gr.Row(elem_id="top"):
         gr.HTML(f'<h1>{TITLE}</h1>', elem_id="title", apply_default_css=False, js_on_load=None)
         ui["tabs"] = board.tabs(backend.targets())
-        ui["models"] = board.line("models", "idle", text("models.idle"))
+        ui["models"] = board.text_line("models", "idle", text("models.idle"))
         ui["present"] = gr.Button("Present", size="sm", elem_id="present", scale=0)
         ui["share"] = gr.Button("Share", size="sm", elem_id="share", scale=0)
         ui["settings"] = gr.Button("Settings", size="sm", elem_id="open-settings", scale=0)
@@ -132,7 +132,7 @@ def _dock(ui: dict[str, Any], backend: Backend, start: StartContent) -> list[gr.
         _next(ui)
         tries = _ask(ui, start, backend.targets())
         with gr.Row(elem_id="under"):
-            ui["methods"] = board.picker(backend.cards, start, picker_rows.timed(backend.targets(), None))
+            ui["methods"] = board.picker(backend.cards, start, picker_rows.speeds_apply(backend.targets(), None))
             board.summary()
         with gr.Row(elem_id="sampling"):
             ui |= zip(("temperature", "top_p", "length", "seed", "repeats", "prompts"), controls.sampling())
@@ -156,7 +156,7 @@ def _chatbar(ui: dict[str, Any]) -> None:
 
 
 def _ask(ui: dict[str, Any], start: StartContent, targets: list[dict[str, str]]) -> list[gr.Button]:
-    ui["notice"] = board.line("notice")
+    ui["notice"] = board.text_line("notice")
     board.script_warning(targets)
     ui["request"].append(board.picture(targets))
     with gr.Row(elem_id="ask", equal_height=True):
@@ -207,14 +207,14 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
                     off = hands.excluded_choices(key, values)
                     most = hands.knob_limits(key, target, draft)
                     widgets: dict[str, Any] = {
-                        k.name: controls.widget(k, value, f"knob-{key}-{k.name}", pack(off.get(k.name, {})), most.get(k.name))
+                        k.name: controls.widget(k, value, f"knob-{key}-{k.name}", json_for_html(off.get(k.name, {})), most.get(k.name))
                         for k, value in zip(card.knobs, values)}
-                    note = board.line(f"knobs-{key}", *hands.incompatible_knobs(key, values))
+                    note = board.text_line(f"knobs-{key}", *hands.incompatible_knobs(key, values))
                 # .input and not .change: a change event also comes when a knob appears, maybe for a rendering that has been replaced
                 turned, inputs = [w.input for w in widgets.values()], list(widgets.values())
                 quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-                usual = pack([[knob.name, knob.default] for knob in card.knobs])
-                keep = f"(given, ...values) => SpecVizPage.keep({pack(key)}, {usual}, given, values)"
+                usual = json_for_html([[knob.name, knob.default] for knob in card.knobs])
+                keep = f"(given, ...values) => SpecVizPage.keep({json_for_html(key)}, {usual}, given, values)"
                 gr.on(turned, None, [ui["knobs"], *inputs], ui["knobs"], js=keep, **quiet)
                 gr.on(turned, hands.knob_rules(key), inputs, [note, *(widgets[name] for name in off)], queue=False,
                       trigger_mode="always_last", **quiet)
@@ -233,7 +233,7 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     ui["conversation"].select(hands.open_turn, [ui["chat"]], [ui[n] for n in ("board", "conversation", "notice")], **at_once)
     ui["board"].select(hands.painted, None, None, **at_once)
     ui["follow"].click(None, ui["follow"], ui["prompt"], js="(text) => text", **quiet)
-    ui["save"].click(None, ui["board"], None, js=board.script("save.js"), **quiet)
+    ui["save"].click(None, ui["board"], None, js=board.read_script("save.js"), **quiet)
     known = [ui["models"], ui["methods"]]
     pair = [ui["target"], ui["draft"]]
     demo.load(hands.page_opened, None, ui["models"], **at_once).then(hands.preloaded, pair, known, **at_once)
@@ -293,4 +293,4 @@ def _try(ui: dict[str, Any], tries: list[gr.Button], start: StartContent, cards:
                 "titles": [cards[key].title for key in methods],
                 "set": {name: example[name] for name in ("target", "temperature", "length") if name in example} or None}
         button.click(None, ui["methods"], [ui["prompt"], ui["notice"], ui["methods"]], api_visibility="private",
-                     js=f"(chosen) => SpecVizPage.example({pack(shown)}, chosen)")
+                     js=f"(chosen) => SpecVizPage.example({json_for_html(shown)}, chosen)")

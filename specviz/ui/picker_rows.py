@@ -27,7 +27,7 @@ CARD_FIELDS = {"key", "title", "summary", "family", "paper", "exactness", "wins"
 
 
 @cache
-def measured(path: Path = BENCH) -> dict[str, Any]:
+def measured_speedups(path: Path = BENCH) -> dict[str, Any]:
     """Return {where, model, noise, speedups} of assets/bench.json; empty if the file is missing.
 
     ``where``: a sentence on the machine; ``model``: the target, if its own draft was measured; ``noise``: median
@@ -42,14 +42,14 @@ def measured(path: Path = BENCH) -> dict[str, Any]:
         return {"where": "", "model": "", "noise": 0.0, "speedups": {}}
 
 
-def timed(targets: list[dict[str, str]], models: str | None) -> bool:
+def speeds_apply(targets: list[dict[str, str]], models: str | None) -> bool:
     """Return whether the displayed speeds were measured with these models (limits.model_key)."""
     target, draft = split_model_key(models)
     name = next((one["model"] for one in targets if one["name"] == (target or "")), "")
-    return not draft and bool(name) and name == measured()["model"]
+    return not draft and bool(name) and name == measured_speedups()["model"]
 
 
-def shape(card: Method) -> str:
+def drawing_name(card: Method) -> str:
     """Return the name of the drawing of a method's round: copy, grid, layers, server, block, tree, chain or one."""
     if card.key == BASELINE:
         return "one"
@@ -64,11 +64,11 @@ def shape(card: Method) -> str:
 def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> list[dict[str, Any]]:
     """Return one row per method. Families are in teaching order; in a family the founding method is first, the others
     follow by measured speed; plain decoding is the last row."""
-    speeds = measured(path)["speedups"]
+    speeds = measured_speedups(path)["speedups"]
     out = []
     for card in cards.values():
         fields = {name: value for name, value in card_data(card).items() if name in CARD_FIELDS}
-        out.append(fields | {"baseline": card.key == BASELINE, "first": card.key in first, "shape": shape(card),
+        out.append(fields | {"baseline": card.key == BASELINE, "first": card.key in first, "shape": drawing_name(card),
                            "needs": needs_in_words(card.needs),
                            "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
     founders = {family.founder for family in all_families().values()}

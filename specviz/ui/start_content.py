@@ -46,13 +46,13 @@ def start_content(cards: dict[str, Any], path: Path = EXAMPLES) -> StartContent:
     families = {card.family: key for key, card in reversed(cards.items())}
     first = methods(content.get("first"), IN_SIGHT) or methods(reversed(families.values()), IN_SIGHT)
     examples = [row | {"methods": methods(row.get("methods"))} for row in content.get("examples") or () if _is_example(row)]
-    presets = [row | {"methods": methods(row.get("methods")), "among": named(cards, row.get("called"))}
+    presets = [row | {"methods": methods(row.get("methods")), "among": methods_named(cards, row.get("called"))}
                for row in content.get("presets") or () if isinstance(row, dict) and isinstance(row.get("name"), str)]
     return StartContent(tuple(examples), tuple(first), tuple(methods(content.get("chosen")) or first[:2]),
                  tuple(row for row in presets if row["methods"] or row["among"]))
 
 
-def named(cards: dict[str, Any], called: Any) -> list[str]:
+def methods_named(cards: dict[str, Any], called: Any) -> list[str]:
     """Return the methods whose key or alias is in ``called``, in the catalogue's order."""
     plain = lambda name: "".join(filter(str.isalnum, str(name).lower()))  # noqa: E731
     names = set(map(plain, called or ()))

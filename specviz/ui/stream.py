@@ -34,7 +34,7 @@ WINDOW_CHARACTERS = 60_000  # characters of them
 Frame = dict[str, Any]
 
 
-def pack(value: Any) -> str:
+def json_for_html(value: Any) -> str:
     """Return JSON on one line that is safe inside an HTML page: without ``<`` and line separators."""
     packed = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return packed.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
@@ -70,7 +70,7 @@ class Frames:
 
     def _keep(self, frame: Frame, fresh: list[Record]) -> Frame:
         try:
-            self._lines.append(pack(frame))
+            self._lines.append(json_for_html(frame))
         except ValueError:
             raise Refused("run.not_finite") from None
         self.first += 1
@@ -95,7 +95,7 @@ def empty_board(number: int, code: str) -> str:
 
 
 def _single_frame(number: int, rest: Frame) -> str:
-    return pack({"s": number, "new": True, "run": uuid.uuid4().hex[:12], **rest})
+    return json_for_html({"s": number, "new": True, "run": uuid.uuid4().hex[:12], **rest})
 
 
 class LiveRun:
@@ -134,7 +134,7 @@ class LiveRun:
                 async with aclosing(self._parts()) as parts:
                     async for records, status in parts:
                         yield self.frames.add(records, status)
-                await caught_up(self._visitor)
+                await wait_until_read(self._visitor)
             yield self.frames.close(_outcome(self.frames.records, self.stop.is_set()))
         except ReaderGone as why:
             self.gone = True
@@ -168,7 +168,7 @@ class LiveRun:
             yield from self._backend.run(self._asked, stop, RUN_SECONDS)
 
 
-async def caught_up(visitor: Visitor) -> None:
+async def wait_until_read(visitor: Visitor) -> None:
     """Wait until a reader has read all frames before the last frame is sent. Raises ReaderGone if nobody reads."""
     reader = Reader(visitor)
     while visitor.unread():

@@ -279,12 +279,12 @@ def test_it_answers_under_its_own_names(server, host, status):
 
 
 def test_other_names_are_the_owners_to_give(monkeypatch):
-    from specviz.ui.http_guard import hosts
+    from specviz.ui.http_guard import allowed_hosts
 
     monkeypatch.setenv("SPECVIZ_HOSTS", "Demo.example, other.example")
-    assert {"demo.example", "other.example", "localhost"} <= hosts() and "*" not in hosts()
+    assert {"demo.example", "other.example", "localhost"} <= allowed_hosts() and "*" not in allowed_hosts()
     monkeypatch.setenv("SPACE_ID", "a/b")
-    assert hosts() == {"*"}
+    assert allowed_hosts() == {"*"}
 
 
 def test_no_path_of_this_machine_is_in_the_page(server):

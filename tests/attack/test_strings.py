@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from specviz.cli.terminal import harmless
+from specviz.cli.terminal import escape_control_characters
 from specviz.core import Sampling
 from specviz.run import Session, SessionError
 from specviz.trace.files import Trace
@@ -43,7 +43,7 @@ def check(text: str) -> None:
     plain = encode_chat(tokenizer, [{**turn, "content": "x"} for turn in turns])
     ids = encode_chat(tokenizer, turns)
     assert [i for i in ids if i in specials] == [i for i in plain if i in specials], text
-    shown = harmless(text)
+    shown = escape_control_characters(text)
     assert not any(ord(c) < 32 and c not in "\t\n" or 127 <= ord(c) < 160 or c in "\u202a\u202e\u2066\u2069\u200e" for c in shown)
 
 

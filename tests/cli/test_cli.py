@@ -16,7 +16,7 @@ import pytest
 from specviz.cli import commands as cli
 from specviz.cli import request_options
 from specviz.cli.messages import LONGEST, TEXTS
-from specviz.cli.terminal import Writer, harmless, table
+from specviz.cli.terminal import TokenPrinter, escape_control_characters, table
 from specviz.core.needs import missing_reason
 from specviz.evidence.bench_ledger import Progress
 from specviz.evidence.resumable_bench import TEXTS as BENCH
@@ -296,14 +296,14 @@ class Screen:
 
 def shown_on(screen, words, verdicts=("accepted", "correction"), stops=()):
     vocab = byte_level()
-    writer = Writer(screen, TokenBytes(vocab), stops)
+    writer = TokenPrinter(screen, TokenBytes(vocab), stops)
     at = 0
     for r, word in enumerate(words):
         tokens = vocab.encode(word, add_special_tokens=False)
         kind = verdicts[r % len(verdicts)]
         path = tuple(range(len(tokens) - 1))
-        writer.take(Committed(r, 0.0, path, tuple(tokens), kind, None, None, {}, {}))
-        writer.take(TextEmitted(r, tuple((t, b"", at, at) for t in tokens)))
+        writer.print_event(Committed(r, 0.0, path, tuple(tokens), kind, None, None, {}, {}))
+        writer.print_event(TextEmitted(r, tuple((t, b"", at, at) for t in tokens)))
     writer.close()
     return screen.text
 
@@ -323,7 +323,7 @@ def test_colours_come_with_a_second_channel_and_can_be_switched_off(monkeypatch)
 
 
 def test_a_terminal_is_never_given_orders():
-    assert harmless("\033]0;pwned\x07 \u202egnp\ttab\nline\x9b31m") == "\\x1b]0;pwned\\x07 \\u202egnp\ttab\nline\\x9b31m"
+    assert escape_control_characters("\033]0;pwned\x07 \u202egnp\ttab\nline\x9b31m") == "\\x1b]0;pwned\\x07 \\u202egnp\ttab\nline\\x9b31m"
     assert shown_on(Screen(True), ["\033[2J"]) == "\\x1b[2J" and shown_on(Screen(False), ["\033[2J"]) == "\033[2J"
 
 

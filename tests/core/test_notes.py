@@ -11,7 +11,7 @@ from specviz import ASSETS, ROOT
 from specviz.core import State
 from specviz.core.note_kinds import check, table, with_table
 from specviz.methods import note_kinds
-from specviz.trace.recorder import finite
+from specviz.trace.recorder import without_nonfinite
 
 from ..message_codes import refuses
 
@@ -46,7 +46,7 @@ def test_what_is_declared_is_taken(kind):
     note, state = NOTES[kind], State([1])
     state.note(kind, **note.example)
     state.note(kind, **{name: note.example[name] for name in note.needed})
-    assert json.loads(json.dumps(finite(note.example))) == note.example and len(state.notes) == 2
+    assert json.loads(json.dumps(without_nonfinite(note.example))) == note.example and len(state.notes) == 2
     assert note.about.endswith(".") and all([*note.needed.values(), *note.maybe.values()])
     with pytest.raises(ValueError):
         check(kind, {**note.example, "more": 1})

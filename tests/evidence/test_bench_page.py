@@ -10,7 +10,7 @@ from specviz.evidence.bench_page import ABSENT, TEXTS, escape_markdown, figures_
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
 from specviz.ui.cards import cards
-from specviz.ui.picker_rows import measured, rows
+from specviz.ui.picker_rows import measured_speedups, rows
 
 from ..message_codes import begins, refuses
 
@@ -156,7 +156,7 @@ def test_what_is_of_other_settings_stands_in_no_line(tmp_path):
 def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
     path = tmp_path / "bench.json"
     path.write_text(figures_json(speedup_figures(ledger(tmp_path / "f.jsonl", bench_session(0.0, GREEDY), bench_session(1.0, SAMPLED)))))
-    found = measured(path)
+    found = measured_speedups(path)
     assert found["speedups"] == {"prompt_lookup": [2.3, None], "speculative": [2.0, None], "copyspec": [1.76, 1.0], BASE: [1.0, 1.0]}
     assert 0 <= found["noise"] < 1 and "noise" in json.loads(path.read_text())
     assert found["model"] == "Llama-x-16M" and found["where"].startswith("Some (R) Processor, 2 cores")
@@ -164,7 +164,7 @@ def test_the_page_reads_the_figures_that_the_benchmark_writes(tmp_path):
     assert speeds["copyspec"] == [1.76, 1.0] and speeds["swift"] is None and speeds["medusa"] is None
     only = tmp_path / "sampled.json"  # nothing greedy: no figure is taken for what it is not
     only.write_text(figures_json(speedup_figures(ledger(tmp_path / "d.jsonl", bench_session(1.0, SAMPLED, draft=None)))))
-    assert measured(only)["speedups"] == {} and measured(only)["model"] == ""
+    assert measured_speedups(only)["speedups"] == {} and measured_speedups(only)["model"] == ""
 
 
 def test_nothing_that_a_file_says_breaks_a_line(tmp_path):

@@ -7,17 +7,17 @@ import pytest
 
 from specviz import lab
 from specviz.cli import commands as cli
-from specviz.lab.context_costs import BEYOND, LEAN, Line, MeasuredRun, predicted_speedup
+from specviz.lab.context_costs import BEYOND, LEAN, LinearFit, MeasuredRun, predicted_speedup
 from specviz.methods import catalogue
 from specviz.trace.metrics import Totals
 from specviz.zoo import load
 
-LINES = {count: Line(1.0 + 0.1 * (count - 1), 1e-3) for count in range(1, 9)}
+LINES = {count: LinearFit(1.0 + 0.1 * (count - 1), 1e-3) for count in range(1, 9)}
 
 
 def test_the_line_is_the_nearest_one_that_does_not_fall():
-    assert Line.through([100, 200, 400], [1.1, 1.2, 1.4]) == Line(pytest.approx(1.0), pytest.approx(1e-3))
-    assert Line.through([100, 200], [1.2, 1.0]) == Line(pytest.approx(1.1), 0.0) and Line.through([64], [0.5])(10**6) == 0.5
+    assert LinearFit.fit([100, 200, 400], [1.1, 1.2, 1.4]) == LinearFit(pytest.approx(1.0), pytest.approx(1e-3))
+    assert LinearFit.fit([100, 200], [1.2, 1.0]) == LinearFit(pytest.approx(1.1), 0.0) and LinearFit.through([64], [0.5])(10**6) == 0.5
 
 
 def speed(key, n, tokens=3.0, drafted=3, inner=0, step=0.0, full=32):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specviz.cli.terminal import Writer
+from specviz.cli.terminal import TokenPrinter
 from specviz.core import Drafter, Parts, RandomStreams, Sampling, State
 from specviz.loops.next_scale import NextScale, paint_scales
 from specviz.policies import Fixed
@@ -113,7 +113,7 @@ class Bytes:
 
 def test_the_terminal_takes_all_patches_of_a_scale(pair):
     out = io.StringIO()
-    writer = Writer(out, Bytes())
+    writer = TokenPrinter(out, Bytes())
     tokens, events = paint(pair, 1)
     for event in events:
         writer.take(event)

@@ -9,7 +9,7 @@ import torch
 from specviz.run import machine
 from specviz.run.machine import Machine
 from specviz.trace.events import Checked, Drafted, Finished, Started, Verified
-from specviz.ui.engine import play
+from specviz.ui.engine import run_lanes
 from specviz.ui.limits import BASELINE, RunRequest
 from specviz.zoo import device
 
@@ -114,7 +114,7 @@ def test_a_run_says_its_threads_and_that_the_machine_was_busy(monkeypatch, threa
     loaded = FakeLoaded()
     loaded.pass_seconds = 1e-9  # as if it had been that quick at rest: every pass is slow
     ask = RunRequest("the cat sat", (("speculative", {}), (BASELINE, {})), max_new_tokens=12)
-    records = [r for batch in play(loaded, ask, 60.0) for r in batch]
+    records = [r for batch in run_lanes(loaded, ask, 60.0) for r in batch]
     heads = [r for r in records if r["type"] == "header"]
     assert all(h["env"]["threads"] == torch.get_num_threads() and h["env"]["usual_pass_seconds"] == 1e-9 for h in heads)
     busy = [r for r in records if r["type"] == "check" and r["kind"] == "busy"]

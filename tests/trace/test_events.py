@@ -7,7 +7,7 @@ import torch
 from specviz.core import IID, WITHOUT_REPLACEMENT, Drafter, Parts, Policy, Sampling, State, TreeBuilder
 from specviz.loops import speculate
 from specviz.targets.tiny import TinyNet, TinyTarget
-from specviz.trace.events import Committed, Decided, Drafted, Failed, Finished, Noted, Prefilled, Started, Verified, best
+from specviz.trace.events import Committed, Decided, Drafted, Failed, Finished, Noted, Prefilled, Started, Verified, top_tokens
 from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.verifiers import TokenRejection
 
@@ -64,7 +64,7 @@ def test_the_target_law_in_the_records_is_the_targets_law():
             first = event.decisions[0]
             probs = NET.logits(tokens)[-1].softmax(-1)
             assert first["p"] == pytest.approx(float(probs[drafted.nodes[first["node"]]["tok"]]), abs=1e-12)
-            assert first["top_p"] == [[x, pytest.approx(p)] for x, p in best(probs, 3)]
+            assert first["top_p"] == [[x, pytest.approx(p)] for x, p in top_tokens(probs, 3)]
         elif isinstance(event, Drafted):
             if not event.nodes:
                 break
@@ -135,4 +135,4 @@ def test_the_ends_of_a_lane():
 
 def test_best_is_best_first_and_never_impossible():
     probs = torch.tensor([0.0, 0.2, 0.7, 0.1, 0.0])
-    assert [x for x, _ in best(probs, 9)] == [2, 1, 3] and best(probs, 0) is None and best(None, 3) is None
+    assert [x for x, _ in top_tokens(probs, 9)] == [2, 1, 3] and top_tokens(probs, 0) is None and top_tokens(None, 3) is None

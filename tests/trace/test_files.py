@@ -16,7 +16,7 @@ from specviz.core import Sampling
 from specviz.run import Session, race
 from specviz.trace.events import Failed, Noted
 from specviz.trace.files import BIGGEST, Trace, TraceError
-from specviz.trace.recorder import Recorder, finite
+from specviz.trace.recorder import Recorder, without_nonfinite
 from specviz.trace.schema import SCHEMA
 
 from ..message_codes import refuses
@@ -104,7 +104,7 @@ def test_text_ends_before_the_stop_string():
 
 
 def test_what_is_not_finite_becomes_null():
-    assert finite({"a": [float("nan"), (1.5, float("-inf"))], 3: True}) == {"a": [None, [1.5, None]], "3": True}
+    assert without_nonfinite({"a": [float("nan"), (1.5, float("-inf"))], 3: True}) == {"a": [None, [1.5, None]], "3": True}
 
 
 def changed(at, path, value):

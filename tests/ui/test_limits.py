@@ -10,7 +10,7 @@ from specviz import catalogue
 from specviz.ui.cards import cards
 from specviz.ui.controls import incompatible_choices
 from specviz.ui.lab_questions import LabQuestions
-from specviz.ui.limits import BASELINE, SIZES, Refused, RunQueue, check_size, read_request, titles
+from specviz.ui.limits import BASELINE, SIZES, Refused, RunQueue, check_size, lane_titles, read_request
 
 from .fake import CARDS, FakeBackend
 
@@ -106,8 +106,10 @@ def test_a_method_comes_again_with_other_knobs_and_the_same_lane_only_once():
     got = ask(methods=["chain", again, again, {"method": "tree"}], knobs={"chain": {"gamma": 3}}).lanes
     assert [(key, knobs.get("gamma")) for key, knobs in got[:2]] == [("chain", 3), ("chain", 8)]
     assert [key for key, _ in got] == ["chain", "chain", "tree", BASELINE]
-    names = titles(got, KNOWN)
+    names = lane_titles(got, KNOWN)
     assert names[0].endswith("gamma 3") and names[1].endswith("gamma 8") and names[2] == KNOWN["tree"].title
+    half = ask(methods=["chain", {"method": "chain", "knobs": {"gamma": 8}}]).lanes  # the first lane has its defaults
+    assert [name.count(",") for name in lane_titles(half, KNOWN)[:2]] == [1, 1]
     for bad in ([{"knobs": {}}], [{"method": 3}], [{"method": "chain", "knobs": 4}], {"knobs": {}}):
         with pytest.raises(Refused) as refused:
             ask(methods=bad)

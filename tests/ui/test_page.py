@@ -15,7 +15,7 @@ from specviz.ui.handlers import Handlers
 from specviz.ui.limits import RunRequest
 from specviz.ui.messages import TEXTS
 from specviz.ui.messages import text as text_of
-from specviz.ui.picker_rows import measured
+from specviz.ui.picker_rows import measured_speedups
 from specviz.ui.start_content import EXAMPLES, start_content
 
 from ..message_codes import begins, viewer_texts
@@ -551,7 +551,7 @@ def shelf():
     """A page that offers every method there is."""
     backend = FakeBackend()
     backend.cards = cards()
-    backend.targets = lambda: [row | ({} if row["name"] else {"model": measured()["model"]}) for row in FakeBackend.targets(backend)]
+    backend.targets = lambda: [row | ({} if row["name"] else {"model": measured_speedups()["model"]}) for row in FakeBackend.targets(backend)]
     server = Server(backend)
     yield server
     server.close()
@@ -656,13 +656,13 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
 @pytest.mark.thorough
 def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
     page = visit(url=shelf.url)
-    titles = {card.title: measured()["speedups"].get(card.key) for card in cards().values()}
+    titles = {card.title: measured_speedups()["speedups"].get(card.key) for card in cards().values()}
     marks = lambda: dict(page.evaluate("[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"))  # noqa: E731
 
     def right(rng):
         shown = marks()
         assert all(titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051 for name, text in shown.items())
-        clear = bool(shown) and all(titles[name][rng] > 1 + measured()["noise"] for name in shown) and len(shown) == page.locator(".pg-word.gap ~ .pg-chip").count()
+        clear = bool(shown) and all(titles[name][rng] > 1 + measured_speedups()["noise"] for name in shown) and len(shown) == page.locator(".pg-word.gap ~ .pg-chip").count()
         assert page.inner_text(".pg-word.gap") == ("What pays" if clear else "Try also")
 
     right(0)

@@ -5,8 +5,8 @@ import pytest
 
 from specviz.ui.cards import cards
 from specviz.ui.limits import BASELINE
-from specviz.ui.picker_rows import measured
-from specviz.ui.start_content import named, start_content
+from specviz.ui.picker_rows import measured_speedups
+from specviz.ui.start_content import methods_named, start_content
 
 from .test_page import open_fields, run, shelf  # noqa: F401
 from .test_rows import rows
@@ -27,7 +27,7 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
         assert own == sorted(paying, reverse=True)[:3]  # the fastest of what is offered
 
     said = "[...document.querySelectorAll('.pg-chip small')].map((s) => s.textContent).join()"
-    assert measured()["speedups"]
+    assert measured_speedups()["speedups"]
     page.click(".pg-chips [data-key=speculative]")  # no longer chosen, so it may stand among what pays
     page.wait_for_function("!document.querySelector('.pg-pick').dataset.on.split(' ').includes('speculative')")
     assert page.evaluate(CHIPS)
@@ -44,8 +44,8 @@ def test_what_engines_offer_is_found_by_the_methods_own_aliases():
     assert preset["name"] == "In engines" and not preset["methods"]
     assert {"eagle3", "mtp", "dflash", "pard", "prompt_lookup", "suffix_decoding", "speculative", "medusa"} <= set(preset["among"])
     for name in preset["called"]:
-        assert named(cards(), [name]), f"no method is called {name}"
-    assert named(cards(), ["EAGLE-3", "no such name"]) == ["eagle3"] and named(cards(), None) == [] == named(cards(), [""])
+        assert methods_named(cards(), [name]), f"no method is called {name}"
+    assert methods_named(cards(), ["EAGLE-3", "no such name"]) == ["eagle3"] and methods_named(cards(), None) == [] == methods_named(cards(), [""])
 
 
 @pytest.mark.thorough

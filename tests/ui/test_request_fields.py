@@ -12,7 +12,7 @@ import pytest
 from specviz.run.prefix_cache import PrefixPool
 from specviz.run.request import GenerationRequest
 from specviz.ui.chat import lane_answers
-from specviz.ui.engine import play
+from specviz.ui.engine import run_lanes
 from specviz.ui.limits import GENERATION, RunRequest, read_request
 from specviz.ui.messages import TEXTS, Refused
 from specviz.ui.request_fields import EXAMPLES, NUMBERS
@@ -113,7 +113,7 @@ LANES = (("speculative", {}), ("autoregressive", {}))
 
 
 def play_on(loaded, ask, caches=None):
-    records = [record for batch in play(loaded, ask, 60.0, caches=caches) for record in batch]
+    records = [record for batch in run_lanes(loaded, ask, 60.0, caches=caches) for record in batch]
     assert not [r for r in records if r["type"] == "error"]
     return records
 
@@ -172,7 +172,7 @@ def test_several_answers_are_lanes_of_their_own_with_the_seeds_of_the_endpoint()
 
 def test_stop_ends_the_answer_under_way_and_begins_no_other():
     cancel, lanes = threading.Event(), set()
-    for batch in play(FakeLoaded(), RunRequest("the cat", LANES, max_new_tokens=12, generation={"n": 4}), 60.0, cancel):
+    for batch in run_lanes(FakeLoaded(), RunRequest("the cat", LANES, max_new_tokens=12, generation={"n": 4}), 60.0, cancel):
         lanes |= {record["lane"] for record in batch}
         if 2 in lanes:
             cancel.set()

@@ -8,13 +8,13 @@ import pytest
 from specviz import ROOT
 from specviz.core.needs import needs_in_words
 from specviz.ui.cards import cards
-from specviz.ui.picker_rows import measured, rows, shape, timed
+from specviz.ui.picker_rows import drawing_name, measured_speedups, rows, speeds_apply
 from specviz.zoo.registry import register
 
 
 def test_the_speeds_are_those_that_the_benchmark_wrote():
     """One command writes the table of docs/bench.md and the file that the page reads: they hold the same methods and medians."""
-    found = measured()
+    found = measured_speedups()
     table = [line.split(" | ") for line in (ROOT / "docs" / "bench.md").read_text().split("\n## ")[0].splitlines()
              if line.startswith("| ") and not line.startswith("| method")]
     shown = {cells[0].removeprefix("| ").strip(): cells[3].split()[0] for cells in table}
@@ -32,22 +32,22 @@ def test_a_method_without_an_entry_is_not_measured(tmp_path):
     assert speeds["draft_tree"] == [1.06, None] and speeds["speculative"] is speeds["swift"] is None
     for spoiled in ("", "[]", '{"schema": "other", "speedups": {"a": {"0": 1}}}', '{"speedups": 3}'):
         bench.write_text(spoiled)
-        measured.cache_clear()
-        assert measured(bench)["speedups"] == {}
-    assert measured(tmp_path / "none")["speedups"] == {}
+        measured_speedups.cache_clear()
+        assert measured_speedups(bench)["speedups"] == {}
+    assert measured_speedups(tmp_path / "none")["speedups"] == {}
 
 
 def test_speeds_are_said_of_the_models_that_were_measured_and_of_no_others():
-    model = measured()["model"]
+    model = measured_speedups()["model"]
     default, other = {"name": "", "model": model}, {"name": "other", "model": "other"}
-    assert model in register().entries and timed([default, other], None)
+    assert model in register().entries and speeds_apply([default, other], None)
     for models, targets in ((other["name"], [default, other]), ("|none", [default, other]), (None, [{"name": "", "model": "mine"}])):
-        assert not timed(targets, models)
+        assert not speeds_apply(targets, models)
 
 
 def test_drawings_follow_from_the_card():
     of = cards()
-    drawn = {key: shape(of[key]) for key in ("autoregressive", "speculative", "draft_tree", "prompt_lookup", "jacobi", "swift", "dflash", "medusa")}
+    drawn = {key: drawing_name(of[key]) for key in ("autoregressive", "speculative", "draft_tree", "prompt_lookup", "jacobi", "swift", "dflash", "medusa")}
     assert list(drawn.values()) == ["one", "chain", "tree", "copy", "grid", "layers", "block", "tree"]
     assert needs_in_words(of["speculative"].needs) == ["a small draft model"] and "a trained head" in needs_in_words(of["medusa"].needs) and needs_in_words(of["jacobi"].needs) == []
 

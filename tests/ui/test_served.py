@@ -4,7 +4,7 @@ from __future__ import annotations
 from specviz.lab.compare import lanes_of
 from specviz.trace.files import check
 from specviz.ui.chat import lane_answers, same_text
-from specviz.ui.engine import Engine, play
+from specviz.ui.engine import Engine, run_lanes
 from specviz.ui.limits import read_request
 from specviz.zoo import load
 
@@ -18,7 +18,7 @@ def test_a_servers_lane_stands_among_the_local_ones(at_home, monkeypatch):
     try:
         engine, loaded = Engine(), load()
         ask = read_request(engine.cards, prompt="the cat", methods=["server:openai", "speculative", "server:vllm"], max_new_tokens=12, repeats=2)
-        records = [record for told in play(loaded, ask, 60.0) if isinstance(told, list) for record in told]
+        records = [record for told in run_lanes(loaded, ask, 60.0) if isinstance(told, list) for record in told]
     finally:
         fake.close()
     check(records)

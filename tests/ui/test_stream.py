@@ -13,7 +13,7 @@ from specviz.ui.cards import cards
 from specviz.ui.chat import KEPT_RUNS, Chat, lane_answers
 from specviz.ui.limits import BASELINE, RunQueue, RunRequest
 from specviz.ui.start_content import recorded_board, start_content
-from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, pack
+from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, json_for_html
 
 from ..message_codes import refuses
 from .fake import FakeBackend
@@ -69,7 +69,7 @@ def test_the_window_is_short_and_ends_with_the_newest_frame():
 
 
 def test_packed_text_cannot_leave_its_place():
-    text = pack({"a": "</script><img>\u2028\u2029"})
+    text = json_for_html({"a": "</script><img>\u2028\u2029"})
     assert "<" not in text and "\u2028" not in text and json.loads(text)["a"].startswith("</script>")
 
 
@@ -215,7 +215,7 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
     spaces.GPU, spaces.__spec__ = lend, ModuleSpec("spaces", None)
     monkeypatch.setitem(sys.modules, "spaces", spaces)
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    monkeypatch.setattr(engine, "play", play)
+    monkeypatch.setattr(engine, "run_lanes", play)
     monkeypatch.setattr(engine.Engine, "load", lambda self, target: self._loaded.setdefault(target, "weights"))
     mine, cancel = engine.Engine(), threading.Event()
     run = mine.run(ASK, cancel, 60.0)
@@ -232,7 +232,7 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
         yield
 
     for broken, code in ((refuse, "run.engine"), (lambda *given: _quota(), "models.accelerator")):
-        monkeypatch.setattr(engine, "play", broken)
+        monkeypatch.setattr(engine, "run_lanes", broken)
         with refuses(engine.Refused, code):
             list(mine.run(ASK, threading.Event(), 60.0))
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from specviz.ui.chat import Chat, lane_answers
-from specviz.ui.limits import BASELINE, Refused, RunRequest, is_fixed, model_key, read_request, split_model_key
+from specviz.ui.limits import BASELINE, Refused, RunRequest, has_fixed_layout, model_key, read_request, split_model_key
 
 from ..message_codes import viewer_texts
 from .fake import FakeBackend
@@ -212,6 +212,7 @@ def test_a_small_run_travels_inside_its_link(visit, server, backend):
     open_fields(page)
     page.fill("#length input", "12")
     run(page, "short")
+    page.evaluate("document.querySelector('#board .sv').svBoard.goto({ lane: 1, round: 2, phase: 4, node: 'tail' })")
     page.click("#share")
     page.wait_for_function(SHARED)
     link = page.evaluate("navigator.clipboard.readText()")
@@ -220,6 +221,8 @@ def test_a_small_run_travels_inside_its_link(visit, server, backend):
     other = visit(url=link)
     other.wait_for_function("document.querySelector('#board .notice').textContent.includes('The run of this link')")
     other.wait_for_function("t => document.querySelector('#board .lane .stage .text').textContent === t", arg=text)
+    other.wait_for_function("() => { const w = document.querySelector('#board .sv').svBoard.where(); return w.lane === 1 && w.round === 2 && w.node === 'tail'; }")
+    assert len(backend.runs) == 1
     broken = visit(url=link[:link.index("&z=") + 3] + "AAAA")
     broken.wait_for_function("document.querySelector('#board .notice').textContent.includes('This link makes a run again')")
 
@@ -265,10 +268,10 @@ def test_a_predicted_text_is_typed_in_the_settings_goes_with_the_run_and_its_lin
 
 def test_target_and_draft_are_one_name():
     for pair in [(None, None), ("a", None), (None, "b"), ("a", "b"), ("a", "none")]:
-        assert split_model_key(model_key(*pair)) == pair == split_model_key(model_key(*pair, True)) and not is_fixed(model_key(*pair)) and is_fixed(model_key(*pair, True))
+        assert split_model_key(model_key(*pair)) == pair == split_model_key(model_key(*pair, True)) and not has_fixed_layout(model_key(*pair)) and has_fixed_layout(model_key(*pair, True))
     cards = FakeBackend().cards
     assert read_request(cards, prompt="x", draft="wide").models == "|wide" and read_request(cards, prompt="x", draft="").models is None
-    assert is_fixed(read_request(cards, prompt="x", deterministic=True).models) and not is_fixed(None)
+    assert has_fixed_layout(read_request(cards, prompt="x", deterministic=True).models) and not has_fixed_layout(None)
     with pytest.raises(Refused):
         read_request(cards, prompt="x", draft=7)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from specviz.ui.engine import play
+from specviz.ui.engine import run_lanes
 from specviz.ui.handlers import VISITORS, Handlers
 from specviz.ui.limits import RunRequest
 
@@ -15,7 +15,7 @@ LANES = (("suffix_decoding", {"caution": 0.0}), ("autoregressive", {}))
 
 def sources(loaded, shelf):
     """Where the first lane's drafts of one run came from."""
-    records = [r for batch in play(loaded, RunRequest("the cat sat", LANES, max_new_tokens=12, shelf=shelf), 60.0) for r in batch]
+    records = [r for batch in run_lanes(loaded, RunRequest("the cat sat", LANES, max_new_tokens=12, shelf=shelf), 60.0) for r in batch]
     assert not [r for r in records if r["type"] == "error"]
     return {r["data"]["source"] for r in records if r["type"] == "lens" and r["kind"] == "suffix" and r["lane"] == 0}
 
@@ -42,7 +42,7 @@ def test_visitors_are_forgotten_oldest_first():
 def test_a_race_of_classes_has_every_lane_decode_as_many_prompts():
     """The visitor's own and others of the suite, the same for each lane; each lane says how far all of them are."""
     ask = RunRequest("the cat sat", (("speculative", {}), ("tetris", {}), ("autoregressive", {})), max_new_tokens=6, prompts=8)
-    records = [r for batch in play(FakeLoaded(context=1200), ask, 60.0) if isinstance(batch, list) for r in batch]
+    records = [r for batch in run_lanes(FakeLoaded(context=1200), ask, 60.0) if isinstance(batch, list) for r in batch]
     notes = {lane: [r["data"] for r in records if r["type"] == "lens" and r["kind"] == "class" and r["lane"] == lane] for lane in range(3)}
     assert not [r for r in records if r["type"] == "error"] and all(notes.values())
     classes = {tuple(data["prompts"]) for told in notes.values() for data in told}

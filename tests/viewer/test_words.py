@@ -13,7 +13,7 @@ from specviz import ROOT
 from specviz.trace.page import VIEWER
 from specviz.ui import limits
 from specviz.ui.cards import cards
-from specviz.ui.limits import titles
+from specviz.ui.limits import lane_titles
 from specviz.ui.start_content import RECORDED
 from specviz.ui.theme import PANELS, STATIC
 
@@ -152,7 +152,7 @@ def test_where_a_round_takes_several_passes_both_words_stand(drive, settled) -> 
 def test_values_of_knobs_are_words_that_a_reader_knows(drive) -> None:
     choices = [choice for card in cards().values() for knob in card.knobs for choice in knob.choices]
     assert [choice for choice in choices if JARGON.search(limits.VALUE_NAMES.get(choice, choice))] == [] and set(limits.VALUE_NAMES) <= set(choices)
-    assert titles([("typical_acceptance", {"last": "distribution"}), ("typical_acceptance", {"last": "argmax"})], cards())[0].endswith("last whole distribution")
+    assert lane_titles([("typical_acceptance", {"last": "distribution"}), ("typical_acceptance", {"last": "argmax"})], cards())[0].endswith("last whole distribution")
 
     def use(page):
         assert page.evaluate("SpecViz.stage.PLAIN") == limits.VALUE_NAMES
@@ -198,6 +198,17 @@ def test_the_page_opens_on_a_case_that_wins_at_a_speed_that_can_be_followed(driv
         times = re.search(r"(\d+\.\d+) times as fast", said)
         assert times and float(times[1]) > 1.1 and "same" in said, said
         assert 10 <= page.evaluate(AFTER, 20) <= 120  # half a token to six a second; the engine writes hundreds
+
+    drive(use)
+
+
+def test_the_legend_shows_the_blocks_of_the_passes_in_their_own_colours(drive, settled) -> None:
+    def use(page):
+        at_end(page, settled)
+        blocks = page.evaluate("""() => [...document.querySelectorAll('.legend .block')].map((b) => [b.className.split(' ')[1],
+            getComputedStyle(b).backgroundColor, getComputedStyle(b).borderTopColor, b.closest('button').title.length > 20])""")
+        assert [name for name, *_ in blocks] == ["acc", "cor", "bon"] and all(told for *_, told in blocks)
+        assert len({tuple(look) for _, *look, _ in blocks}) == 3
 
     drive(use)
 
