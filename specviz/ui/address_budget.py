@@ -28,9 +28,8 @@ class _Account:
 class AddressBudget:
     """Counts what each network address requests, and refuses what exceeds its limits.
 
-    ``queue``: Gradio's event queue, which holds the unread messages of each session; ``states``: its component states
-    by session. Both are None until the app sets them.
-    """
+    ``queue``: Gradio's event queue, which holds the unread messages of each session; ``states``: Gradio's component states by
+    session. Both are None until the app sets them."""
 
     def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):
         self.queue: Any = None
@@ -58,13 +57,14 @@ class AddressBudget:
             raise Refused("budget.events", most=self.events)
 
     def opened(self, address: str, event: str, session: str | None) -> None:
-        """Record an event that was queued."""
+        """Record that an event was queued. event: its id; session: of the page that sent it."""
         self._account(address).events[event] = session or event
         if session is None:
             self._single.add(event)
 
     def drop_unread(self) -> None:
-        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and Gradio's state of idle sessions."""
+        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and Gradio's component states of idle
+        sessions."""
         if self.queue is None:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session

@@ -1,4 +1,4 @@
-"""Runs for programs: streaming endpoints with the limits of the page and the same frames."""
+"""Streaming endpoints for programs that run methods, with the limits and the frames of the page."""
 from __future__ import annotations
 
 import asyncio
@@ -23,6 +23,8 @@ from .stream import LiveRun, json_for_html
 
 
 class Api:
+    """The endpoints for programs: run, compare, methods."""
+
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader):
         self._backend, self._run_queue, self._loader = backend, run_queue, loader
         self._desk = LabQuestions(backend, run_queue, loader)

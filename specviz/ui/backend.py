@@ -11,8 +11,9 @@ Record = dict[str, Any]  # one of a trace
 
 
 class Backend(Protocol):
-    """The engine, as the page uses it. ``run`` and ``load`` are called in a worker thread and may block. Loaded models
-    are identified by one name for target and draft (limits.model_key)."""
+    """The interface that the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block. Loaded
+    models are identified by one name for target and draft (limits.model_key); None: the default. cards: {method key: card};
+    questions: names of the Lab's questions; light: those that need no model."""
 
     cards: dict[str, Any]
     questions: frozenset[str]  # of the Lab; those of ``light`` need no model and no place in the queue
@@ -27,16 +28,16 @@ class Backend(Protocol):
         ...
 
     def progress(self, target: str | None) -> str:
-        """Return the progress of loading a target, in a few words; empty if unknown."""
+        """Return the progress of loading a target's models in a few words; empty if unknown."""
         ...
 
     def wants(self, payload: dict[str, Any]) -> str | None:
-        """Return the target that a Lab question needs."""
+        """Return the name of the target that a Lab question needs."""
         ...
 
     def targets(self) -> list[dict[str, str]]:
-        """Return the models that a visitor may choose: {name, model, title, about}, the default first; its name is empty.
-        scripts: the writing systems a model was trained on, if few; draft: the name of its draft, if it has one."""
+        """Return the models that a visitor may choose: {name, model, title, about}, the default first, whose name is empty.
+        Optional fields: scripts: the writing systems that a model was trained on, if few; draft: the name of its draft model."""
         ...
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
@@ -44,7 +45,8 @@ class Backend(Protocol):
         ...
 
     def unsupported_reason(self, target: str | None = None) -> dict[str, str]:
-        """Return {method key: why it cannot run on this model}, loaded or not; methods that can run are left out."""
+        """Return {method key: why it cannot run on this model}, whether or not the model is loaded; methods that can run are left
+        out."""
         ...
 
     def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
@@ -52,12 +54,12 @@ class Backend(Protocol):
         ...
 
     def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
-        """Run all lanes of a request. Yield lists of trace records in order, and status updates between them. Ends
-        within one round after ``cancel`` is set."""
+        """Run all lanes (methods side by side) of a request. Yield lists of trace records in order, and status updates between
+        them. Ends within one round after ``cancel`` is set, or after ``seconds``."""
         ...
 
     def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Run a generation.Generation; yield lists of chunks, as generation.generate does."""
+        """Answer a request for generation (generation.Generation); yield lists of chunks, as generation.generate does."""
         ...
 
     def batch_name(self, target: str | None, asked: Any) -> str:
@@ -66,6 +68,6 @@ class Backend(Protocol):
         ...
 
     def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Answer a Lab question: yield the growing answer, the last one complete; strings are progress messages. The
-        models it needs must be loaded."""
+        """Answer a Lab question: yield the growing answer, the last one complete; a string is a progress message. The models that
+        it needs must be loaded."""
         ...

@@ -26,8 +26,8 @@ class _Job:
 
 
 class BatchedGeneration:
-    """The concurrent requests for one loaded model. largest: largest number of requests that have shared a forward pass
-    so far; caches: KV caches of conversations."""
+    """Answers the concurrent requests for one loaded model. largest: the largest number of requests that have shared a forward
+    pass so far; caches: KV caches of conversations, for later turns."""
 
     def __init__(self, loaded: Loaded, caches: Any = None):
         self.loaded, self.caches, self.largest = loaded, caches, 0
@@ -36,8 +36,8 @@ class BatchedGeneration:
         self._lock = threading.Lock()
 
     def generate(self, asked: Generation, seconds: float, cancel: threading.Event) -> Iterator[list[Chunk]]:
-        """Run a request; yield its chunks, as generation.generate does. Its forward passes are shared with those of
-        other requests."""
+        """Answer a request; yield its chunks, as generation.generate does. Its forward passes are shared with those of other
+        requests."""
         job = _Job(asked, seconds, cancel)
         with self._lock:
             self._new.append(job)

@@ -26,18 +26,18 @@ def read_script(name: str) -> str:
 
 
 def board(value: str) -> gr.HTML:
-    """Return the board: all lanes, the inspector, the ribbon and the figures. Its value is the last few live frames
-    (docs/TRACE.md)."""
+    """Return the board component: all lanes, the inspector, the round navigation and the figures. Its value is the last few live
+    frames (docs/TRACE.md)."""
     parts = gradio_parts()
     return gr.HTML(value, html_template=parts["html_template"], apply_default_css=False, elem_id="board",
                    js_on_load=parts["js_on_load"] + read_script("report_paint_rate.js"))
 
 
 def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
-    """Return the picker of methods: the chosen ones as chips, and the list of all methods.
+    """Return the component in which methods are chosen: the chosen ones as chips, and the list of all methods.
 
-    Its value is a JSON list with a method's key, or {"method": key, "knobs": {...}}, for each lane. ``off``: a JSON
-    object {key: why it cannot run}; ``timed``: whether the displayed speeds were measured with the chosen models."""
+    Its value is a JSON list with, for each lane, a method's key or {"method": key, "knobs": {...}}. ``off``: a JSON object
+    {key: why it cannot run}; ``timed``: whether the displayed speeds were measured with the chosen models."""
     script_ = "\n".join(read_script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
     return gr.HTML(json_for_html(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
                    elem_id="methods", cards=picker_rows.rows(cards, start.first), families=picker_rows.family_sentences(),
@@ -46,21 +46,21 @@ def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
 
 
 def choice_buttons(label: str, info: str, choices: tuple[str, ...], value: str, elem_id: str, off: str = "{}") -> gr.HTML:
-    """Return a widget with a few choices. Its value is the chosen one; ``off``: a JSON object {choice: why it is
+    """Return a component with a few choices, of which one is chosen; that is its value. ``off``: a JSON object {choice: why it is
     disabled}. (Gradio's own widgets can only be disabled as a whole.)"""
     return gr.HTML(value, html_template='<div class="pg-choice"></div>', js_on_load=read_script("choice.js"), apply_default_css=False,
                    elem_id=elem_id, key=elem_id, choices=list(choices), names=VALUE_NAMES, title=label, help=info, about=elem_id, off=off)
 
 
 def text_line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
-    """Return one line of text that the server can change, such as a status or the reason of a refusal."""
+    """Return a component with one line of text that the server can change, such as a status or the reason of a refusal."""
     return gr.HTML(json_for_html({"state": state, "text": text}), html_template='<p class="pg-line" role="status"></p>',
                    js_on_load=read_script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
 
 def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
-    """Return a warning for a prompt in a script that the chosen model was not trained on. ``targets``: as a backend returns them.
-    """
+    """Return the component that warns of a prompt in a writing system that the chosen model was not trained on. targets: as
+    Backend.targets returns them."""
     scripts = {target["title"]: target.get("scripts", "") for target in targets}
     return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>',
                    js_on_load=read_script("script_warning.js"),
@@ -68,9 +68,9 @@ def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
 
 
 def picture(targets: list[dict[str, Any]]) -> gr.HTML:
-    """Return the picture that the target reads before the prompt: samples, an upload, and a switch that hides it from the target; shown
-    for targets that read one. Its value is JSON {image, hide_image}, empty without a picture. ``targets``: as a backend returns them.
-    """
+    """Return the component for the picture that the target reads before the prompt: samples, an upload, and a switch that hides it
+    from the target. It is shown for targets that read one. Its value is JSON {image, hide_image}, empty without a picture.
+    targets: as Backend.targets returns them."""
     samples = {target["title"]: target["pictures"] for target in targets if target.get("pictures")}
     titles = {target["name"]: target["title"] for target in targets if target.get("pictures")}
     template = '<section class="pg-picture" aria-label="The picture" hidden></section>'
@@ -79,40 +79,40 @@ def picture(targets: list[dict[str, Any]]) -> gr.HTML:
 
 
 def summary() -> gr.HTML:
-    """Return the settings of a run as one line; pressing it opens the fields below."""
+    """Return the component that shows the settings of a run in one line. A press opens the fields below it."""
     return gr.HTML("", html_template='<button type="button" class="pg-set" aria-expanded="false" aria-controls="sampling"></button>',
                    js_on_load=read_script("summary.js"), apply_default_css=False, elem_id="summary")
 
 
 def own_model() -> gr.HTML:
-    """Return a box with the commands that start the page with a local folder, GGUF file or server."""
+    """Return the component with the commands that start the page with a local folder, GGUF file or server."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="Your own model or server"></section>',
                    js_on_load=read_script("own_model.js"), apply_default_css=False, elem_id="own-model")
 
 
 def doctor() -> gr.HTML:
-    """Return a button that measures this machine and shows the report of ``specviz doctor``."""
+    """Return the component with a button that measures this machine and shows the report of ``specviz doctor``."""
     return gr.HTML("", html_template='<section class="pg-own" aria-label="This machine"></section>',
                    js_on_load=read_script("doctor.js"), apply_default_css=False, elem_id="doctor")
 
 
 def conversation() -> gr.HTML:
-    """Return the earlier turns above the board. Its value is JSON ``{turns, shown}``; a ``select`` event holds the turn to open.
-    """
+    """Return the component with the earlier turns, above the board. Its value is JSON ``{turns, shown}``; a ``select`` event holds
+    the turn to open."""
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=read_script("chat.js"),
                    apply_default_css=False, elem_id="conversation")
 
 
 def plotly_file() -> Path:
-    """Return the plotly.js of the plotly package, so that no other host is contacted."""
+    """Return the path of plotly.js in the plotly package. The page serves this file, so that it contacts no other host."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def tabs(targets: list[dict[str, str]]) -> gr.HTML:
-    """Return the switch between the five tabs. ``targets``: as a backend returns them. The value stays empty; panels and links
-    send requests by its events."""
+    """Return the component that switches between the five tabs. Its value stays empty; panels and links send requests by its
+    events. targets: as Backend.targets returns them."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
                    models={target["model"]: target["name"] for target in targets},
@@ -121,18 +121,18 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
 
 
 def panel_container(name: str) -> gr.HTML:
-    """Return an empty container for a panel of assets/panels; it is filled when its tab is first opened."""
+    """Return an empty container for a panel of assets/panels. The panel is drawn when its tab is first opened."""
     return gr.HTML("", html_template='<div class="pg-host"></div>', js_on_load=None, apply_default_css=False, elem_id=f"host-{name}")
 
 
 def panel_files() -> list[str]:
-    """Return the panels' scripts by name, in dependency order."""
+    """Return the names of the panels' scripts, in dependency order."""
     return scripts_below(PANELS, "P|SpecVizPanels")
 
 
 def own_files() -> dict[str, Path]:
-    """Return {name: path} of the files that the page fetches while it is open. No other file is served, and no path is
-    exposed."""
+    """Return {name: path} of the files that the page may fetch while it is open. No other file is served, and no path is exposed.
+    """
     return {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
@@ -146,7 +146,7 @@ CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="descri
 
 
 def page_script() -> str:
-    """Return the page's own script. It loads plotly.js at the first touch or when the page has been idle for a while,
+    """Return the HTML of the page's own script. It loads plotly.js at the first touch, or when the page has been idle for a while,
     never before the first paint."""
     names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "availability.js",
              "remember.js", "links.js", "tabs.js", "page_details.js")

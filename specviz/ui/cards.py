@@ -16,7 +16,7 @@ def cards() -> dict[str, Method]:
 
 
 def families() -> dict[str, str]:
-    """Return one sentence about each family, by its title."""
+    """Return {title of a family: one sentence about it}."""
     return {title: family.about for title, family in methods.families().items()}
 
 

@@ -19,7 +19,8 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 @dataclass(frozen=True)
 class LaneAnswer:
-    """The answer of one lane. ``pieces``: [[text, verdict], ...]; adjacent pieces with the same verdict are joined."""
+    """The answer of one lane. ``pieces``: ((text, verdict), ...) with adjacent pieces of the same verdict joined; ``cut``: the run
+    was stopped, ran out of time or failed, so that the answer may be incomplete."""
 
     lane: int
     key: str
@@ -32,7 +33,8 @@ class LaneAnswer:
 
 @dataclass
 class Turn:
-    """One question and its answers. ``chosen``: index in ``answers`` of the answer from which the conversation continues."""
+    """One question and its answers. ``records``: the trace of the run; ``chosen``: index in ``answers`` of the answer from which
+    the conversation continues."""
 
     question: str
     answers: list[LaneAnswer]
@@ -41,11 +43,12 @@ class Turn:
 
     @property
     def answer(self) -> LaneAnswer:
+        """The chosen answer."""
         return self.answers[self.chosen]
 
     @property
     def agree(self) -> bool:
-        """Return whether every lane wrote the same text, as exact greedy methods do."""
+        """Whether all lanes generated the same text, as exact greedy methods do."""
         return same_text(self.answers)
 
 
@@ -63,7 +66,7 @@ class Chat:
     frame: int = 1
 
     def messages(self) -> list[dict[str, str]]:
-        """Return the earlier turns for a chat template."""
+        """Return the earlier turns as messages for a chat template."""
         pairs = [({"role": "user", "content": t.question}, {"role": "assistant", "content": t.answer.text}) for t in self.turns]
         return [message for pair in pairs for message in pair]
 

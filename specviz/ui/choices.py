@@ -1,4 +1,5 @@
-"""Which models fit together, and how much of a model is downloaded: from files only, without torch."""
+"""Which targets and draft models a visitor can combine, and how much of a model is downloaded: read from files only, without
+torch."""
 from __future__ import annotations
 
 import os
@@ -22,7 +23,7 @@ def fitting_drafts(target: str | None) -> list[dict[str, str]]:
 
 
 def target_choice(entry: Any, own: str) -> dict[str, Any]:
-    """Return a target as an entry of the page's list. own: name of the target with which the server was started."""
+    """Return a target's entry for the page's list. own: name of the target with which the server was started."""
     from ..zoo.machine_memory import too_large_message
 
     large = "" if zero_gpu_requested() else too_large_message(entry)
@@ -60,7 +61,8 @@ def zero_gpu_requested() -> bool:
 
 
 def fetched_together(book: Any, target: str | None, draft: str | None) -> list[Any]:
-    """Return the hub entries that are fetched with a target: the target, its draft (or the draft asked for), and its heads."""
+    """Return the entries of hub models that are fetched with a target: the target, its draft model (or the requested one), and its
+    heads."""
     entry = book.entries.get(target or book.default)
     if entry is None:
         return []
@@ -89,7 +91,7 @@ def _embeds_with(draft: Path, target: Path) -> bool:
 
 
 def bytes_fetched(hub_id: str) -> int:
-    """Return the bytes of a hub model in the cache, unfinished files included."""
+    """Return the number of bytes of a hub model that are in the cache, those of unfinished files included."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     blobs = Path(HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}" / "blobs"

@@ -16,8 +16,8 @@ LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name tha
 
 
 def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> Component:
-    """Return the widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as in board.choice;
-    ``most``: the highest value that the models allow, if they limit it."""
+    """Return the widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as in
+    board.choice_buttons; ``most``: the highest value that the models allow, if they limit it."""
     label = LABELS.get(knob.name) or knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
     if knob.choices:
@@ -68,7 +68,7 @@ def _why_not(asked: str, rules: list[tuple[str, str, str, tuple[Any, ...]]], hel
 
 
 def sampling() -> tuple[gr.Number, ...]:
-    """Return the sampling fields of a run. They have no limits of their own, because limits.py checks every value."""
+    """Return the widgets of a run's sampling fields. They have no limits of their own, because limits.py checks every value."""
     return (
         gr.Number(0, label="Temperature", step=0.1, elem_id="temperature", min_width=104),
         gr.Number(1, label="Top-p", step=0.05, elem_id="top-p", min_width=104),
@@ -80,7 +80,7 @@ def sampling() -> tuple[gr.Number, ...]:
 
 
 def seed_note(cards: dict[str, Any]) -> gr.HTML:
-    """Return a note that lists what the seed does not determine."""
+    """Return a component that lists what the seed does not determine."""
     titles = [card.title for card in cards.values() if card.decides_by_time]
     more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
     note = escape(text("field.seed_note", titles=", ".join(titles[:NAMED]), more=more))
@@ -88,31 +88,35 @@ def seed_note(cards: dict[str, Any]) -> gr.HTML:
 
 
 def prompt() -> gr.Textbox:
+    """Return the prompt box."""
     return gr.Textbox(label="Prompt", placeholder=text("chat.placeholder"), lines=1, max_lines=6,
                       elem_id="prompt", scale=8, autofocus=False, submit_btn=False)
 
 
 def target(choices: list[dict[str, str]]) -> gr.Dropdown:
-    """Return the model field. Any text may be typed; the server refuses unknown models."""
+    """Return the widget for the target. Any text may be typed; the server refuses unknown models."""
     return gr.Dropdown([(c["title"], c["name"]) for c in choices], value="", label="Model", allow_custom_value=True,
                        info="Another one is loaded with the next run.", elem_id="target")
 
 
 def drafts(found: list[dict[str, str]]) -> list[tuple[str, str]]:
-    """Return the draft field: the target's own, one of these, or none."""
+    """Return the choices for the draft model as (label, value): the target's own, each of ``found``, or none."""
     return [("The target's own", ""), *((d["title"], d["name"]) for d in found), ("None", NO_DRAFT)]
 
 
 def draft(found: list[dict[str, str]]) -> gr.Dropdown:
+    """Return the widget for the draft model."""
     return gr.Dropdown(drafts(found), value="", label="Draft model", allow_custom_value=True, elem_id="draft",
                        info="The small model that guesses ahead. Which shape drafts fastest is worth a try.")
 
 
 def predicted() -> gr.Textbox:
+    """Return the box for a text that the answer is expected to resemble."""
     return gr.Textbox(label="Predicted output", info="A text that the answer is expected to be like: Predicted output drafts from it.",
                       lines=3, max_lines=8, elem_id="predicted")
 
 
 def system() -> gr.Textbox:
+    """Return the box for the system prompt."""
     return gr.Textbox(label="System prompt", info="Read before the conversation.", lines=3, max_lines=8,
                       elem_id="system")

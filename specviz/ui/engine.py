@@ -1,4 +1,4 @@
-"""The real engine behind the page. torch is imported here, inside functions, on the first run."""
+"""The engine behind the page. torch is imported inside functions, on the first run."""
 from __future__ import annotations
 
 import json
@@ -34,10 +34,10 @@ TOP = 5  # best tokens of each distribution that are kept for the inspector
 
 
 class Engine:
-    """The engine behind the page: loads models and runs the lanes (methods side by side) of a request.
+    """The engine behind the page (see backend.Backend): loads models and runs the lanes of a request, methods side by side.
 
-    ``target``, ``draft``: names of models.yaml or local folders, chosen by the owner of the server. Visitors choose
-    among the names of models.yaml; with SPECVIZ_ALLOW_ANY_MODEL=1 they may name hub models, too (never on a Space). The
+    ``target``, ``draft``: names of models.yaml or checkpoint folders, chosen by the owner of the server. Visitors choose among
+    the names of models.yaml; with SPECVIZ_ALLOW_ANY_MODEL=1 they may name hub models, too (never on a Space). The
     ``SPECVIZ_MODELS_KEPT`` most recently used models stay loaded, and the default one always."""
 
     light = frozenset({"catalogue", "unavailable", *lab.LIGHT})
@@ -86,7 +86,8 @@ class Engine:
         return target in self._loaded
 
     def load(self, target: str | None) -> str:
-        """Load models, one request at a time; for loaded models only return their description."""
+        """Load a target and its draft model; return a short description. One request loads at a time; if the models are loaded,
+        only the description is returned."""
         loaded = self._loaded.get(target)
         if loaded is None:
             with self._opening, engine_errors_refused():
@@ -130,14 +131,14 @@ class Engine:
         return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and is_pinned(target))}
 
     def loaded(self, target: str | None) -> Loaded:
-        """Return loaded models. Raises Refused if they were unloaded meanwhile."""
+        """Return the loaded models. Raises Refused if they were unloaded meanwhile."""
         found = self._loaded.get(target)
         if found is None:
             raise Refused("models.unloaded")
         return found
 
     def progress(self, target: str | None) -> str:
-        """Return the downloaded share of a hub model, its draft and its heads."""
+        """Return, in words, how much of a hub model, its draft model and its heads is downloaded; empty if unknown."""
         from ..zoo.registry import ZooError, register
 
         try:
@@ -199,7 +200,7 @@ class Engine:
                 return
 
     def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Run a request of the OpenAI-compatible endpoint: see generation.generate."""
+        """Answer a request of the OpenAI-compatible endpoint: see generation.generate."""
         from .generation import generate
 
         if on_zero_gpu() or not self.batch_name(target, asked):
@@ -256,8 +257,8 @@ class Engine:
 
 
 def batch_sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
-    """Return which requests with this method can share forward passes without changing their answers: "any", "greedy"
-    (a joint policy plans for the whole batch), or "none"."""
+    """Return which requests with this method can share forward passes without changing their answers: "any", "greedy" (greedy
+    requests only: a joint policy plans for the whole batch, which would change sampled answers), or "none"."""
     from ..core import JointPolicy
     from ..loops.batched import unbatchable_reason
     from ..run.session import Session
@@ -272,10 +273,10 @@ def batch_sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
 
 def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
          mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
-    """Run all lanes. Yield the records of one event at a time, and a status while lanes are repeated for timing.
+    """Run all lanes of a request. Yield the records of one event at a time, and a status while lanes are repeated for timing.
 
-    caches: a PrefixPool with KV caches of conversations; each lane of a continued conversation reuses its own. With
-    several answers (n), lane ``answer * lanes + lane`` of the trace is an answer of a lane."""
+    caches: a PrefixPool with KV caches of conversations; each lane of a continued conversation reuses its own. With several
+    answers (n), lane ``answer * lanes + lane`` of the trace is an answer of a lane."""
     from ..core import Sampling
     from ..indexes.earlier_answers import Memory
     from ..run import Session
@@ -357,7 +358,7 @@ def _with_pass_seconds(loaded: Loaded) -> Loaded:
 
 def answer_question(loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float,
                     cancel: threading.Event | None = None) -> Iterator[Any]:
-    """Answer one question of the Lab; stop soon after the time limit."""
+    """Answer one question of the Lab, ``asked`` = (name, payload); stop soon after the time limit."""
     until = time.monotonic() + seconds
     yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
 
@@ -368,7 +369,7 @@ def any_model() -> bool:
 
 
 def models_kept() -> int:
-    """Return how many chosen models stay in memory in addition to the default one."""
+    """Return how many recently used models stay in memory in addition to the default one."""
     asked = os.environ.get("SPECVIZ_MODELS_KEPT", "1")
     return max(1, int(asked)) if asked.isdigit() else 1
 
@@ -379,9 +380,9 @@ def on_zero_gpu() -> bool:
 
 
 def leased_call(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
-    """Run the work as one call on an accelerator that is attached per call (ZeroGPU). The work runs in a forked
-    process, which has the loaded models and receives plain data only; closing the generator ends it. A refusal is
-    yielded as the last item, because for a raised error only the name of its type would be returned."""
+    """Wrap ``work`` so that it runs as one call on an accelerator that is attached per call (ZeroGPU), for at most ``lease``
+    seconds. It runs in a forked process, which has the loaded models and receives plain data only; closing the generator ends
+    it. A refusal is yielded as the last item, because of a raised error only the name of its type would be returned."""
     import spaces
     from gradio import Error
 
@@ -404,7 +405,7 @@ def leased_call(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[A
 
 @contextmanager
 def engine_errors_refused(light: bool = False) -> Iterator[None]:
-    """Context manager: convert engine errors to Refused. light: for work that needs no model, so that no model code is
+    """Context manager that converts engine errors to Refused. light: for work that needs no model, so that no model code is
     imported."""
     if light:
         known: tuple[type[Exception], ...] = (lab.LabError, ServerError)

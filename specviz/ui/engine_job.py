@@ -1,5 +1,5 @@
-"""One job for the engine, a run or a Lab question: a place in the queue, a thread, and a stop flag. The job ends when
-its reader leaves."""
+"""One job for the engine, a run or a Lab question: a ticket in the queue, a worker thread, and a stop flag. The job ends when its
+reader leaves."""
 from __future__ import annotations
 
 import asyncio
@@ -29,9 +29,8 @@ class ReaderGone(Refused):
 class EngineJob:
     """Runs work in a thread and streams its output.
 
-    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
-    ``run_queue``: None for work that needs no engine; ``visitor``: the reader of the output; ``batch``: as in Ticket.
-    """
+    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set. ``run_queue``: None
+    for work that needs no model; ``visitor``: the reader of the output; ``batch``: as in Ticket."""
 
     def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor(),
                  batch: str = ""):
@@ -127,7 +126,7 @@ class EngineJob:
 
 
 class Reader:
-    """Detects whether output is still being read: if it is, the number of unread messages falls from time to time."""
+    """Detects whether output is still being read: then the number of unread messages falls from time to time."""
 
     def __init__(self, visitor: Visitor):
         self.visitor = visitor

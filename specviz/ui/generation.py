@@ -1,5 +1,4 @@
-"""Generation for programs: one request of the OpenAI-compatible endpoint, run on loaded models, with plain data as
-input and output."""
+"""Answer one request for generation (of the OpenAI-compatible endpoint) on loaded models, with plain data as input and output."""
 from __future__ import annotations
 
 import threading
@@ -16,8 +15,8 @@ TOP = 5  # best tokens of each distribution that are kept in the trace
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation request. prompt: messages, or text without a chat template if ``raw``; fields: those of
-    run.request.GenerationRequest."""
+    """A request for generation. prompt: messages, or text without a chat template if ``raw``; fields: those of
+    run.request.GenerationRequest; owner: whose KV caches may be reused."""
 
     prompt: Any
     raw: bool
@@ -29,16 +28,16 @@ class Generation:
 
 def generate(loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None = None,
              caches: Any = None) -> Iterator[list[Chunk]]:
-    """Run the request's ``n`` answers one after another. Yield lists of chunks: {index, text, logprobs} while an answer grows, and
-    {index, finish, usage, speculative, records} at its end. Raises SessionError, RunFailed."""
+    """Generate the request's ``n`` answers one after another. Yield lists of chunks: {index, text, logprobs} while an answer
+    grows, and {index, finish, usage, speculative, records} at its end. Raises SessionError, RunFailed."""
     for answer in answers(loaded, asked, seconds, cancel, None, caches):
         yield from answer
 
 
 def answers(loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
             caches: Any) -> list[Generator[list[Chunk]]]:
-    """Return the chunks of each of the request's ``n`` answers. Missing fields take the model's defaults from its
-    generation_config.json. Raises SessionError before anything is run."""
+    """Return one generator of chunks for each of the request's ``n`` answers. Missing fields take the values that the model's
+    generation_config.json recommends. Raises SessionError before anything is run."""
     from ..run.request import GenerationRequest
     from ..run.session import Session
 

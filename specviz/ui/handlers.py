@@ -42,8 +42,8 @@ class Handlers:
 
     async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft, predicted,
                     generation, lane, chat: Chat, request: gr.Request) -> dict:
-        """Start a run when Run is pressed: with a first message, a follow-up, or, if the prompt is empty, the last
-        message again."""
+        """Start a run when Run is pressed: with a first message, a follow-up, or, if the prompt is empty, the last message again.
+        Return {component: new value}."""
         ui, session = self.ui, request.session_hash
         last = self.live.get(session)
         if last and last.watched and not last.over:  # a run that nobody watches yet may be replaced
@@ -73,7 +73,7 @@ class Handlers:
         }
 
     async def watch(self, request: gr.Request):
-        """Yield the frames of the run that has started."""
+        """Yield the frames of the run that was started."""
         ui, session = self.ui, request.session_hash
         run = self.live.get(session)
         if run is None or run.watched or run.dropped:
@@ -185,8 +185,8 @@ class Handlers:
         return chat
 
     def opened(self, chat: Chat, request: gr.Request) -> dict:
-        """Handle an opened recording: it belongs to no conversation, and a run in progress is stopped because it would
-        overwrite it."""
+        """A visitor has opened a recording. It belongs to no conversation, and a run in progress is stopped because it would
+        overwrite the recording."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
@@ -224,8 +224,8 @@ class Handlers:
     # Models and knobs
 
     async def preload(self, target: str | None, draft: str | None = None) -> AsyncIterator[dict]:
-        """Load the default models when a visitor first touches the page. Other models may be large; they are loaded
-        when a run needs them. ``preloaded`` follows, because another model may have been chosen meanwhile."""
+        """Load the default models when a visitor first touches the page. Other models may be large; they are loaded when a run
+        needs them. The handler ``preloaded`` is called next, because another model may have been chosen meanwhile."""
         if model_key(target, draft) or not self.warm or self.backend.ready(None):
             yield {self.ui["models"]: gr.skip()}
             return
@@ -241,7 +241,8 @@ class Handlers:
         return self.describe(target, draft) if self.backend.ready(None) else {self.ui["models"]: gr.skip()}
 
     def page_opened(self) -> dict:
-        """Show which models are loaded when a page is opened. ``preloaded`` follows, because a link may choose others."""
+        """Show which models are loaded, when a page is opened. The handler ``preloaded`` is called next, because a link may choose
+        others."""
         return {self.ui["models"]: self._models_line(None)[self.ui["models"]]}
 
     def models_chosen(self, target: str | None, draft: str | None) -> dict:
@@ -285,7 +286,7 @@ class Handlers:
         return self.backend.knob_limits(key, model_key(target, draft))
 
     def knob_rules(self, key: str) -> Callable[..., tuple]:
-        """Return a listener that shows which of a method's knobs are incompatible, and disables choices that would be."""
+        """Return a handler that shows which of a method's knobs are incompatible, and disables choices that would be."""
         def rule(*values: Any) -> tuple:
             excluded = self.excluded_choices(key, values).values()
             return _line(*self.incompatible_knobs(key, values)), *(gr.HTML(off=json_for_html(why)) for why in excluded)
@@ -293,12 +294,12 @@ class Handlers:
         return rule
 
     def excluded_choices(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
-        """Return the choices that other knobs exclude at these values: knob -> choice -> why."""
+        """Return {knob: {choice: why}} for the choices that are incompatible with these values of the other knobs."""
         knobs = self.backend.cards[key].knobs
         return incompatible_choices(knobs, {knob.name: value for knob, value in zip(knobs, values)})
 
     def incompatible_knobs(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
-        """Return (state, message) if two of a method's knobs are incompatible; both empty otherwise."""
+        """Return (state, message) of the note if two of a method's knobs are incompatible; both are empty otherwise."""
         off, names = self.excluded_choices(key, values), [knob.name for knob in self.backend.cards[key].knobs]
         refusal = next((off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), "")
         return ("error" if refusal else "", refusal)
@@ -317,7 +318,7 @@ def _keys(picked: Any) -> Any:
 
 
 def lanes_picked(picked: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the known methods in the picker's value, without duplicates, at most the maximum number of lanes."""
+    """Return the keys of the known methods in the picker's value, without duplicates, at most the maximum number of lanes."""
     keys = _keys(picked)
     names = [item.get("method") if isinstance(item, dict) else item for item in keys] if isinstance(keys, list) else ()
     known = dict.fromkeys(key for key in names if isinstance(key, str) and key in cards)

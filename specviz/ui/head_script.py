@@ -1,6 +1,6 @@
-"""Insert a script before Gradio's own. Gradio inserts its ``head`` parameter after its client has started, which is too
-late for functions that the client reads when it loads (static/limit_animation_frames.js). Also adds the preview image
-of links, which needs an absolute address."""
+"""Insert a script into the page before Gradio's own, by middleware. Gradio inserts its ``head`` parameter after its client has
+started, which is too late for functions that the client reads when it loads (static/limit_animation_frames.js). Also adds the
+preview image of links, which needs an absolute address."""
 from __future__ import annotations
 
 import os
@@ -14,8 +14,8 @@ HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?"
 
 
 class HeadScript:
-    """ASGI middleware that inserts ``script`` at the beginning of the page's head. Other responses, compressed ones and
-    pages without a head are passed on unchanged."""
+    """ASGI middleware that inserts ``script`` at the beginning of the page's ``<head>``. Other responses, compressed ones and
+    pages without a ``<head>`` are passed on unchanged."""
 
     def __init__(self, app: Any, script: str):
         self._app, self._script = app, f"<script>{script}</script>".encode()
@@ -52,7 +52,7 @@ def _is_page(start: dict) -> bool:
 
 
 def link_card(scope: dict) -> bytes:
-    """Return the elements that name a link's preview image, at the address of the request; empty if that is unknown."""
+    """Return the HTML elements that name a link's preview image, at the address of the request; empty if that is unknown."""
     host = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
     if not HOST.fullmatch(host):
         return b""

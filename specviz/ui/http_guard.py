@@ -49,8 +49,8 @@ STATUS = {"budget": 429, "size": 413, "http.slow": 408}
 
 
 class HttpGuard:
-    """ASGI middleware. ``parameters``: {endpoint for programs: its parameters in order}; ``own``: {name: file};
-    ``api``: an ASGI app for the paths under /v1, or None."""
+    """ASGI middleware that lets only checked requests through to the app. ``parameters``: {endpoint for programs: its parameters
+    in order}; ``own``: {name: file} that are served; ``api``: an ASGI app for the paths under /v1, or None."""
 
     def __init__(self, app: Any, parameters: dict[str, list[str]], own: dict[str, Path], budget: AddressBudget | None = None,
                  event_queue: Callable[[], Any] = lambda: None, api: Any = None):
@@ -236,7 +236,8 @@ class _BoundedBody:
 
 
 def allowed_hosts() -> frozenset[str]:
-    """Return the names under which this server answers. A Space's proxy has already checked the name."""
+    """Return the host names by which this server may be addressed ("*": any, because a Space's proxy has already checked the
+    name)."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     named = os.environ.get("SPECVIZ_HOSTS", "").replace(",", " ").lower().split()
@@ -245,8 +246,7 @@ def allowed_hosts() -> frozenset[str]:
 
 
 def trusted_proxies() -> frozenset[str]:
-    """Return the addresses whose X-Forwarded headers are trusted: those that the owner configures; on a Space, its
-    proxy ("*")."""
+    """Return the addresses whose X-Forwarded headers are trusted: those that the owner configures; on a Space "*", its proxy."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     return frozenset(os.environ.get("SPECVIZ_PROXY", "").replace(",", " ").split())
@@ -266,8 +266,8 @@ def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
 
 
 def client_key(address: str) -> str:
-    """Return the name under which the limits of an address count: without a port, an IPv4 address in either notation as itself, and an
-    IPv6 address by its first 64 bits, because a client has all of the addresses below them."""
+    """Return the key under which the limits of an address are counted: an IPv4 address in either notation as itself, without a
+    port; an IPv6 address as its first 64 bits, because a client has all addresses with these bits."""
     host = address
     if address.startswith("["):
         host = address[1:].partition("]")[0]

@@ -1,5 +1,5 @@
-"""Time limits below HTTP. A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An address
-may have at most ``HALF_OPEN`` incomplete requests; one more closes its oldest, so that other visitors with the same
+"""Time limits for incoming connections. A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An
+address may have at most ``HALF_OPEN`` incomplete requests; one more closes its oldest, so that other visitors with the same
 address are still served."""
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALF_OPEN = 32
 
 
 def with_timeouts(protocol: type) -> type:
-    """Return a uvicorn HTTP protocol with these limits."""
+    """Return a subclass of a uvicorn HTTP protocol with these limits."""
     return type("TimedProtocol", (_Timed, protocol), {"_waiting": {}})
 
 

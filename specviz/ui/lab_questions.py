@@ -24,6 +24,8 @@ from .stream import json_for_html
 
 
 class LabQuestions:
+    """The endpoint that answers the Lab's questions for one backend."""
+
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader | None = None):
         self._backend, self._run_queue, self._loader = backend, run_queue, loader or Loader(backend)
 

@@ -1,10 +1,9 @@
-"""Limits of a visitor's run, checked on the server, because programs do not use the page's sliders. (Limits per client
-address: address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and http_timeouts.py.)
+"""Limits of a visitor's run, checked on the server, because programs do not use the page's sliders. (Limits per client address:
+address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and http_timeouts.py.)
 
-Input is any JSON. Its size is checked first (``SIZES``), then types and ranges: ``read_request`` returns a RunRequest
-with every value in range, or raises Refused. Out-of-range numbers are refused, not clamped, so that no run silently
-differs from the request.
-"""
+Input is any JSON. Its size is checked first (``SIZES``), then types and ranges: ``read_request`` returns a RunRequest with
+every value in range, or raises Refused. Numbers out of range are refused, not clamped, so that a run never silently differs
+from the request."""
 from __future__ import annotations
 
 import math
@@ -103,11 +102,9 @@ def check_size(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A validated request for a run. ``lanes``: (method key, knobs) in the order of the screen, plain decoding last;
-    ``turns``: earlier messages.
-
-    shelf: the engine's data from this visitor's earlier runs; all requests of a visitor share one dict.
-    """
+    """A validated request for a run. ``lanes``: (method key, knobs) in the order of the screen, plain decoding last; ``turns``:
+    earlier messages; ``shelf``: what the engine keeps from this visitor's earlier runs; all requests of a visitor share one
+    dict."""
 
     prompt: str
     lanes: tuple[tuple[str, dict[str, Any]], ...]
@@ -133,7 +130,7 @@ class RunRequest:
 
     @property
     def models(self) -> str | None:
-        """One name for target, draft and weight layout, which identifies loaded models; see ``model_key``."""
+        """One name for target, draft model and weight layout, which identifies loaded models; see ``model_key``."""
         return model_key(self.target, self.draft, self.deterministic)
 
     def fields(self) -> dict[str, Any]:
@@ -262,7 +259,7 @@ def _list_of(methods: Any) -> list[Any]:
 
 
 def parse_lane(item: Any) -> tuple[str, dict[str, Any]]:
-    """Read a lane: a method's name, or {"method": name, "knobs": {knob: value}}. Raises Refused."""
+    """Return (method key, knobs) of a lane, given as a key or as {"method": key, "knobs": {knob: value}}. Raises Refused."""
     if isinstance(item, str):
         return item, {}
     if isinstance(item, dict) and isinstance(item.get("method"), str) and isinstance(item.get("knobs", {}), dict):
@@ -271,7 +268,7 @@ def parse_lane(item: Any) -> tuple[str, dict[str, Any]]:
 
 
 def lane_titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the title of each lane: its method's, with the differing knobs if several lanes use the same method."""
+    """Return the title of each lane: its method's title, and the knobs that differ if several lanes use the same method."""
     whole = [(key, {knob.name: knob.default for knob in getattr(cards[key], "knobs", ())} | knobs) for key, knobs in lanes]
     out = []
     for key, knobs in whole:
@@ -283,7 +280,8 @@ def lane_titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
 
 
 def read_knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the knobs of a method's lane, checked by the method. Raises Refused with the method's message."""
+    """Return the given knobs of a method's lane, checked by the method; empty if none is given. Raises Refused with the method's
+    message."""
     try:
         return card.read_knobs(given) if given else {}
     except ValueError as why:
@@ -302,8 +300,8 @@ def _turns(turns: Any) -> tuple[dict[str, str], ...]:
 
 
 def model_key(target: Any, draft: Any, fixed: bool = False) -> str | None:
-    """Return one name for target and draft; None if both are the defaults. fixed: with a weight layout that is the same
-    in every process."""
+    """Return one name for target and draft model; None if both are the defaults. fixed: with a memory layout of the weights that
+    is the same in every process."""
     return f"{target or ''}|{draft or ''}{f'|{FIXED}' * fixed}" if draft or fixed else target or None
 
 
@@ -314,12 +312,12 @@ def split_model_key(models: str | None) -> tuple[str | None, str | None]:
 
 
 def has_fixed_layout(models: str | None) -> bool:
-    """Return whether a ``model_key`` asks for a fixed weight layout."""
+    """Return whether a ``model_key`` requests a fixed memory layout of the weights."""
     return (models or "").split("|")[2:] == [FIXED]
 
 
 def model_name(name: Any) -> str | None:
-    """Return a model's name; None if not given. Raises Refused."""
+    """Check a model's name; return it, or None if it is not given. Raises Refused."""
     if name in (None, ""):
         return None
     if not isinstance(name, str) or len(name) > SIZES["target"].characters:

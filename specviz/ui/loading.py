@@ -22,6 +22,8 @@ REPORT = 1.0  # seconds between two messages on progress
 
 
 class Loader:
+    """Loads the models of visitors one after another, in a thread of its own."""
+
     def __init__(self, backend: Backend):
         self._backend = backend
         self._lock = threading.Lock()

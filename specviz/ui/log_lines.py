@@ -12,7 +12,7 @@ LINE = 300
 
 
 def log_failure(log: logging.Logger, what: str, error: BaseException) -> None:
-    """Log what failed, the error's kind and message, and the file and line it came from."""
+    """Log one line: what failed, the error's type and message, and the file and line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "specviz" in frame.filename] or frames
     place = f" at {ours[-1].filename.rpartition('specviz/')[2]}:{ours[-1].lineno}" if ours else ""

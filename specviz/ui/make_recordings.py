@@ -30,7 +30,7 @@ SHOWN = ("title", "about", "layout", "panel")  # how the page shows a recording,
 
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
-    """Play one run and save it; return the number of records. Raises Refused."""
+    """Run a request and save its trace; return the number of records. Raises Refused."""
     from ..trace.file_writer import write_file
     from ..trace.files import Trace
 
@@ -54,6 +54,7 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Make recordings as the command line asks; return the exit status."""
     parse = argparse.ArgumentParser(prog="python -m specviz.ui.make_recordings", description="Record a run for the page's first load.")
     parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all")
     parse.add_argument("--out", type=Path, default=RECORDED)

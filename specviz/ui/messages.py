@@ -121,12 +121,12 @@ def text(code: str, /, **values: Any) -> str:
 
 
 def shorten(words: Any, most: int = SENTENCE) -> str:
-    """Return at most ``most`` characters of external text, on one line, without control or direction characters."""
+    """Return text from outside on one line, of at most ``most`` characters, without control or direction characters."""
     return one_line(words, most)
 
 
 class Refused(ValueError):
-    """A request was refused, or a run ended early. ``code``: the identifier of the message."""
+    """A request was refused, or a run ended early. ``code``: the identifier of its message in TEXTS."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(text(code, **values))

@@ -49,8 +49,8 @@ TYPES = {401: "authentication_error", 404: "not_found_error", 413: "invalid_requ
 
 
 class OpenAIApi:
-    """An ASGI app. keys: a request must carry one of them; if empty, no key is needed. page: whether the page is
-    served, too, where the trace of an answer can be opened."""
+    """An ASGI app with the endpoints under /v1. keys: API keys, of which a request must carry one; if empty, no key is needed.
+    page: whether the page is served, too, where the trace of an answer can be opened."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = (), page: bool = False):
         self._page = page
@@ -193,7 +193,7 @@ class OpenAIApi:
 
 
 class Shape:
-    """The format of an answer, complete or streamed; one class per endpoint."""
+    """The format of an answer, complete or streamed. Each endpoint has a subclass."""
 
     raw, prefix, name = False, "", ""
     fields: tuple[str, ...] = ()  # of this kind of request alone
@@ -229,7 +229,7 @@ class Shape:
             self._speculative = _together(self._speculative, chunk["speculative"])
 
     def whole(self) -> dict[str, Any]:
-        """Return the complete answer."""
+        """Return the complete answer as JSON data."""
         choices = [self._choice(index, answer) for index, answer in sorted(self._answers.items())]
         return self._head | {"choices": choices, "usage": self._usage, "speculative": self._speculative}
 
@@ -268,11 +268,12 @@ class Shape:
 
 
 def is_picture(part: Any) -> bool:
+    """Return whether a part of a message's content is a picture."""
     return isinstance(part, dict) and part.get("type") == "image_url"
 
 
 def without_pictures(message: Any) -> Any:
-    """Return a message's content without the parts that are a picture, which the target reads before the whole conversation."""
+    """Return a message's content without its pictures; the target reads a picture before the whole conversation."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "user":
         return content
@@ -280,11 +281,13 @@ def without_pictures(message: Any) -> Any:
 
 
 class ChatShape(Shape):
+    """The format of /v1/chat/completions."""
+
     prefix, name, fields = "chatcmpl-", "chat.completion", ("messages", "top_logprobs")
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[dict[str, str]]:
-        """Return the conversation of a request's body; text parts of a message are joined. Raises Refused."""
+        """Return the messages of a request's body; text parts of a message are joined. Raises Refused."""
         given = body.get("messages")
         messages = []
         for one in given if isinstance(given, list) and 0 < len(given) <= TURNS + 1 else ():
@@ -307,6 +310,7 @@ class ChatShape(Shape):
 
     @staticmethod
     def picture(body: dict[str, Any]) -> dict[str, str]:
+        """Return the field ``image`` for the picture in a request's messages; empty without one. Raises Refused."""
         given = body.get("messages")
         contents = [one.get("content") for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
         parts = [part for content in contents if isinstance(content, list) for part in content if is_picture(part)]
@@ -320,6 +324,8 @@ class ChatShape(Shape):
 
     @staticmethod
     def logprobs(body: dict[str, Any]) -> int | None:
+        """Return the requested number of alternatives per token, 0 for log-probabilities of the tokens alone, None for none.
+        Raises Refused."""
         asked, top = body.get("logprobs"), body.get("top_logprobs")
         if asked not in (None, True, False) or isinstance(asked, int) and not isinstance(asked, bool):
             raise Refused("openai.value", field="logprobs", form="true or false")
@@ -348,10 +354,13 @@ class ChatShape(Shape):
 
 
 class CompletionShape(Shape):
+    """The format of /v1/completions."""
+
     raw, prefix, name, fields = True, "cmpl-", "text_completion", ("prompt",)
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> str:
+        """Return the prompt of a request's body. Raises Refused."""
         given = body.get("prompt")
         given = given[0] if isinstance(given, list) and len(given) == 1 else given
         if not isinstance(given, str) or not 0 < len(given) <= CONVERSATION_CHARACTERS:
@@ -360,6 +369,7 @@ class CompletionShape(Shape):
 
     @staticmethod
     def logprobs(body: dict[str, Any]) -> int | None:
+        """Return the requested number of alternatives per token, None for no log-probabilities."""
         return body.get("logprobs")
 
     def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
@@ -380,7 +390,8 @@ class CompletionShape(Shape):
 
 
 def owner_of(address: str, authorization: str) -> str:
-    """Return the owner of a request's conversation, from address and key. KV caches are reused for the same owner only."""
+    """Return a name for the owner of a request's conversation, made from address and API key. KV caches are reused for the same
+    owner only."""
     return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
 
 
@@ -427,7 +438,7 @@ def _template_fields(given: Any) -> dict[str, Any]:
 
 
 def error_object(why: Refused) -> tuple[int, dict[str, Any]]:
-    """Return the status and the error object of a refusal, in OpenAI's form."""
+    """Return (HTTP status, error object in OpenAI's form) of a refusal."""
     family = why.code.partition(".")[0]
     status = STATUS.get(why.code) or {"size": 413, "queue": 429, "budget": 429}.get(family, 400)
     return status, {"error": {"message": str(why), "type": TYPES.get(status, "invalid_request_error"), "code": why.code,
@@ -441,6 +452,7 @@ def _param(code: str) -> str | None:
 
 
 def refusal(why: Refused) -> Response:
+    """Return the HTTP response of a refusal."""
     status, body = error_object(why)
     return JSONResponse(body, status)
 
@@ -450,7 +462,7 @@ def _model_object(name: str) -> dict[str, Any]:
 
 
 def configured_keys() -> tuple[str, ...]:
-    """Return the keys that the owner names in SPECVIZ_API_KEYS."""
+    """Return the API keys that the owner lists in SPECVIZ_API_KEYS."""
     return tuple(os.environ.get("SPECVIZ_API_KEYS", "").replace(",", " ").split())
 
 

@@ -32,12 +32,13 @@ log = logging.getLogger(__name__)
 
 
 class Page(gr.Blocks):
-    """Blocks that log one line per error; Gradio would log a traceback with the whole message, which may contain a
-    visitor's input."""
+    """The page as a gr.Blocks that logs one line per error. Gradio would log a traceback with the whole message, which may contain
+    a visitor's input."""
 
     openai_api: OpenAIApi
 
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Run an event handler; log an error of it as one line."""
         try:
             return await super().process_api(*args, **options)
         except gr.Error as error:
@@ -52,8 +53,8 @@ class Page(gr.Blocks):
 
 
 def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED, examples: Path = EXAMPLES) -> Page:
-    """Return the page for a backend. ``warm``: load the models when somebody first touches the page, not only at the
-    first run."""
+    """Return the page for a backend. warm: load the models when somebody first touches the page, not only at the first run;
+    recorded: the recording that is shown first; examples: the file of example prompts."""
     start = start_content(backend.cards, examples)
     hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in start.examples if isinstance(e.get("follow"), str)})
     ui = hands.ui
@@ -111,7 +112,7 @@ def serves_openai() -> bool:
 
 
 def endpoint_parameters(demo: gr.Blocks) -> dict[str, list[str]]:
-    """Return the endpoints for programs and the parameters of each."""
+    """Return {endpoint for programs: its parameters in order}."""
     return {fn.api_name: list(inspect.signature(fn.fn).parameters)[: len(fn.inputs)] for fn in demo.fns.values()
             if fn.fn and fn.api_name and fn.api_visibility != "private"}
 

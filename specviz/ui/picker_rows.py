@@ -30,9 +30,8 @@ CARD_FIELDS = {"key", "title", "summary", "family", "paper", "exactness", "wins"
 def measured_speedups(path: Path = BENCH) -> dict[str, Any]:
     """Return {where, model, noise, speedups} of assets/bench.json; empty if the file is missing.
 
-    ``where``: a sentence on the machine; ``model``: the target, if its own draft was measured; ``noise``: median
-    difference of two runs of plain decoding; ``speedups``: {method key: [greedy, at temperature 1]}, None if not
-    measured."""
+    ``where``: a sentence on the machine; ``model``: the target, if its own draft model was measured; ``noise``: median
+    difference of two runs of plain decoding; ``speedups``: {method key: [greedy, at temperature 1]}, None if not measured."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         speedups = {key: [row.get("0"), row.get("1")] for key, row in found["speedups"].items() if "0" in row and found["schema"] == SCHEMA}
@@ -62,8 +61,8 @@ def drawing_name(card: Method) -> str:
 
 
 def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> list[dict[str, Any]]:
-    """Return one row per method. Families are in teaching order; in a family the founding method is first, the others
-    follow by measured speed; plain decoding is the last row."""
+    """Return one row per method. Families are in teaching order; in a family the founding method is first, the others follow by
+    measured speed; plain decoding is the last row. first: keys of the methods that are listed at first besides the chosen ones."""
     speeds = measured_speedups(path)["speedups"]
     out = []
     for card in cards.values():

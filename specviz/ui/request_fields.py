@@ -35,7 +35,8 @@ EXAMPLES = (
 
 
 def fields() -> list[Component]:
-    """Return the widgets, in the order of static/request_fields.js; the picture before the prompt (board.picture) comes after them."""
+    """Return the widgets in the order of static/request_fields.js. The component for the picture before the prompt (board.picture)
+    comes after them."""
     with gr.Group(elem_id="request", elem_classes="knobgroup"):
         gr.HTML("<h3>Request</h3>", apply_default_css=False, js_on_load=None)
         with gr.Row():
@@ -57,7 +58,7 @@ def fields() -> list[Component]:
 
 
 def connect(widgets: list[Any], generation: gr.JSON) -> None:
-    """Keep the hidden component equal to the widgets' values."""
+    """Keep the hidden component ``generation`` equal to the widgets' values."""
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     pasted = [widget.change for widget in widgets if isinstance(widget, gr.Textbox)]  # a text that comes at once is no input to Gradio
     changed = [widget.input for widget in widgets] + pasted

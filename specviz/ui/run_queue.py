@@ -1,4 +1,4 @@
-"""The queue of the engine: one run at a time, fair between client addresses. A run that no longer responds loses its place."""
+"""The queue for the engine: one run at a time, fair between client addresses. A run that no longer responds loses its turn."""
 from __future__ import annotations
 
 import threading
@@ -20,7 +20,7 @@ BUSY_SHARE = 2  # places of an address while more than half of the queue is take
 
 @dataclass(frozen=True)
 class Visitor:
-    """The sender of a request. address: the client's; unread: number of unread messages; forget: drops them."""
+    """The sender of a request. address: the client's; unread(): its number of unread messages; forget(): drops them."""
 
     address: str = ""
     unread: Callable[[], int] = lambda: 0
@@ -57,7 +57,7 @@ class RunQueue:
     _lock: Any = field(default_factory=threading.Lock)
 
     def enter(self, address: str = "", batch: str = "") -> Ticket:
-        """Take a place. Raises Refused if the queue is full, or this address has its share of it."""
+        """Join the queue; return a ticket. Raises Refused if the queue is full, or if this address has its share of it."""
         with self._lock:
             self._drop_silent()
             mine = sum(ticket.address == address for ticket in self._tickets) if address else 0
@@ -90,7 +90,7 @@ class RunQueue:
         ticket.active = time.monotonic()
 
     def leave(self, ticket: Ticket) -> None:
-        """Give the place back; idempotent."""
+        """Leave the queue; calling it again changes nothing."""
         with self._lock:
             if ticket in self._tickets:
                 self._tickets.remove(ticket)

@@ -21,12 +21,13 @@ ABOUT = "Engines of other servers, seen from outside: reported figures are obser
 
 
 class ServerCard(Method):
-    """The card of a server. It is not in the catalogue and has no knobs."""
+    """The card of a server: a Method that is not in the catalogue and has no knobs."""
 
     def __post_init__(self):
         """Skip Method's checks, because a server's exactness is unknown."""
 
     def read_knobs(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Refuse knobs: raises ValueError if any is given."""
         if given:
             raise ValueError(text("knob.server"))
         return {}
@@ -51,12 +52,13 @@ def served_cards() -> dict[str, Method]:
 
 
 def is_served(key: str) -> bool:
+    """Return whether a method's key names a server."""
     return key.startswith(KEY)
 
 
 def server_streams(asked: RunRequest, seconds: float, mode: str = "live") -> dict[int, Any]:
-    """Return {lane number: stream} for the run's server lanes, not started. Raises ServerError, or Refused for fields
-    that cannot be sent to a server."""
+    """Return {lane number: stream} for the run's server lanes; the streams are not started. Raises ServerError, or Refused for
+    fields that cannot be sent to a server."""
     from ..core import Sampling
     from ..servers.stream import Stream
 
@@ -69,7 +71,7 @@ def server_streams(asked: RunRequest, seconds: float, mode: str = "live") -> dic
 
 def with_server_lanes(race: Generator[tuple[int, Any], None, None], asked: RunRequest, seconds: float,
                       cancel: threading.Event | None, mode: str) -> Generator[tuple[int, Any], None, None]:
-    """Yield (lane, event) of the run's local lanes, by their numbers on the page, and of its servers' lanes."""
+    """Yield (lane, event) of the run's local lanes, numbered as on the page, and of its servers' lanes."""
     from ..servers.merge_lanes import merge_lanes
 
     local = [lane for lane, (key, _) in enumerate(asked.lanes) if not is_served(key)]

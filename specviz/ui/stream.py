@@ -42,7 +42,8 @@ def json_for_html(value: Any) -> str:
 
 @dataclass
 class Frames:
-    """Numbers the frames of one run, and keeps the last few as the board's value."""
+    """Numbers the frames of one run, and keeps the last few as the board's value. first: number of the first frame; records: all
+    records so far; run: an id of the run."""
 
     first: int
     records: list[Record] = field(default_factory=list)
@@ -51,7 +52,8 @@ class Frames:
     _lines: deque[str] = field(default_factory=deque)
 
     def add(self, records: list[Record], status: dict[str, str] | None = None) -> Frame:
-        """Return the next frame. The first frame with records clears the board; until then it shows the previous run."""
+        """Return the next frame, with these records. The first frame with records clears the board; until then it shows the
+        previous run."""
         frame: Frame = {"s": self.first, "e": records}
         if records and not self._begun:
             frame |= {"new": True, "run": self.run}
@@ -99,7 +101,7 @@ def _single_frame(number: int, rest: Frame) -> str:
 
 
 class LiveRun:
-    """One run in progress, as frames. gone: it ended because nobody read the frames; refused: why it could not run."""
+    """One run in progress, as frames. ``gone``: it ended because nobody read the frames; ``refused``: why it could not run."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, asked: RunRequest, first: int = 0, visitor: Visitor = Visitor(),
                  loader: Loader | None = None):
@@ -169,7 +171,7 @@ class LiveRun:
 
 
 async def wait_until_read(visitor: Visitor) -> None:
-    """Wait until a reader has read all frames before the last frame is sent. Raises ReaderGone if nobody reads."""
+    """Wait until a reader has read all frames, before the last frame is sent. Raises ReaderGone if nobody reads."""
     reader = Reader(visitor)
     while visitor.unread():
         reader.behind()
@@ -185,6 +187,7 @@ def _split(part: str | list[Any]) -> tuple[list[Record], dict[str, str] | None]:
 
 
 def status_of(state: str, words: str, code: str = "") -> dict[str, str]:
+    """Return a run's status as plain data."""
     return {"state": state, "text": words} | ({"code": code} if code else {})
 
 

@@ -10,8 +10,9 @@ from .stream import LiveRun
 
 @dataclass
 class VisitorRun:
-    """A visitor's run, from the press of Run until its answer is a turn of the conversation. watched: its frames are
-    being sent; over: all were sent; dropped: the visitor left the conversation, so nothing of the run is shown or kept."""
+    """A visitor's run, from the press of Run until its answer is a turn of the conversation. earlier: the turns before it;
+    watched: its frames are being sent; over: all were sent; dropped: the visitor left the conversation, so nothing of the run
+    is shown or kept."""
 
     live: LiveRun
     asked: RunRequest
