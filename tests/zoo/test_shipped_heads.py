@@ -191,6 +191,22 @@ def methods_of_kinds():
     return {part.kind: method for method in catalogue().values() for part in method.trains if part.network and part.kind not in NO_READERS}
 
 
+class OfEarlierRound:
+    """A target's draft passes in which the rows of the trained path say what they said a round before, at another place of the text."""
+
+    def __init__(self, view, first):
+        self.view, self.first, self.rows = view, first, None
+
+    def logits(self, tokens):
+        own = self.view.logits(tokens)
+        if self.rows is None:
+            self.rows = own
+            return own
+        shown, self.rows = own.clone(), self.rows if len(self.rows) >= len(own) else own
+        shown[self.first:], self.rows = self.rows[self.first:len(own)], own
+        return shown
+
+
 class Blind:
     """Takes from a drafter what it reads of its target: hidden states, keys and values and states of an early exit are zeroed, and the
     rows of a drafter inside the target come from the round before, another place of the text."""
@@ -202,6 +218,8 @@ class Blind:
         kv, early = getattr(target, "kv", None), getattr(target, "early", None)
         target.kv = lambda *at: tuple(torch.zeros_like(part) for part in kv(*at))
         target.early = lambda at: self.exit(early(at))
+        path = getattr(target, "draft_path", None)
+        target.draft_path = lambda head: OfEarlierRound(path(head), head.first)
 
     @staticmethod
     def zeroed(scores):
@@ -225,8 +243,9 @@ class Blind:
 
 
 def accepted(loaded, method, blind=False):
-    """Accepted draft tokens per target pass, greedy."""
+    """Accepted draft tokens per target pass, greedy, without those that the target's own weights draft (Uno's first)."""
     kit = loaded.kit()
+    sure = getattr(kit.head(method.trains[0].kind), "first", 0) if "draft_path" in method.needs else 0
     parts = method.build(kit, **method.read_knobs({}))
     if blind:
         Blind(parts.drafter, kit.target)
@@ -240,7 +259,7 @@ def accepted(loaded, method, blind=False):
             rounds += 1
         written += len(state.tokens) - len(ids)
     kit.close()
-    return written / rounds - 1
+    return written / rounds - 1 - sure
 
 
 def readers():
