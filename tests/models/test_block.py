@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import Budget, Sampling, State
-from specviz.drafters.heads.masked_block import BlockChain, BlockDrafter
+from specviz.drafters.heads.masked_block import BlockChain, BlockPassDrafter
 from specviz.models import masked_block as network
 from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
@@ -143,7 +143,7 @@ def test_which_row_guesses_which_place_is_read_from_the_config(tmp_path, config,
     head = network.load(tmp_path / "head", BODY)
     assert head.anchored == anchored and head.length == (4 if anchored else 3)
     states, embeds = material()
-    drafter, net = BlockDrafter(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)], head=lambda states: states)
+    drafter, net = BlockPassDrafter(head), types.SimpleNamespace(embed=lambda ids: embeds[:len(ids)], head=lambda states: states)
     drafter.target, drafter._waiting = net, [states]
     drafter.read = []
     got = drafter.scores(types.SimpleNamespace(tokens=[1] * 8), 3).block.states

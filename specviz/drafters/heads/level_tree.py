@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ...core import Budget, DraftTree, State, TreeBuilder, token_tensor
 from ...trees.draws import path_tokens
-from .masked_block import BlockDrafter, note_reach
+from .masked_block import BlockPassDrafter, note_reach
 from .path_scores import Correction, PathScores
 
 
-class LevelTree(BlockDrafter):
+class LevelTree(BlockPassDrafter):
     """Drafter of a tree over a block, grown level by level (DARTree, 2608.13524): the ``width`` most probable paths of each depth
     are kept, then the ``nodes`` most probable nodes of all depths. A node's path probability is at most its parent's, so the kept
     nodes form a tree. They are chosen nodes, each accepted with its target probability.

@@ -40,7 +40,7 @@ from .path_scores import Block, Correction, MarkovScores, PathScores
 from .reduced_output import target_for_drafting
 
 
-class BlockDrafter(Drafter):
+class BlockPassDrafter(Drafter):
     """Base class of drafters that predict a whole block in one forward pass of a trained network (DFlash, 2602.06036). It keeps the
     network's KV cache in step with the text; ``scores`` returns the predictions for the next block.
 
@@ -108,7 +108,7 @@ class BlockDrafter(Drafter):
             return PathScores(block) if self.net.markov_head is None else MarkovScores(block, self.net.markov_head)
 
 
-class BlockChain(BlockDrafter):
+class BlockChain(BlockPassDrafter):
     """Drafter of a chain from a block: each token is sampled from its position's distribution, which may depend on the tokens before it.
 
     least: the draft ends before the first position whose confidence (a network's output) is below this, possibly before any (DeepSpec
@@ -181,7 +181,7 @@ def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int =
     state.note("lattice", rows=rows, plain=[0] * len(tree), path=path, scores=[round(max(one, -99.0), 3) for one in own], paths=1)
 
 
-class BlockTree(BlockDrafter):
+class BlockTree(BlockPassDrafter):
     """Drafter of a tree over a block: the ``nodes`` nodes with the highest path probability, among the ``width`` top tokens of each
     position (DDTree, 2604.12989). They are chosen nodes, each accepted with its target probability. With a correction the
     probabilities depend on the path."""

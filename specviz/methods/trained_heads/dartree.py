@@ -24,8 +24,8 @@ METHOD = Method(
         Knob("width", 4, 1, 12, "paths kept at each level of the wide tree, from which the nodes are chosen; the authors keep 12"),
     ),
     needs=frozenset({"head:dflash", "head:domino", "tap:layer", "embed", "head", "tree"}),
-    look="What a node's path makes of its probability, beside what the block's independent places would say.",
-    wins="Cheap rows, and text where the second choice at one place changes all places after it.",
+    look="What a node's path makes of its probability, beside what the block's independent positions would say.",
+    wins="Cheap verification, and text where the second choice at one position changes all positions after it.",
     loses="Where the correction is no better than the block's own predictions, DDTree's tree costs less to build.",
     differs="The authors' pruned variant: fixed width per depth, 64 candidates a place, then the best nodes. Theirs runs Domino's "
             "published heads in captured CUDA graphs; the optional n-gram term is left out.",

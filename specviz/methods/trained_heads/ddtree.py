@@ -25,8 +25,10 @@ METHOD = Method(
     ),
     needs=frozenset({"head:dflash", "tap:layer", "embed", "head", "tree"}),
     look="The whole tree comes from one pass: compare it with EAGLE-2's, which pays a pass for each level.",
-    wins="Cheap rows: where eight rows cost little more than five, second guesses at the first places are worth more than a longer chain.",
-    loses="Where rows cost much a chain is quicker. Its places are independent, so it cannot tell two continuations apart.",
+    wins="Cheap verification: where a pass of eight tokens costs little more than one of five, second guesses at the first "
+         "positions are worth more than a longer chain.",
+    loses="Where every token in the pass costs much, a chain is quicker. Its positions are independent, so it cannot tell "
+          "two continuations apart.",
     differs="As published, but for the number of nodes, which is small enough for two cores, and ``width``, which the paper does not "
             "limit.",
     build=build,

@@ -25,8 +25,8 @@ METHOD = Method(
              "the block, as the authors evaluate"),
     ),
     needs=frozenset({"head:dspark", "tap:layer", "embed", "head"}),
-    look="Long drafts where the text is easy, short ones where it is open: the confidence of each place stands next to its verdict.",
-    wins="Everywhere a block drafter does; the Markov head mends what places guessed alone get wrong.",
+    look="Long drafts where the text is easy, short ones where it is open: the confidence of each position stands next to its verdict.",
+    wins="Everywhere a block drafter does; the Markov head mends what positions guessed alone get wrong.",
     loses="At high temperature confidence is low and blocks are cut short.",
     differs="Written from the authors' public code: the block ends at the first token below the confidence threshold. They compute whole "
             "blocks, which also suits a GPU best.",

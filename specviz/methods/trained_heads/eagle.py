@@ -11,8 +11,8 @@ PAPER = ("0 1 2 3  00 01 02 10 11 20 21 30  000 001 002 010 011 020 021 100  000
 
 
 def share(path: str) -> float:
-    """Return the estimated probability that a node is accepted, if the sibling of rank r is correct with probability 0.6 *
-    0.4**r."""
+    """Return the estimated probability that the node at ``path``, a string of ranks such as "01", is accepted: the product of
+    0.6 * 0.4**r over its ranks r."""
     return math.prod(0.6 * 0.4 ** int(rank) for rank in path)
 
 
@@ -35,7 +35,7 @@ METHOD = Method(
     paper="Li et al. 2024, arXiv 2401.15077",
     summary="A single layer guesses the target's next inner states from its last ones; the target's own head turns them into tokens.",
     knobs=(
-        Knob("nodes", 5, 1, 25, "the best of the paper's 25 nodes, which suit a GPU; with the root five are six rows, as many as a "
+        Knob("nodes", 5, 1, 25, "the best of the paper's 25 nodes, which suit a GPU; with the root five are six tokens, as many as a "
              "CPU without AVX-512 multiplies at once"),
         Knob("depth", 3, 1, 5, "levels that are grown, a pass of the head each; the paper takes 5"),
     ),

@@ -24,7 +24,7 @@ METHOD = Method(
     knobs=(
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
         Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
-        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six rows, as many as a "
+        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six tokens, as many as a "
              "CPU without AVX-512 multiplies at once"),
         Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
              "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
@@ -32,8 +32,8 @@ METHOD = Method(
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="The shape changes every round: a thin line where the head is sure, a fan where it is not.",
-    wins="With the same weights as EAGLE, wherever some places are easy and others open.",
-    loses="Most nodes that are grown are cut again: rows of the head and of the target's vocabulary that a CPU has to pay for.",
+    wins="With the same weights as EAGLE, wherever some positions are easy and others open.",
+    loses="Most nodes that are grown are cut again: head and output matrix run for nodes that are dropped, at a CPU's cost.",
     differs="A level is added only for more than `gain` expected tokens, which is ours. The defaults are for a CPU with two cores.",
     compared="code",
     aliases=("eagle", "EAGLE", "EAGLE-2", "speculative-eagle-topk"),

@@ -29,7 +29,7 @@ METHOD = Method(
              "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:eagle3", "tap:layer", "embed", "head", "tree"}),
-    look="How far down the tree stays right: the head was trained on its own guesses, so deep places should lose less than EAGLE's.",
+    look="How far down the tree stays right: the head was trained on its own guesses, so deep positions should lose less than EAGLE's.",
     wins="Long drafts: its third and fourth token are meant to be nearly as sure as its first.",
     loses="Rare words: what its smaller vocabulary lacks ends every draft.",
     differs="Head, vocabulary and tree are the paper's, and published files load. A level is added only for more than `gain` expected "

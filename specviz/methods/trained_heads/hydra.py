@@ -23,7 +23,7 @@ METHOD = Method(
     paper="Ankner et al. 2024, arXiv 2402.05109",
     summary="Heads on the target that read their own earlier guesses, so that what they draft hangs together.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:hydra", "head", "embed", "tap:final", "tree"}),

@@ -22,11 +22,11 @@ METHOD = Method(
     paper="You et al. 2024, arXiv 2406.07368",
     summary="A target whose attention is local within groups and linear across them; heads on it draft a tree that one pass checks.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for"),
+        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for"),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree", "state:groups"}),
-    look="Trees that cross the border of a group: their rows read the group that the tree itself completes as a sum.",
+    look="Trees that cross the border of a group: their nodes read the group that the tree itself completes as a sum.",
     wins="On long texts: the state has one size, whatever was read, and heads draft for almost nothing.",
     loses="In quality: linear attention remembers less exactly than softmax attention, and copies badly.",
     differs="Attention and convolution are the paper's. Its code loses the group that a draft completes; here the groups of ancestors and "

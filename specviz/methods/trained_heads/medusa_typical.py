@@ -29,7 +29,7 @@ METHOD = Method(
         Knob("last", "argmax", choices=("argmax", "typical", "distribution"),
              help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
                   "or drawn from the target's whole distribution"),
-        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),

@@ -20,7 +20,7 @@ METHOD = Method(
     summary="Heads guess a block at once; a small model walks through their best guesses and takes those that follow from each other.",
     knobs=(
         Knob("gamma", 4, 1, 15, "tokens of the block, as far as heads were trained"),
-        Knob("top", 8, 1, 16, "guesses of each place; the paper takes 16"),
+        Knob("top", 8, 1, 16, "guesses of each position; the paper takes 16"),
         Knob("weight", 1.0, 0.0, 4.0, "of the small model against the heads; the paper tunes it for each task"),
     ),
     needs=frozenset({"head:blockwise", "draft", "head", "tap:final"}),

@@ -22,7 +22,7 @@ METHOD = Method(
     summary="Heads guess a block at once; an n-gram model then picks the path through their best guesses that reads like text.",
     knobs=(
         Knob("gamma", 4, 1, 15, "tokens of the block, as far as heads were trained"),
-        Knob("top", 6, 1, 16, "guesses of each place; the paper takes 16"),
+        Knob("top", 6, 1, 16, "guesses of each position; the paper takes 16"),
         Knob("order", 2, 1, 4, "tokens of the longest n-gram; the paper has 2 and 4"),
         Knob("weight", 0.3, 0.0, 2.0, "of the n-gram model against the heads; the paper tunes it for each task"),
         Knob("paths", 2, 1, 16, "best paths checked; 1 or 16 in the paper"),

@@ -1,6 +1,6 @@
-"""SlimSpec: EAGLE-2 with a low-rank output matrix (Plaksin et al. 2605.10453). Most of a head's time is spent on the
-target's output matrix; here a product of two thin matrices approximates it. Unlike with FR-Spec, every token can be
-drafted. The target verifies with its own matrix."""
+"""SlimSpec: EAGLE-2 with a low-rank output matrix (Plaksin et al. 2605.10453). Most of a draft head's time is spent on the
+target's output matrix; here a product of two thin matrices approximates it. Unlike with FR-Spec, every token can be drafted.
+The target verifies with its own matrix."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,5 @@
-"""SpecDiff-2: several chains from one pass of the diffusion drafter, verified as a tree (2511.00606). Places are independent given the
-text, so the chains are independent samples, and multi-step rejection is exact."""
+"""SpecDiff-2: several chains from one pass of the diffusion drafter, verified as a tree (2511.00606). Positions are independent
+given the text, so the chains are independent samples, and multi-step rejection is exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -22,8 +22,8 @@ METHOD = Method(
            Knob("chains", 3, 1, 8, "chains drawn a round; each adds its tokens to the target's pass")),
     needs=frozenset({"head:specdiff", "embed", "tree"}),
     look="Chains that part at their first token: every one comes from the same pass, so only the target's pass grows.",
-    wins="Where more rows in the target's pass cost little, and at temperatures near 1, where one chain is often wrong.",
-    loses="On a processor each row of the target costs; a place does not know what its chain wrote before it.",
+    wins="Where more tokens in the target's pass cost little, and at temperatures near 1, where one chain is often wrong.",
+    loses="On a processor each token in the target's pass costs; a position does not know what its chain wrote before it.",
     differs="Chains, their order and the rejection rule are the authors'; a residual of zero cannot occur here, where theirs falls back "
             "to a uniform draw. The drafter is SpecDiff's of this project, without their streak distillation, and the target's pass "
             "runs once.",

@@ -68,8 +68,8 @@ def test_a_cache_that_keeps_the_wrong_rows_is_seen(key):
     if key == "kangaroo":
         parts.drafter._crop = lambda tokens: None
     else:
-        take = parts.drafter.model.take
-        parts.drafter.model.take = lambda features, tokens: take(features.roll(1, 0), tokens)
+        take = parts.drafter.model.append_features
+        parts.drafter.model.append_features = lambda features, tokens: take(features.roll(1, 0), tokens)
     state, worst = State(list(PROMPT), Sampling(1.0, seed=4), limit=30), 0.0
     open_run(parts, kit.target, state)
     while not state.done:

@@ -23,7 +23,7 @@ METHOD = Method(
     knobs=(Knob("gamma", 4, 1, 15, "tokens guessed after the model's own, as far as heads were trained; the paper is fastest with 7"),),
     needs=frozenset({"head:blockwise", "head", "tap:final"}),
     look="How sure each head is of its best token: far heads guess common words and repeat their neighbours.",
-    wins="Where rows are costly: one short chain, no tree, and a draft that costs next to nothing.",
+    wins="Where every token in the pass is costly: one short chain, no tree, and a draft that costs next to nothing.",
     loses="Open text: no head knows what the others guess, so a block seldom hangs together beyond its second token.",
     differs="The paper trains the model with its heads, or the heads alone; here the target is unchanged, and its own token is the "
             "block's first. The paper's looser criteria (top-k, distance) are left out.",

@@ -20,10 +20,11 @@ from ....models.weights import ModelError
 
 
 class Blockwise(nn.Module):
-    """The heads of blockwise parallel decoding.
+    """The draft heads of blockwise parallel decoding (Stern et al. 1811.03115), an nn.Module: target's final hidden state ->
+    logits of the next ``heads`` tokens.
 
-    heads: number of predicted tokens after the target's own; inner: width of each head's slice of the layer.
-    """
+    heads: number of predicted tokens after the target's own next token; inner: width of each head's slice of the shared
+    layer."""
 
     def __init__(self, hidden: int, vocab: int, heads: int, inner: int):
         super().__init__()
@@ -39,34 +40,35 @@ class Blockwise(nn.Module):
         return len(self.out)
 
     def states(self, states: Tensor, index: int) -> Tensor:
-        """Return the hidden states of head ``index`` for the target's states [..., hidden]; they are the input of the
-        output matrix."""
+        """Return the hidden states [..., hidden] of head ``index``, the input of the output matrix, for the target's final
+        hidden states [..., hidden]."""
         part = slice(index * self.inner, (index + 1) * self.inner)
         return states + self.out[index](F.relu(F.linear(states, self.layer.weight[part], self.layer.bias[part])))
 
     def forward(self, state: Tensor, depth: int, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output
-        function."""
+        """Return logits [depth, vocab] of the first ``depth`` heads for a final hidden state [hidden] of the target. head:
+        applies the target's output matrix."""
         parts = F.relu(self.layer(state)).unflatten(-1, (len(self), self.inner))
         return head(torch.stack([state + out(part) for out, part in zip(self.out[:depth], parts)]))
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix of a head for training: the target's."""
+        """Return the output matrix [vocab, hidden] that head ``index`` uses in training: the target's, ``targets``."""
         return targets
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of these heads."""
         return {"model_type": "blockwise", "hidden_size": self.hidden, "vocab_size": self.vocab, "num_heads": len(self),
                 "inner_size": self.inner}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Blockwise:
-    """Return an untrained network."""
+    """Return untrained heads for a target. hparams: heads, inner."""
     return Blockwise(body.hidden, body.vocab, hparams["heads"], hparams["inner"])
 
 
 def load(folder: Path, body: TargetInfo) -> Blockwise:
-    """Load heads from a folder in this project's layout. Raises ModelError."""
+    """Load the heads of a checkpoint folder in this project's layout. Raises ModelError."""
     weights = HeadWeights(folder, body)
     heads = weights.indices(r"out\.(\d+)\.weight")
     if not heads or heads != list(range(len(heads))):

@@ -1,8 +1,7 @@
 """Draft with Chimera (Zeng et al. 2402.15758).
 
-The layer's KV cache holds the target's hidden states. In a round each node has one row, the code of its last three tokens, which
-attends to the cache and to the rows of its ancestors. The tree has a fixed shape; all nodes are chosen.
-"""
+The decoder layer's KV cache holds the target's hidden states of the text. In a round each node's input is the code of its last
+three tokens, which attends to the cache and to the node's ancestors. The tree has a fixed shape; all nodes are chosen."""
 from __future__ import annotations
 
 from typing import Any
@@ -16,14 +15,14 @@ from ....models.row_cache import RowCache
 
 
 class TextRows:
-    """The KV cache of Chimera's decoder layer over the target's hidden states of the text."""
+    """KV cache of Chimera's decoder layer for one run, over the target's final hidden states of the text."""
 
     def __init__(self, heads: Any):
         self.cache = RowCache(heads.fused)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """Append hidden states [n, hidden] of the text, the first at position ``at`` if nothing was read before; return the last
-        of them."""
+        """Append the target's final hidden states [n, hidden] of the text; at: position of the first one, used if the cache is
+        empty. Return the last of them, [hidden]."""
         if not self.cache.count:
             self.cache.restart(at)
         with torch.inference_mode():
@@ -32,6 +31,8 @@ class TextRows:
 
 
 class ChimeraTree(HydraTree):
+
+    """Drafter of a tree of a fixed shape with Chimera's heads, level by level (Zeng et al. 2402.15758)."""
 
     def prefix_layer(self) -> TextRows:
         return TextRows(self.heads)
@@ -55,8 +56,9 @@ class ChimeraTree(HydraTree):
 
 
 class ChimeraModel:
-    """The heads during one round, with the interface of a draft model. best: per level, the top-1 probability at its first node.
-    """
+    """Chimera's heads during one round, with the interface of a draft model: ``score``. last [hidden]: the target's final
+    hidden state that predicted the root; text: the committed tokens. best: for each level, the top-1 probability at its first
+    node."""
 
     def __init__(self, heads: Any, target: CapableTarget, cache: RowCache, last: Tensor, text: list[int]):
         self.heads, self.target, self.cache, self.last, self.text = heads, target, cache, last, list(text)
@@ -65,7 +67,8 @@ class ChimeraModel:
         cache.crop(cache.count)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one
+        depth; for an empty tree [1, vocab] after the root."""
         nodes = range(start, len(tree)) or (-1,)
         texts = [self.text + [tree.tokens[i] for i in tree.path(node)] for node in nodes]
         above = [-1 if node < 0 else self._at[tree.parents[node]] for node in nodes]
@@ -83,5 +86,5 @@ class ChimeraModel:
 
 
 def last_three(tokens: list[int]) -> list[int]:
-    """Return the last three tokens; a shorter text repeats its last token, as in the authors' code."""
+    """Return the last three tokens; a shorter text is padded with its last token, as in the authors' code."""
     return tokens[-3:] if len(tokens) > 2 else (tokens + [tokens[-1]] * 2)[:3]

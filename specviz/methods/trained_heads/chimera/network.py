@@ -1,9 +1,9 @@
 """Chimera: short context by trigrams, long context by one layer over the target's hidden states (Zeng et al. 2402.15758).
 
-The trigram encoder maps the last three tokens' embeddings through a residual block and a matrix to one row. The row follows the
+The trigram encoder maps the last three tokens' embeddings through a residual block and a matrix to one vector. It follows the
 target's last hidden states in one decoder layer (the full context encoder); its output o stands in for the hidden state that the
-target has not computed yet, and rows of later predictions attend to it. A head per step reads the last true hidden state
-concatenated with o.
+target has not computed yet, and later predictions attend to it. A head per step reads the last true hidden state concatenated
+with o.
 
 Names are the authors', their three files joined into one: ``trimlp.0.linear.weight``, ``trimlp.0.linear.bias``,
 ``trimlp.1.weight``, ``fast_layer1.0.*`` and ``chimera_head.0.0.weight`` [vocab, 2 hidden]. This project's heads are [hidden, 2
@@ -26,10 +26,11 @@ from ....models.weights import ModelError
 
 
 class Chimera(nn.Module):
-    """Chimera's heads: a trigram encoder and a decoder layer over the target's states.
+    """Chimera's draft heads (Zeng et al. 2402.15758), an nn.Module: a trigram encoder and one decoder layer over the target's
+    final hidden states, and one output head per step.
 
-    config: chimera_num_heads, own_output, and the sizes of a Llama layer. accuracy, nodes: as Medusa's.
-    """
+    config: chimera_num_heads, own_output, and the sizes of a Llama layer. accuracy, nodes: calibration of the tree, as in
+    Medusa."""
 
     def __init__(self, config: dict[str, Any], bias: bool = False):
         super().__init__()
@@ -50,23 +51,24 @@ class Chimera(nn.Module):
         return len(self.chimera_head)
 
     def trigrams(self, embeds: Tensor) -> Tensor:
-        """Return codes [..., hidden] of three tokens' embeddings [..., 3, hidden], oldest first."""
+        """Return the trigram codes [..., hidden] of three tokens' embeddings [..., 3, hidden], oldest first."""
         return self.trimlp(embeds.flatten(-2))
 
     def joined(self, index: int, last: Tensor, outputs: Tensor) -> Tensor:
-        """Return the input of head ``index``: the last true hidden states and the encoder's outputs, each [n, hidden],
-        concatenated."""
+        """Return the input [n, 2 * hidden] of head ``index``: the target's last true hidden states and the decoder layer's
+        outputs, each [n, hidden], concatenated."""
         return self.chimera_head[index](torch.cat([last, outputs], -1))
 
     def logits(self, index: int, last: Tensor, outputs: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab]; ``head``: the target's output function."""
+        """Return logits [n, vocab] of head ``index``, for the inputs of ``joined``. head: applies the target's output
+        matrix."""
         found = self.joined(index, last, outputs)
         return found if self.own else head(found)
 
     def forward(self, states: Tensor, codes: list[Tensor]) -> list[Tensor]:
-        """Training: return the encoder's outputs of all steps; each step reads the outputs of earlier ones. states
-        [batch, n, hidden]: the target's; codes: for each step [batch, n, hidden], the code of the trigram that ends
-        that many tokens after the row's next token."""
+        """Training: return, for each step, the decoder layer's outputs [batch, n, hidden]; a step attends to the outputs of
+        earlier steps. states [batch, n, hidden]: the target's final hidden states; codes: for step i a tensor [batch, n,
+        hidden], the code of the trigram that ends i tokens after the position's next token."""
         n, layer = states.shape[1], self.fast_layer1[0]
         angles = angles_of(self.settings, self.sizes.head_dim, n + len(codes), states.device)
         own = torch.eye(n, dtype=torch.bool, device=states.device)
@@ -80,28 +82,31 @@ class Chimera(nn.Module):
         return found
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the matrix that is applied to ``joined`` in training: the target's output matrix."""
+        """Return the output matrix [vocab, hidden] that head ``index`` uses in training: the target's, ``targets``."""
         return targets
 
     @cached_property
     def fused(self) -> FusedLayers:
-        """Return the encoder in inference layout; it is converted once and shared by all runs."""
+        """The decoder layer in inference layout; converted once and shared by all runs."""
         return FusedLayers(self.fast_layer1, self.settings)
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of these heads."""
         return {**self.settings, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Chimera:
-    """Return an untrained network; its encoder has the shape of a target layer unless hparams give other sizes."""
+    """Return untrained heads for a target; their decoder layer has the shape of a target layer unless hparams give other
+    sizes."""
     sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
     return Chimera({**sizes, "chimera_num_heads": hparams["heads"], "own_output": False})
 
 
 def load(folder: Path, body: TargetInfo) -> Chimera:
-    """Load heads from a folder, this project's or the authors' in one file. Raises ModelError."""
+    """Load the heads of a checkpoint folder, this project's or the authors' (their files joined into one). Raises
+    ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"chimera_head\.(\d+)\.0\.weight")
     if not heads or heads != list(range(len(heads))):

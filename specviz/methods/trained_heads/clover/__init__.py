@@ -24,13 +24,13 @@ METHOD = Method(
     paper="Xiao et al. 2024, arXiv 2405.00263",
     summary="Heads that pass one state along: each lets the last guessed token turn it a little before it guesses the next.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for. The paper's timings have 4"),
+        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for. The paper's timings have 4"),
         Knob("depth", 3, 1, 8, "most heads used, one a token ahead; the paper has 3"),
     ),
     needs=frozenset({"head:clover", "head", "tap:final", "tree"}),
     look="How far each guessed token turns the state: where the gates are near 0 the head guesses as Medusa's would.",
     wins="Many requests at once: small trees whose few nodes hang together.",
-    loses="One request with rows to spare: a larger tree of cheaper heads does as well.",
+    loses="One request, with compute to spare: a larger tree of cheaper heads does as well.",
     differs="The paper's figure gates the attention without a formula; the gate here is Clover-2's cosine, one per head. A norm follows "
             "the augmenting block. Verification is exact.",
     published={"nodes": 4},

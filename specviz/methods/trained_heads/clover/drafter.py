@@ -16,10 +16,9 @@ from ....trees import Shape
 
 
 class CloverTree(HydraTree):
-    """Draft a tree with Clover's heads.
+    """Drafter of a tree of a fixed shape with Clover's heads, level by level (Xiao et al. 2405.00263).
 
-    ``table`` [vocab, hidden]: the heads' input for each token; computed with the first tree of a run.
-    """
+    table [vocab, hidden]: the heads' input for each token; computed with the first tree of a run."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -49,8 +48,9 @@ class CloverTree(HydraTree):
 
 
 class CloverModel:
-    """The heads during one round, with the interface of a draft model. gates: per drafted token below the root, the gates and the
-    relative change of the state."""
+    """Clover's heads during one round, with the interface of a draft model: ``score``. table: of CloverTree; last [hidden]: the
+    state after the augmenting block; root: the last committed token. gates: for each drafted token, the gates and the relative
+    change of the state."""
 
     def __init__(self, heads: Any, target: CapableTarget, table: Tensor, last: Tensor, root: int):
         self.heads, self.target, self.table, self.last, self.root = heads, target, table, last, root
@@ -58,7 +58,8 @@ class CloverModel:
         self.gates: dict[tuple[int, ...], tuple[list[float], float]] = {}
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the nodes from ``start`` on, all of one level, or of the root of an empty tree."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one
+        depth; for an empty tree [1, vocab] after the root."""
         nodes = range(start, len(tree)) or (-1,)
         tokens = tree.tokens[start:] or (self.root,)
         with torch.inference_mode():

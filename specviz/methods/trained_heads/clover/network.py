@@ -24,7 +24,8 @@ from ....models.weights import ModelError
 
 
 class RegressiveAttention(nn.Module):
-    """Attention of a state [n, hidden] to one token [n, hidden] each; heads: number of gates."""
+    """Attention of each hidden state to one token, an nn.Module: states [n, hidden] and token inputs [n, hidden] -> updated
+    states [n, hidden]. heads: number of attention heads, each with a gate."""
 
     def __init__(self, hidden: int, heads: int, eps: float):
         super().__init__()
@@ -36,7 +37,7 @@ class RegressiveAttention(nn.Module):
         nn.init.zeros_(self.v_proj.weight)
 
     def forward(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states updated by the tokens, and the gates [n, heads], each from -1 to 1."""
+        """Return the states updated by the tokens, [n, hidden], and the gates [n, heads], each from -1 to 1."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in (
             self.q_proj(self.norm(states)), self.k_proj(tokens), self.v_proj(tokens)))
         gates = F.cosine_similarity(q, k, -1)
@@ -44,10 +45,10 @@ class RegressiveAttention(nn.Module):
 
 
 class Clover(nn.Module):
-    """Clover's heads, each of which reads the token before it.
+    """Clover's draft heads (Xiao et al. 2405.00263), an nn.Module: a recurrent state, updated by each drafted token, and a
+    residual block per head before the target's output matrix.
 
-    config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: as in Medusa.
-    """
+    config: clover_num_heads and the sizes of a Llama layer. accuracy, nodes: calibration of the tree, as in Medusa."""
 
     def __init__(self, config: dict[str, Any]):
         super().__init__()
@@ -66,33 +67,37 @@ class Clover(nn.Module):
 
     @staticmethod
     def rows(head: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
-        """Return the rows [vocab, hidden] of the target's output matrix, normalised; like: a state [hidden]. A bias of the output
-        function is subtracted."""
+        """Return the rows [vocab, hidden] of the target's output matrix, each normalised, which are the heads' inputs for the
+        tokens. head: applies the output matrix; its bias is subtracted; like: a hidden state [hidden], for device and type."""
         states = torch.cat([torch.eye(len(like), dtype=like.dtype, device=like.device), torch.zeros_like(like)[None]])
         logits = head(states)
         return F.normalize((logits[:-1] - logits[-1]).T, dim=-1)
 
     def logits(self, index: int, states: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab] of a head from its states [n, hidden]; ``head``: the target's output function."""
+        """Return logits [n, vocab] of head ``index`` for its recurrent states [n, hidden]. head: applies the target's output
+        matrix."""
         return head(self.mlp[index](states))
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix of a head for training: the target's."""
+        """Return the output matrix [vocab, hidden] that head ``index`` uses in training: the target's, ``targets``."""
         return targets
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of these heads."""
         return {**self.sizes, "model_type": "clover", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Clover:
-    """Return an untrained network; its layer has the shape of a target layer unless hparams give other sizes."""
+    """Return untrained heads for a target; their decoder layer has the shape of a target layer unless hparams give other
+    sizes."""
     sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
     return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": hparams["heads"]})
 
 
 def load(folder: Path, body: TargetInfo) -> Clover:
-    """Load heads from a folder in this project's layout. Raises ModelError, also for Clover-2, which is another network."""
+    """Load the heads of a checkpoint folder in this project's layout. Raises ModelError, also for Clover-2, which is another
+    network."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     heads = weights.indices(r"mlp\.(\d+)\.linear\.weight")
     if weights.first(r"clover_.*"):

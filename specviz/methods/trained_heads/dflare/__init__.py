@@ -25,7 +25,7 @@ METHOD = Method(
     wins="Wherever DFlash does, and with more draft layers, which DFlash's single projection feeds all alike.",
     loses="With two draft layers and three layers to read there is little to choose.",
     differs="As in the authors' code, whose names of weights are kept. Trained from DFlash's weights: the attention of each layer and the "
-            "table, while the feed-forward blocks stay DFlash's and are shared. The weight of far places does not grow in training.",
+            "table, while the feed-forward blocks stay DFlash's and are shared. The weight of far positions does not grow in training.",
     compared="code",
     aliases=("dflare",),
     trains=(Trained("dflare", "A block drafter whose layers each read their own mixture of the target's layers.", f"{__name__}.network",
@@ -33,6 +33,6 @@ METHOD = Method(
     notes={"mixture": note(
         "mixture", "Which of the target's layers each draft layer reads (DFlare).",
         layers=("numbers of the target's layers, from 0", [1, 14, 26]),
-        shares=("share of each in what a draft layer reads, a row for each draft layer", [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]))},
+        shares=("share of each in what a draft layer reads, one list for each draft layer", [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]))},
     build=build,
 )

@@ -8,8 +8,8 @@ from ....drafters.heads.masked_block import BlockChain
 
 
 class MixtureChain(BlockChain):
-    """Draft a chain from a block drafter whose layers read mixtures of the target's layers. shares: of each of the target's
-    layers in what a draft layer reads."""
+    """Drafter of a chain from DFlare's block (2606.02091), whose layers read mixtures of the target's layers. shares [draft
+    layers][target layers]: each target layer's weight in a draft layer's mixture, for the note."""
 
     def __init__(self, head: Any):
         super().__init__(head)

@@ -21,7 +21,8 @@ from ....models.masked_block import BlockAttention, BlockDrafter, BlockLayer, Bl
 
 
 class TextAttention(BlockAttention):
-    """Attention of a block's rows; the text's rows have projections of their own."""
+    """Attention of a block's positions to the text and to each other, an nn.Module; keys and values of the text have
+    projections of their own."""
 
     def __init__(self, sizes: Sizes, bias: bool = False):
         super().__init__(sizes, bias)
@@ -29,15 +30,19 @@ class TextAttention(BlockAttention):
 
     @property
     def of_text(self) -> tuple[nn.Linear, nn.Linear]:
+        """The projections to keys and values of the text."""
         return self.k_proj_target, self.v_proj_target
 
 
 class TextLayer(BlockLayer):
+    """A decoder layer of DFlare's block drafter, an nn.Module, with TextAttention."""
+
     attention = TextAttention
 
 
 class DFlare(BlockDrafter):
-    """DFlare's drafter. config: that of a DFlash drafter."""
+    """DFlare's block drafter (2606.02091), an nn.Module: DFlash's, in which each layer reads its own mixture of the target's
+    layers. config: that of a DFlash drafter."""
 
     layer = TextLayer
 
@@ -49,7 +54,8 @@ class DFlare(BlockDrafter):
         self.layer_fusion_weights = nn.Parameter(2.0 * F.one_hot(favourites, read))
 
     def fused_text(self, states: Tensor) -> Tensor:
-        """Return the text as each layer reads it, [draft layers, ..., hidden], before its norm. states [..., layers * hidden]."""
+        """Return, for each draft layer, its mixture of the target's hidden states of the text, [draft layers, ..., hidden],
+        before its norm. states [..., layers * hidden]: the captured target layers, concatenated."""
         shares = self.layer_fusion_weights.softmax(-1)
         return torch.einsum("...th,dt->d...h", states.unflatten(-1, (len(self.read_layers), -1)), shares.to(states.dtype))
 
@@ -58,11 +64,12 @@ class DFlare(BlockDrafter):
 
     @cached_property
     def fused(self) -> DFlareNet:
+        """The weights in inference layout; converted once and shared by all runs."""
         return DFlareNet(self)
 
 
 class DFlareNet(BlockNet):
-    """The layers in inference layout; keys and values of the text come from each layer's own mixture."""
+    """DFlare's layers in inference layout; keys and values of the text come from each layer's own mixture."""
 
     def __init__(self, head: DFlare):
         super().__init__(head, None)
@@ -75,10 +82,10 @@ class DFlareNet(BlockNet):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> DFlare:
-    """Return an untrained drafter. hparams: those of a DFlash drafter."""
+    """Return an untrained block drafter for a target. hparams: those of a DFlash drafter."""
     return cast(DFlare, masked_block.build(body, hparams, DFlare))
 
 
 def load(folder: Path, body: TargetInfo) -> DFlare:
-    """Load the drafter of a folder. Raises ModelError."""
+    """Load the block drafter of a checkpoint folder. Raises ModelError."""
     return cast(DFlare, masked_block.load(folder, body, DFlare))

@@ -1,7 +1,7 @@
 """DFlash2's candidate selector: scores of neighbours among each position's top candidates.
 
 S(a, b) = U(b) + <A(a) * H(h), B(b)>: U the position's logit of candidate b, a the token before it, h the position's hidden
-state; A and B are tables with a row a token, H a matrix. Parameter names are those of the published checkpoints
+state; A and B are tables with a row for each token, H a matrix. Parameter names are those of the published checkpoints
 (``candidate_selector.*``).
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ....models.weights import ModelError
 
 
 class CandidateSelector(nn.Module):
-    """The tables A and B [vocab, rank] and the matrix H [rank, hidden]."""
+    """The selector's weights, an nn.Module: tables A and B [vocab, rank] and the matrix H [rank, hidden] of the score above."""
 
     def __init__(self, hidden: int, vocab: int, rank: int):
         super().__init__()
@@ -27,14 +27,15 @@ class CandidateSelector(nn.Module):
         self.hidden_projection = nn.Linear(hidden, rank, bias=False)
 
     def forward(self, states: Tensor, before: Tensor, ids: Tensor) -> Tensor:
-        """Return the correction of the logits of candidates ids [..., m], given the tokens before [...] and the hidden
-        states [..., hidden]."""
+        """Return the correction [..., m] of the logits of the candidates ids [..., m]. before [...]: the token before each
+        position; states [..., hidden]: the block drafter's hidden state of the position."""
         query = self.predecessor_codebook[before] * self.hidden_projection(states)
         return (self.successor_codebook[ids] * query[..., None, :]).sum(-1)
 
 
 class Selector(nn.Module):
-    """DFlash2's network. config: hidden_size, vocab_size, selector_rank, selector_top_k."""
+    """DFlash2's candidate selector as a Correction of a block drafter, an nn.Module. config: hidden_size, vocab_size,
+    selector_rank, selector_top_k (candidates per position)."""
 
     reads_text = False
 
@@ -49,8 +50,8 @@ class Selector(nn.Module):
 
     @torch.no_grad()
     def begin(self, embedding: Tensor, output: Tensor) -> None:
-        """Initialise the weights for training: the tables along directions of the target's embedding and output matrix
-        [vocab, hidden], with a zero correction."""
+        """Initialise the weights for training, so that the correction is zero: the tables along directions of the target's
+        embedding and output matrix, both [vocab, hidden]."""
         part = self.candidate_selector
         for table, rows in ((part.predecessor_codebook, embedding), (part.successor_codebook, output)):
             mixed = rows @ torch.randn(rows.shape[1], table.shape[1], device=rows.device)
@@ -58,12 +59,12 @@ class Selector(nn.Module):
         part.hidden_projection.weight.zero_()
 
     def open(self, block: Block) -> PathScores:
-        """Return the scores of one round's block."""
+        """Return the corrected scores of one round's block."""
         return SelectorScores(block, self)
 
 
 class SelectorScores(CandidateScores):
-    """Candidates' logits plus the selector's score of the transition from the token before."""
+    """Scores of a position's candidates: their logits plus the selector's score of the transition from the token before."""
 
     def __init__(self, block: Block, head: Selector):
         super().__init__(block, head.top_k)
@@ -75,13 +76,13 @@ class SelectorScores(CandidateScores):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Selector:
-    """Return an untrained selector. hparams: selector_rank, candidates."""
+    """Return an untrained selector for a target. hparams: selector_rank, candidates."""
     config = {"selector_rank": hparams["selector_rank"], "selector_top_k": hparams["candidates"]}
     return Selector({"hidden_size": body.hidden, "vocab_size": body.vocab, **config}, f"the DFlash2 selector of {body.name}")
 
 
 def load(folder: Path, body: TargetInfo) -> Selector:
-    """Load the selector of a folder. Raises ModelError."""
+    """Load the selector of a checkpoint folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = Selector({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)

@@ -1,5 +1,5 @@
-"""DFlash2, whole: convolutions along the block inside the drafter's layers, and the candidate selector. Tokens are sampled in
-order from the selector's scores, so token rejection is exact at every temperature."""
+"""DFlash2 with both of its parts: convolutions along the block inside the drafter's layers, and the candidate selector. Tokens
+are sampled in order from the selector's scores, so token rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -17,7 +17,7 @@ METHOD = Method(
     key="dflash2_conv",
     title="DFlash2",
     paper="DFlash2 2026, as in SGLang (pull request 35371)",
-    summary="DFlash with short convolutions along the block, so that a place feels its left neighbour, and a selector among its top "
+    summary="DFlash with short convolutions along the block, so that a position feels its left neighbour, and a selector among its top "
             "sixteen tokens.",
     knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; published blocks have 8 or 16"),),
     needs=frozenset({"head:dflash2_conv", "head:dflash2", "tap:layer", "embed", "head"}),

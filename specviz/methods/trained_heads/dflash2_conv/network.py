@@ -1,10 +1,9 @@
 """DFlash2's drafter: a block drafter with a convolution before and after the attention and the feed-forward of each layer.
 
-The convolution is causal within the block: a channel of a row becomes a weighted sum of the same channel of the row itself
-and of the rows before it (zero before the first). A weight is a learned constant (``base_kernel`` [2, taps, hidden], for the
-convolutions before and after) plus a number that ``kernel_projection`` computes from the row's normalised input, one for each
-group of ``conv_group_size`` channels. Parameter names are those of the published checkpoints.
-"""
+The convolution is causal within the block: a channel of a position becomes a weighted sum of the same channel at the position
+itself and at the positions before it (zero before the first). A weight is a learned constant (``base_kernel`` [2, taps,
+hidden], for the convolutions before and after) plus a number that ``kernel_projection`` computes from the position's normalised
+input, one for each group of ``conv_group_size`` channels. Parameter names are those of the published checkpoints."""
 from __future__ import annotations
 
 from functools import cached_property
@@ -22,7 +21,8 @@ from ....models.weights import ModelError
 
 
 class BlockConvolution(nn.Module):
-    """The weights of the convolutions around one part of a layer. taps: rows that are summed; group: channels of one weight."""
+    """The weights of the two convolutions around one half of a layer, an nn.Module. taps: kernel size, in positions; group:
+    number of channels that share a computed weight."""
 
     def __init__(self, hidden: int, taps: int, group: int):
         super().__init__()
@@ -33,13 +33,15 @@ class BlockConvolution(nn.Module):
         nn.init.zeros_(self.kernel_projection.weight)
 
     def kernels(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the kernels before and after the part, [..., taps, hidden] each, of its normalised input [..., hidden]."""
+        """Return the kernels of the convolutions before and after the half layer, each [..., taps, hidden], for its normalised
+        input x [..., hidden]."""
         made = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1)).repeat_interleave(self.group, -1) + self.base_kernel
         return made[..., 0, :, :], made[..., 1, :, :]
 
 
 def convolved(x: Tensor, kernel: Tensor) -> Tensor:
-    """Convolve the rows of blocks x [..., rows, hidden] with a kernel for each row [..., rows, taps, hidden]."""
+    """Convolve blocks x [..., positions, hidden] along their positions, with a kernel for each position [..., positions, taps,
+    hidden]."""
     out = kernel[..., 0, :] * x
     for tap in range(1, min(kernel.shape[-2], x.shape[-2])):
         out = out + F.pad(kernel[..., tap:, tap, :] * x[..., :-tap, :], (0, 0, tap, 0))
@@ -47,7 +49,8 @@ def convolved(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 class ConvolutionLayer(BlockLayer):
-    """A layer with convolutions. block: rows of a block in training."""
+    """A decoder layer of DFlash2's block drafter, an nn.Module, with convolutions around its attention and its feed-forward.
+    block: positions of a block in training."""
 
     block: int
     attention_conv: BlockConvolution
@@ -68,7 +71,8 @@ class ConvolutionLayer(BlockLayer):
 
 
 class DFlash2(BlockDrafter):
-    """DFlash2's drafter without its selector. config: that of a DFlash drafter, conv_kernel_size and conv_group_size."""
+    """DFlash2's block drafter without its selector, an nn.Module. config: that of a DFlash drafter, conv_kernel_size and
+    conv_group_size."""
 
     layer = ConvolutionLayer
     elsewhere = (r"candidate_selector\..*",)
@@ -89,11 +93,12 @@ class DFlash2(BlockDrafter):
 
     @cached_property
     def fused(self) -> DFlash2Net:
+        """The weights in inference layout; converted once and shared by all runs."""
         return DFlash2Net(self)
 
 
 class DFlash2Net(BlockNet):
-    """The layers in inference layout, and their convolutions."""
+    """DFlash2's layers in inference layout, with their convolutions."""
 
     def __init__(self, head: DFlash2):
         super().__init__(head, head.fc)
@@ -113,11 +118,11 @@ class DFlash2Net(BlockNet):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> DFlash2:
-    """Return an untrained drafter. hparams: those of a DFlash drafter, conv_kernel_size, conv_group_size."""
+    """Return an untrained block drafter for a target. hparams: those of a DFlash drafter, conv_kernel_size, conv_group_size."""
     sizes = {key: hparams[key] for key in ("conv_kernel_size", "conv_group_size")}
     return cast(DFlash2, masked_block.build(body, hparams, DFlash2, **sizes))
 
 
 def load(folder: Path, body: TargetInfo) -> DFlash2:
-    """Load the drafter of a folder. Raises ModelError."""
+    """Load the block drafter of a checkpoint folder. Raises ModelError."""
     return cast(DFlash2, masked_block.load(folder, body, DFlash2))

@@ -19,8 +19,11 @@ from ....models.weights import ModelError
 
 
 class Domino(nn.Module):
-    """Domino's network. config: hidden_size, vocab_size, gru_hidden_dim, emb_dim, and pure_draft_prefix_len, the number
-    of first positions without correction."""
+    """Domino's correction of a block drafter (2605.29707), an nn.Module: a GRU over the drafted tokens gives a low-rank bias on
+    each position's logits.
+
+    config: hidden_size, vocab_size, gru_hidden_dim, emb_dim, and pure_draft_prefix_len, the number of first positions that are
+    not corrected."""
 
     reads_text = False
     candidates = 64  # top tokens of each place that are corrected, as in DARTree's code
@@ -43,19 +46,19 @@ class Domino(nn.Module):
 
     @property
     def widen(self) -> nn.Linear:
-        """The last matrix of the bottleneck, ``embed_proj.2``: a row for each token."""
+        """The last matrix of the bottleneck, ``embed_proj.2`` [vocab, emb_dim]."""
         return cast(nn.Linear, self.embed_proj[2])
 
     @torch.no_grad()
     def begin(self, embedding: Tensor, output: Tensor) -> None:
-        """Initialise the weights for training: zero correction, along directions of the target's output matrix [vocab,
+        """Initialise the weights for training, so that the bias is zero, along directions of the target's output matrix [vocab,
         hidden]."""
         mixed = torch.randn(output.shape[1], self.widen.weight.shape[1], device=output.device) / output.shape[1] ** 0.5
         self.widen.weight.copy_(output @ mixed)
         self.narrow.weight.zero_()
 
     def read(self, embeds: Tensor, carry: Tensor) -> Tensor:
-        """Return the GRU's states [n, gru] after one more token each. embeds [n, hidden]: of these tokens; carry [n,
+        """Return the GRU's states [n, gru] after one more token each. embeds [n, hidden]: these tokens' embeddings; carry [n,
         gru]: the states before."""
         gates = F.linear(embeds, cast(Tensor, self.prefix_gru.weight_ih_l0)).chunk(3, -1)
         reset, update, new = F.linear(carry, cast(Tensor, self.prefix_gru.weight_hh_l0)).chunk(3, -1)
@@ -63,22 +66,24 @@ class Domino(nn.Module):
         return (1 - kept) * torch.tanh(gates[2] + torch.sigmoid(gates[0] + reset) * new) + kept * carry
 
     def latent(self, states: Tensor, carry: Tensor) -> Tensor:
-        """Return [..., emb_dim]; multiplied by ``embed_proj.2`` it is the bias of positions with these states [..., hidden]."""
+        """Return the bottleneck [..., emb_dim] of positions with the block drafter's hidden states [..., hidden] and the GRU's
+        states ``carry`` [..., gru]; multiplied by ``embed_proj.2`` it is the bias on the logits."""
         return F.silu(self.narrow(torch.cat([states, carry], -1)))
 
     def forward(self, states: Tensor, embeds: Tensor) -> Tensor:
-        """Training: return the latents [blocks, positions, emb_dim] of whole blocks. states [blocks, positions, hidden];
-        embeds of the root and of the true tokens before each position, [blocks, positions, hidden]."""
+        """Training: return the bottlenecks [blocks, positions, emb_dim] of blocks. states [blocks, positions, hidden]: the
+        block drafter's hidden states; embeds [blocks, positions, hidden]: of the root and the true tokens before each
+        position."""
         return self.latent(states, self.prefix_gru(embeds)[0])
 
     def open(self, block: Block) -> PathScores:
-        """Return the scores of one round's block."""
+        """Return the corrected scores of one round's block."""
         return DominoScores(block, self, self.candidates)
 
 
 class DominoScores(CandidateScores):
-    """Scores of the candidates: the drafter's logits plus Domino's bias. The recurrent state is the GRU's state before
-    it read the last token."""
+    """Scores of a position's candidates: the block drafter's logits plus Domino's bias. The recurrent state of a path is the
+    GRU's, before it has read the path's last token."""
 
     def __init__(self, block: Block, head: Domino, candidates: int):
         super().__init__(block, candidates)
@@ -96,13 +101,13 @@ class DominoScores(CandidateScores):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Domino:
-    """Return an untrained head. hparams: gru_hidden_dim, emb_dim, pure_draft_prefix_len."""
+    """Return an untrained network for a target. hparams: gru_hidden_dim, emb_dim, pure_draft_prefix_len."""
     sizes = {key: hparams[key] for key in ("gru_hidden_dim", "emb_dim", "pure_draft_prefix_len") if key in hparams}
     return Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the Domino head of {body.name}")
 
 
 def load(folder: Path, body: TargetInfo) -> Domino:
-    """Load the head of a folder. Raises ModelError."""
+    """Load the network of a checkpoint folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)

@@ -21,7 +21,7 @@ METHOD = Method(
     summary="An EAGLE-like head that writes two tokens a pass: half the passes of a draft, and each pair still sees the one "
             "before it.",
     knobs=(
-        Knob("top_k", 2, 1, 10, "paths that go into the next pass, and tokens tried at each place"),
+        Knob("top_k", 2, 1, 10, "paths that go into the next pass, and tokens tried at each position"),
         Knob("depth", 4, 1, 8, "levels of the tree, two a pass; the authors' trees have 8"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end"),
     ),

@@ -14,24 +14,24 @@ from ....trees.draws import path_tokens
 
 
 class BlockModel(FeatureModel):
-    """A Falcon head over one run of a target."""
+    """Falcon's head on the target's hidden states during one run, with the interface of FeatureModel."""
 
     def root_output(self, out: Tensor) -> Tensor:
         return out
 
     def first(self) -> Tensor:
-        """Return the first predictions after the text [k, hidden]."""
+        """Return the predicted hidden states [k, hidden] of the first k positions after the text."""
         self.rows.crop(self.rows.count)
         assert self._tip is not None  # sync() comes first
         return self._tip
 
 
 class BlockwiseTree(Drafter):
-    """Draft the most probable paths over the top tokens of each position. Positions of one pass are independent, so a path's
-    probability is the product of its tokens'. The ``beam`` best full paths enter the next pass, k rows each.
+    """Drafter of a tree with Falcon's head (Gao et al. 2412.12639), which predicts k positions per pass. The most probable
+    paths over the top tokens of each position are drafted; positions of one pass are independent, so a path's probability is
+    the product of its tokens'. The ``beam`` most probable full paths enter the next pass, k tokens each.
 
-    Nodes are chosen: each is accepted with its target probability.
-    """
+    Nodes are chosen: each is accepted with its target probability."""
 
     restartable = False  # of a text that was not verified it has no features
 

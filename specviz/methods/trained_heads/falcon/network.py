@@ -1,11 +1,11 @@
 """Falcon's draft head: EAGLE's idea with several tokens per pass (Gao et al. 2412.12639).
 
 A small LSTM joins the embedding of token t + 1 and the hidden state of token t; one decoder layer without an input norm follows.
-Rows form blocks of ``k_mask``, and each attends to its whole block. Row t predicts the hidden state of token t + k, so the last k
-rows of a text predict the next k tokens at once, and k rows of predictions after them the following k.
+Positions form blocks of ``k_mask``, and each attends to its whole block. Position t predicts the hidden state of token t + k, so the
+last k positions of a text predict the next k tokens at once, and k positions with predictions as inputs the following k.
 
 ``load`` reads the names of the authors' code, which this project also writes: ``lstm.*`` of two levels and ``layers.0.*``. Like
-the authors' code, it runs the LSTM on each position separately. With one layer, keys and values of a row do not depend on its
+the authors' code, it runs the LSTM on each position separately. With one layer, keys and values of a position do not depend on its
 block.
 """
 from __future__ import annotations
@@ -27,8 +27,8 @@ LEVELS = 2  # of the recurrent network
 
 
 def lstm_step(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
-    """Run one step of a stack of LSTM cells from a zero state: x [..., 2 hidden] -> [..., hidden]. Recurrent weights and the
-    forget gate have no effect there; ``cells``: matrix and summed biases of each level."""
+    """Run one step of a stack of LSTM cells from a zero state: x [..., 2 * hidden] -> [..., hidden]. From a zero state the
+    recurrent weights and the forget gate have no effect. cells: (matrix, sum of the biases) of each layer of the stack."""
     for weight, bias in cells:
         enter, _, new, leave = F.linear(x, weight, bias).chunk(4, -1)
         x = leave.sigmoid() * (enter.sigmoid() * new.tanh()).tanh()
@@ -36,8 +36,8 @@ def lstm_step(cells: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
 
 
 class LstmCells(nn.Module):
-    """The parameters of an LSTM that matter when every row starts from a zero state, under torch's names; the recurrent matrices
-    (weight_hh) are left out."""
+    """The parameters of an LSTM, an nn.Module with torch's parameter names, without the recurrent matrices (weight_hh): they
+    have no effect, because every position starts from a zero state."""
 
     def __init__(self, wide: int, hidden: int):
         super().__init__()
@@ -49,10 +49,9 @@ class LstmCells(nn.Module):
 
 
 class Falcon(Eagle):
-    """Falcon's head: EAGLE's, with a block of tokens per pass.
+    """Falcon's draft head (Gao et al. 2412.12639), an nn.Module: EAGLE's, with k tokens per pass.
 
-    config: a Llama-like config.json; ``k_mask``: rows of a block, and tokens of a pass.
-    """
+    config: a Llama-like config.json; ``k_mask``: k, the positions of a block and the tokens per pass."""
 
     def __init__(self, config: dict[str, Any], name: str = "the Falcon head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)
@@ -66,6 +65,7 @@ class Falcon(Eagle):
 
     @property
     def cells(self) -> list[tuple[Tensor, Tensor]]:
+        """The LSTM's matrices and summed biases, for ``lstm_step``."""
         at = self.lstm
         return [(getattr(at, f"weight_ih_l{i}"), getattr(at, f"bias_ih_l{i}") + getattr(at, f"bias_hh_l{i}"))
                 for i in range(LEVELS)]
@@ -74,8 +74,8 @@ class Falcon(Eagle):
         return lstm_step(self.cells, torch.cat([embeds, features], -1))
 
     def forward(self, embeds: Tensor, features: Tensor, offset: int = 0) -> Tensor:
-        """Training: return predictions [batch, n, hidden] from embeds and features [batch, n, hidden]; row t predicts feature t +
-        k. Blocks end before rows ``offset``, ``offset`` + k, ..."""
+        """Training: return predictions [batch, n, hidden] from token embeddings and the target's hidden states (features), both
+        [batch, n, hidden]; position t predicts feature t + k. Blocks end before positions ``offset``, ``offset`` + k, ..."""
         n, place = embeds.shape[1], torch.arange(embeds.shape[1], device=embeds.device)
         block = (place - offset) // self.size  # the first one may be short
         angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
@@ -83,7 +83,7 @@ class Falcon(Eagle):
 
     @cached_property
     def fused(self) -> FalconNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return FalconNet(self)
 
     def open(self) -> BlockwiseRows:
@@ -92,6 +92,8 @@ class Falcon(Eagle):
 
 
 class FalconNet(FusedLayers):
+    """Falcon's decoder layer in inference layout, with the LSTM's cells."""
+
     def __init__(self, head: Falcon):
         super().__init__(head.layers, head.config)
         with torch.inference_mode():
@@ -99,7 +101,7 @@ class FalconNet(FusedLayers):
 
 
 class BlockwiseRows(EagleRows):
-    """Cache from pairs (embedding of token t + 1, feature t) to predictions of features k positions later."""
+    """KV cache of Falcon's head for one run: pairs (embedding of token t + 1, feature t) -> prediction of feature t + k."""
 
     net: FalconNet
 
@@ -117,16 +119,17 @@ class BlockwiseRows(EagleRows):
         self._tail = None
 
     def crop(self, count: int) -> None:
-        """Keep the first ``count`` rows of the text, and also the inputs of the rows just before, because the next
-        block reads them again."""
+        """Keep the first ``count`` positions of the text, and the inputs of the positions just before, because the next block
+        computes them again."""
         gone = self.count - min(self.count, count)
         if gone and self._tail is not None:
             self._tail = self._tail[:max(0, len(self._tail) - gone)]
         super().crop(count)
 
     def read(self, embeds: Tensor, features: Tensor) -> Tensor:
-        """Process tokens of the text; return predictions [k, hidden] of the next k features, nearest first, fewer if the text has
-        fewer rows. The last k rows form a block, so some of them are computed again."""
+        """Append positions of the text: embeddings and the target's features, [n, hidden] each. Return the predictions [k,
+        hidden] of the next k features, nearest first, fewer if the text has fewer positions. The last k positions form a block,
+        so some of them are computed again."""
         new = self._joined(embeds, features)
         held = [] if self._tail is None else [self._tail[max(0, len(self._tail) - self.size):]]
         again = sum(map(len, held))
@@ -140,20 +143,23 @@ class BlockwiseRows(EagleRows):
         return out
 
     def below(self, embeds: Tensor, guesses: Tensor, parents: list[int], depths: list[int]) -> Tensor:
-        """Run blocks of k draft nodes each; the nodes of a block attend to each other. The rows are dropped after the round.
+        """Run blocks of k draft nodes each, whose nodes attend to each other; return their outputs [blocks * k, hidden]. They
+        are dropped from the cache after the round.
 
-        embeds: the nodes' token embeddings, guesses: the predicted features before them, both [blocks * k, hidden];
-        parents: the last scratch row of each node's parent block, -1 for the text; depths: of the nodes, from 1."""
+        embeds, guesses [blocks * k, hidden]: the nodes' token embeddings and the predicted features before them; parents: for
+        each node, the index among this round's nodes of the last node of its parent block, -1 for the text; depths: of the
+        nodes, from 1."""
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Falcon:
-    """Return an untrained head. hparams, all optional: block (tokens of a pass), intermediate, heads, kv_heads, head_dim."""
+    """Return an untrained head for a target. hparams, all optional: block (tokens per pass), intermediate, heads, kv_heads,
+    head_dim."""
     return Falcon({**config_like(body, hparams), "k_mask": hparams.get("block", 2)}, f"the Falcon head of {body.name}")
 
 
 def load(folder: str | Path, body: TargetInfo) -> Falcon:
-    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "falcon")
     return load_variant(folder, body, Falcon, r"lstm\.weight_hh_l\d+")

@@ -1,6 +1,6 @@
-"""FR-Spec: EAGLE-2 with a head that predicts only tokens that are frequent in a corpus (Zhao et al. 2502.14856). Most
-of a head's time is spent on the target's output matrix; here a quarter of its rows is used. The target verifies with
-the full vocabulary, so only the draft changes."""
+"""FR-Spec: EAGLE-2 with a draft head that predicts only tokens that are frequent in a corpus (Zhao et al. 2502.14856). Most of
+a draft head's time is spent on the target's output matrix; here only the rows of these tokens are used. The target verifies
+with the full vocabulary, so only the draft changes."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts

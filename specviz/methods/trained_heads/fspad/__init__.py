@@ -44,7 +44,7 @@ METHOD = Method(
     notes={
         "halves": note(
             "heads", "Similarity of the head's two output states: the one that predicts the token and the one that is fed back (FSPAD).",
-            likeness=("`[-1..1, ...]`, cosine similarity of both states in each drafting row, the root's first", [0.9, 0.7, 0.8])),
+            likeness=("`[-1..1, ...]`, cosine similarity of both states for each drafted position, the root's first", [0.9, 0.7, 0.8])),
     },
     build=build,
 )

@@ -8,7 +8,8 @@ from ....drafters.heads.features import FeatureDrafter
 
 
 class FspadTree(FeatureDrafter):
-    """Draft as ``Features`` does, and note the cosine similarity of the two states of each row."""
+    """Drafter with FSPAD's head (Gui et al. 2408.15562). A note reports the cosine similarity of the head's two output states
+    for each position of the draft."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = super().propose(state, budget)

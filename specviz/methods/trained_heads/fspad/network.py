@@ -27,7 +27,8 @@ from ....models.rms_norm import Norm
 
 
 class GatedInput(nn.Module):
-    """The input projection, gated by the token."""
+    """FSPAD's input projection, an nn.Module: token embeddings and the target's hidden states, both [..., hidden] -> [...,
+    hidden], gated by the embedding."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -40,7 +41,8 @@ class GatedInput(nn.Module):
 
 
 class FspadLayer(Layer):
-    """A layer without an input norm whose feed-forward gives two states, concatenated."""
+    """A decoder layer, an nn.Module, without a norm before its attention, whose feed-forward gives two output states,
+    concatenated: [..., 2 * hidden]."""
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, True, bias)
@@ -53,10 +55,11 @@ class FspadLayer(Layer):
 
 
 class Fspad(Eagle):
-    """FSPAD's head: EAGLE's, with one output state that predicts the token and one that is fed back.
+    """FSPAD's draft head (Gui et al. 2408.15562), an nn.Module: EAGLE's, with two output states, one that predicts the token
+    and one that is fed back.
 
-    config: a Llama-like config.json; ``qkv_bias``. A row gives [predict, regress], each as wide as the target's states.
-    """
+    config: a Llama-like config.json; ``qkv_bias``. The output of a position is [predict, regress], each of the target's hidden
+    size."""
 
     def __init__(self, config: dict[str, Any], name: str = "the FSPAD head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)
@@ -70,7 +73,7 @@ class Fspad(Eagle):
         return x[..., self.sizes.hidden:]
 
     def predict(self, x: Tensor) -> Tensor:
-        """Return the part of a row's output that predicts the next token."""
+        """Return the part [..., hidden] of a position's output that predicts the next token."""
         return x[..., :self.sizes.hidden]
 
     def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -78,7 +81,7 @@ class Fspad(Eagle):
 
     @cached_property
     def fused(self) -> FspadNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return FspadNet(self)
 
     def open(self) -> FspadRows:
@@ -87,6 +90,8 @@ class Fspad(Eagle):
 
 
 class FspadNet(FusedLayers):
+    """FSPAD's layer in inference layout, with its gated input projection."""
+
     def __init__(self, head: Fspad):
         super().__init__(head.layers, head.config, head.fc.fc)
         mlp = head.fc.mlp
@@ -103,7 +108,8 @@ class FspadNet(FusedLayers):
 
 
 class FspadRows(EagleRows):
-    """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two states."""
+    """KV cache of FSPAD's head for one run: pairs (embedding of token t + 1, feature t or its prediction) -> the two output
+    states [..., 2 * hidden]."""
 
     net: FspadNet
 
@@ -113,12 +119,12 @@ class FspadRows(EagleRows):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Fspad:
-    """Return an untrained head. hparams, all optional: intermediate, heads, kv_heads, head_dim."""
+    """Return an untrained head for a target. hparams, all optional: intermediate, heads, kv_heads, head_dim."""
     return Fspad(config_like(body, hparams), f"the FSPAD head of {body.name}")
 
 
 def load(folder: str | Path, body: TargetInfo) -> Fspad:
-    """Load the head of a folder. Raises ModelError."""
+    """Load the head of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "fspad")
     return load_variant(folder, body, Fspad)

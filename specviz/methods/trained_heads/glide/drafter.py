@@ -17,10 +17,11 @@ WIDTHS = ((0.3, 7), (0.6, 5), (0.8, 3), (1.0, 1))  # up to this probability of t
 
 
 class GlideModel:
-    """A GliDe network over one run of a target, with the interface of a draft model.
+    """GliDe's draft model on the KV cache of one run's target, with the interface of a draft model: ``sync`` and ``score``.
+    head: the network.
 
-    Rows of accepted tokens are recomputed with the keys that were visible when they were drafted, as in training.
-    """
+    Accepted tokens are computed again with those of the target's keys that were visible when they were drafted, as in
+    training."""
 
     capabilities: frozenset[str] = frozenset()  # of what a draft model may lend
 
@@ -28,13 +29,14 @@ class GlideModel:
         self.net, self.rows, self.read = head, head.open(), []
 
     def start(self, target: CapableTarget) -> None:
+        """Begin a run with this target."""
         self.target, self.vocab = target_for_drafting(target, self.net), target.vocab
         self.rows.restart(0)
         self.read, self.rows.horizons = [], []
 
     def sync(self, tokens: list[int]) -> None:
-        """Bring the network's cache to ``tokens``. The target's KV cache holds tokens[:-1]; the last token has a row here, too.
-        """
+        """Bring the draft model's KV cache to ``tokens``, including the last one. The target's KV cache must hold
+        tokens[:-1]."""
         known, last = common_prefix_length(self.read, tokens), len(tokens) - 1
         if known == len(tokens):
             known = last  # the root's row is what is drafted from
@@ -49,7 +51,8 @@ class GlideModel:
         self.read = list(tokens)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits of the root and the nodes, or of those from ``start`` on."""
+        """Return the Scores with logits [1 + nodes, vocab] after the root and the nodes of a growing tree, or only after the
+        nodes from ``start`` on."""
         with torch.inference_mode():
             if not len(tree):
                 self.rows.crop(self.rows.count)
@@ -61,10 +64,8 @@ class GlideModel:
 
 
 class Glide(Drafter):
-    """Draft with a model that also attends to the target's keys and values.
-
-    grow(model) -> a drafter that uses the network as its draft model.
-    """
+    """Drafter with GliDe's draft model (Du et al. 2402.02082), which also attends to the target's keys and values. head: the
+    network; grow(model): builds the drafter that uses it as its draft model."""
 
     needs = frozenset({"kv", "embed", "head"})
     restartable = False  # the target's keys of a text that was not verified are not there
@@ -85,12 +86,11 @@ class Glide(Drafter):
 
 
 class CapeChain(ModelDrafter):
-    """Draft a chain of top-1 tokens with the next most probable tokens as leaves next to each, the more the lower the top-1
-    probability (CaPE).
+    """Drafter of a chain of top-1 tokens with further top tokens as siblings: the lower the top-1 probability, the more (CaPE,
+    Du et al. 2402.02082).
 
-    The number of leaves depends on the same distribution as the tokens, so all nodes count as chosen. widths: (probability,
-    candidates) pairs.
-    """
+    The number of siblings depends on the same distribution as the tokens, so all nodes count as chosen. widths: (largest top-1
+    probability, number of candidates) pairs."""
 
     def __init__(self, model: Any, widths: tuple[tuple[float, int], ...] = WIDTHS):
         super().__init__(model)

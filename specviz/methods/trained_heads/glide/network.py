@@ -1,8 +1,8 @@
 """GliDe (Du et al. 2402.02082): a small decoder with cross-attention to the target's KV cache.
 
 Each layer has a second attention after its own: its queries read keys and values of the target's last layers. These exist for
-verified tokens only, so a drafted token sees them up to the last verified one. Training imitates this with blocks of ``block``
-tokens: a row sees what lies before its block, in the first block up to itself. The paper's drafter has its own embedding and
+verified tokens only, so a drafted token attends to them up to the last verified one. Training imitates this with blocks of ``block``
+tokens: a token attends to what lies before its block, in the first block up to itself. The paper's drafter has its own embedding and
 output matrix; here both are the target's. No weights were published; parameter names are this project's.
 """
 from __future__ import annotations
@@ -28,10 +28,8 @@ from ....models.weights import ModelError
 
 
 class CrossAttention(nn.Module):
-    """Attention of the draft model to the target's keys and values.
-
-    heads: of the queries; kv_heads, head_dim: of the target's keys.
-    """
+    """Attention of GliDe's draft model to the target's keys and values, an nn.Module. heads: of the queries; kv_heads,
+    head_dim: of the target's keys."""
 
     def __init__(self, hidden: int, heads: int, kv_heads: int, head_dim: int):
         super().__init__()
@@ -41,9 +39,9 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, angles: Tensor, keys: Tensor, values: Tensor, sees: Tensor) -> Tensor:
         """Return the attention's output [batch, n, hidden].
 
-        x [batch, n, hidden]; angles [n, head_dim / 2]; keys (rotated) and values [batch, kv_heads, c, head_dim]; sees [n, c]. A
-        row that sees no key gets zeros.
-        """
+        x [batch, n, hidden]; angles [n, head_dim / 2]: rotary angles of the positions; keys (rotated) and values [batch,
+        kv_heads, c, head_dim]: the target's; sees [n, c]: True where a position may attend. A position that may attend to no
+        key gets zeros."""
         if not keys.shape[2]:
             return torch.zeros_like(x)
         q = _rotated(self.q_proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2), angles).to(x)
@@ -54,23 +52,26 @@ class CrossAttention(nn.Module):
 
 
 class GlideLayer(Layer):
-    """A decoder layer with cross-attention between its self-attention and the feed-forward."""
+    """A decoder layer with cross-attention between its self-attention and its feed-forward, an nn.Module. keys: (number, width)
+    of the target's key heads."""
 
     def __init__(self, sizes: Sizes, keys: tuple[int, int]):
         super().__init__(sizes, True, True)
         self.cross_attn = CrossAttention(sizes.hidden, sizes.heads, *keys)
 
     def across(self, x: Tensor, angles: Tensor, rotations: Tensor, target_kv: tuple[Tensor, Tensor], sees: Tensor) -> Tensor:
+        """Return the layer's output [batch, n, hidden]: causal self-attention, cross-attention to the target's keys and values
+        ``target_kv`` (arguments as in CrossAttention.forward), feed-forward."""
         x = x + self.self_attn(self.input_layernorm(x), angles, None, None)[0]
         x = x + self.cross_attn(x, rotations, *target_kv, sees)
         return self.feed_forward(x)
 
 
 class Glide(nn.Module):
-    """GliDe's draft model: decoder layers with cross-attention to the target's cache.
+    """GliDe's draft model (Du et al. 2402.02082), an nn.Module: decoder layers with cross-attention to the target's KV cache.
 
-    config: a Llama-like config.json with block_size, target_key_heads, target_head_dim and target_layers (how many it has).
-    """
+    config: a Llama-like config.json with block_size, target_key_heads, target_head_dim and target_layers (number of the
+    target's layers)."""
 
     def __init__(self, config: dict[str, Any], name: str = "the GliDe drafter"):
         super().__init__()
@@ -86,12 +87,13 @@ class Glide(nn.Module):
         self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
 
     def horizon(self, at: int) -> int:
-        """Return how many of the target's keys a row of text at this position sees in training."""
+        """Return how many of the target's keys the text token at position ``at`` sees in training."""
         return at + 1 if at < self.block else at - at % self.block
 
     def forward(self, embeds: Tensor, target_kv: list[tuple[Tensor, Tensor]], horizons: Tensor) -> Tensor:
-        """Training: return states [batch, n, hidden] for the target's head. embeds [batch, n, hidden]; target_kv: keys and values
-        [batch, kv_heads, n, head_dim] of each target layer used; horizons [n]: how many of them each row sees."""
+        """Training: return final hidden states [batch, n, hidden] for the target's output matrix. embeds [batch, n, hidden]:
+        token embeddings; target_kv: keys and values [batch, kv_heads, n, head_dim] of each target layer used; horizons [n]: how
+        many of them each position sees."""
         n, device = embeds.shape[1], embeds.device
         angles, rotations = (angles_of(self.config, width, n, device) for width in (self.sizes.head_dim, self.keys[1]))
         sees, x = torch.arange(n, device=device) < horizons[:, None], embeds
@@ -101,7 +103,7 @@ class Glide(nn.Module):
 
     @cached_property
     def fused(self) -> GlideNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return GlideNet(self)
 
     def open(self) -> GlideRows:
@@ -110,11 +112,8 @@ class Glide(nn.Module):
 
 
 class GlideNet(FusedLayers):
-    """GliDe's network in the layout of the inference forward pass.
-
-    ``owner``: the rows of one run, with their positions and visible keys. Each run has its own copy of this object over shared
-    weights.
-    """
+    """GliDe's network in inference layout. owner: the KV cache of one run, which holds its positions and the target keys that
+    they see. Each run has its own copy of this object over shared weights."""
 
     owner: GlideRows
 
@@ -138,9 +137,11 @@ class GlideNet(FusedLayers):
 
 
 class GlideRows(RowCache):
-    """Cache from embeddings of the text's tokens, including the last, to states for the target's head. ``horizons``: number of
-    target keys visible to each text row; tree rows see those of the last text row. ``target_kv``: these keys and values, [kv_heads, c,
-    head_dim], of each target layer used."""
+    """KV cache of GliDe's draft model for one run: embeddings of the text's tokens, including the last -> final hidden states
+    for the target's output matrix.
+
+    horizons: for each text token, the number of target keys that it sees; drafted tokens see those of the last text token.
+    target_kv: these keys and values, [kv_heads, c, head_dim], of each target layer used."""
 
     net: GlideNet
 
@@ -157,7 +158,7 @@ class GlideRows(RowCache):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Glide:
-    """Return an untrained drafter for a target. hparams: block; the others optional: layers, heads, kv_heads, head_dim,
+    """Return an untrained draft model for a target. hparams: block; the others optional: layers, heads, kv_heads, head_dim,
     intermediate."""
     heads, width = key_shape(body)
     config = config_like(body, hparams)
@@ -169,7 +170,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> Glide:
 
 
 def load(folder: str | Path, body: TargetInfo) -> Glide:
-    """Load the drafter of a folder. Raises ModelError."""
+    """Load the draft model of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}

@@ -39,7 +39,7 @@ METHOD = Method(
     compared="code",
     published={"depth": 7, "nodes": 60, "gain": 0.0, "top_k": 10},
     aliases=("gumiho", "serial and parallel heads"),
-    trains=(Trained("gumiho", "MLPs that predict all later tokens at once, after two places by EAGLE's layers.",
+    trains=(Trained("gumiho", "MLPs that predict all later tokens at once, after two positions by EAGLE's layers.",
                     f"{__name__}.network", after="eagle"),),
     notes={
         "serial_parallel": note(

@@ -30,7 +30,7 @@ METHOD = Method(
              "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
     ),
     needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
-    look="Which expert spoke for each row, and how the last level fares, whose parents never went through the head.",
+    look="Which expert spoke for each token, and how the last level fares, whose parents never went through the head.",
     wins="Like EAGLE-2 with a pass less a round, and with guesses that differ more from each other.",
     loses="The last level does not know which token stands above it, so it is right less often than a pass would make it.",
     differs="Head and levels are the authors'. Their code takes the contrast's rows in the order of the parents before; here each node "
@@ -43,7 +43,7 @@ METHOD = Method(
     notes={
         "experts": note(
             "heads", "Share of each of the two experts, and which level was drafted without a forward pass (Jakiro).",
-            shares=("the first expert's weight in each drafting row, the root's first", [0.8, 0.4, 0.6]),
+            shares=("the first expert's weight for each drafted position, the root's first", [0.8, 0.4, 0.6]),
             contrast=("the level that was predicted from the difference of the experts' outputs, 0 for none", 3)),
     },
     build=build,

@@ -7,8 +7,8 @@ from ....drafters.heads.features import FeatureDrafter, FeatureModel
 
 
 class ExpertModel(FeatureModel):
-    """The head over one run. Nodes of depth ``last`` are scored from their parents' rows, without a forward pass of the
-    head; 0: every node is run."""
+    """Jakiro's head on the target's hidden states during one run, with the interface of FeatureModel. last: nodes of this depth
+    are scored from their parents' outputs, without a forward pass of the head; 0: all nodes are run."""
 
     last = 0
 
@@ -19,8 +19,8 @@ class ExpertModel(FeatureModel):
 
 
 class JakiroTree(FeatureDrafter):
-    """Draft as ``Features`` does; if the draft has two or more levels, predict the last one from the difference of the
-    experts' outputs."""
+    """Drafter with Jakiro's head (Huang et al. 2502.06282). If the draft has two or more levels, the last one is predicted from
+    the difference of the experts' outputs, without a forward pass."""
 
     model_class = ExpertModel
     model: ExpertModel

@@ -26,13 +26,16 @@ from ....models.weights import ModelError
 
 
 class Experts(nn.Module):
+    """Jakiro's router and two experts (feed-forward blocks), an nn.Module: x [..., hidden] -> two predictions."""
+
     def __init__(self, sizes: Sizes):
         super().__init__()
         self.gate = nn.Linear(sizes.hidden, 4, bias=False)
         self.experts = nn.ModuleList(Mlp(sizes) for _ in range(2))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (prediction of the next state, prediction of the state after it, the first expert's share of the former)."""
+        """Return (prediction of the next hidden state [..., hidden], prediction of the one after it [..., hidden], the first
+        expert's weight in the former [..., 1])."""
         first, second = (expert(x) for expert in self.experts)
         mixed, against = (part.softmax(-1) for part in self.gate(x).split(2, -1))
         favour = signed(against)
@@ -41,14 +44,14 @@ class Experts(nn.Module):
 
 
 def signed(against: Tensor) -> Tensor:
-    """Return weights [..., 2] in which the smaller one of each pair is negated."""
+    """Return the pairs of weights ``against`` [..., 2] with the smaller one of each pair negated."""
     first, second = torch.where(against[..., :1] > against[..., 1:], against, -against).split(1, -1)
     return torch.cat([first, -second], -1)
 
 
 class JakiroLayer(Layer):
-    """A decoder layer without an input norm, with experts as its feed-forward. Each output row is [next state, state
-    after the next, share]."""
+    """A decoder layer, an nn.Module, without a norm before its attention and with two experts as its feed-forward. The output
+    of a position is [next state, state after the next, first expert's weight], concatenated."""
 
     def __init__(self, sizes: Sizes, bias: bool):
         super().__init__(sizes, False, False, bias)
@@ -60,10 +63,9 @@ class JakiroLayer(Layer):
 
 
 class Jakiro(Eagle):
-    """Jakiro's head: EAGLE's, with two experts in its feed-forward.
+    """Jakiro's draft head (Huang et al. 2502.06282), an nn.Module: EAGLE's, with two experts as its feed-forward.
 
-    config: a Llama-like config.json; ``bias``: of fc (default true, as published), ``qkv_bias``.
-    """
+    config: a Llama-like config.json; ``bias``: whether fc has one (default true, as published); ``qkv_bias``."""
 
     def __init__(self, config: dict[str, Any], name: str = "the Jakiro head"):
         super().__init__({**config, "num_hidden_layers": 1}, name)
@@ -75,7 +77,7 @@ class Jakiro(Eagle):
     predict = feedback
 
     def after_next(self, x: Tensor) -> Tensor:
-        """Return the part of a row's output that predicts the token after the next."""
+        """Return the part [..., hidden] of a position's output that predicts the token after the next."""
         return x[..., self.sizes.hidden:2 * self.sizes.hidden]
 
     def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
@@ -83,7 +85,7 @@ class Jakiro(Eagle):
 
     @cached_property
     def fused(self) -> JakiroNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return JakiroNet(self)
 
     def open(self) -> JakiroRows:
@@ -92,7 +94,7 @@ class Jakiro(Eagle):
 
 
 class JakiroNet(FusedLayers):
-    """The experts' matrices fused into one, so that a small batch costs few calls."""
+    """Jakiro's layer in inference layout, with the experts' matrices fused into one, so that a small batch costs few calls."""
 
     def __init__(self, head: Jakiro):
         super().__init__(head.layers, head.config, head.fc)
@@ -113,20 +115,22 @@ class JakiroNet(FusedLayers):
 
 
 class JakiroRows(EagleRows):
-    """Cache from pairs (embedding of token t + 1, feature t or its prediction) to rows of two predictions and a share."""
+    """KV cache of Jakiro's head for one run: pairs (embedding of token t + 1, feature t or its prediction) -> outputs as in
+    JakiroLayer."""
 
     def _joined(self, embeds: Tensor, features: Tensor) -> Tensor:
         return super()._joined(embeds, features[..., :self.net.hidden])
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Jakiro:
-    """Return an untrained head. hparams, all optional: intermediate (of an expert), heads, kv_heads, head_dim, bias."""
+    """Return an untrained head for a target. hparams, all optional: intermediate (of an expert), heads, kv_heads, head_dim,
+    bias."""
     config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, hparams), "bias": bool(hparams.get("bias", True))}
     return Jakiro(config, f"the Jakiro head of {body.name}")
 
 
 def load(folder: str | Path, body: TargetInfo) -> Jakiro:
-    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "jakiro")
     weights = HeadWeights(folder, body)

@@ -1,8 +1,7 @@
-"""JetSpec's drafter: a block drafter whose rows attend to the text and to the rows before them (2606.18394).
+"""JetSpec's drafter: a block drafter whose positions attend to the text and to the positions before them (2606.18394).
 
-The layers are DFlash's; ``causal_head`` in the config sets the mask. A position's row therefore does not change when the
-block gets shorter, as in the target. Parameter names are those of the authors' code.
-"""
+The layers are DFlash's; ``causal_head`` in the config sets the mask. The output at a position therefore does not change when
+the block gets shorter, as in the target. Parameter names are those of the authors' code."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,10 +12,10 @@ from ....models.heads import TargetInfo
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> masked_block.BlockDrafter:
-    """Return an untrained drafter. hparams: those of a DFlash drafter."""
+    """Return an untrained block drafter for a target. hparams: those of a DFlash drafter."""
     return masked_block.build(body, hparams, causal_head=True)
 
 
 def load(folder: Path, body: TargetInfo) -> masked_block.BlockDrafter:
-    """Load the drafter of a folder. Raises ModelError."""
+    """Load the block drafter of a checkpoint folder. Raises ModelError."""
     return masked_block.load(folder, body)

@@ -1,10 +1,9 @@
-"""Kangaroo: the target's first layers, an adapter and the target's head draft a chain (Liu et al. 2404.18911).
+"""Kangaroo: the target's first layers, an adapter and the target's output matrix draft a chain (Liu et al. 2404.18911).
 
-Keys, values and hidden states of the first layers stay in the target's scratch, and verification continues from there.
-The adapter's KV cache has one row per token, computed from the hidden state at the exit. Rows of accepted tokens stay
-valid. One row may be missing, that of the last token of a fully accepted draft; it is computed from the hidden state
-that verification captured at that position.
-"""
+Keys, values and hidden states of drafted tokens in the first layers stay in the target, uncommitted, and verification continues
+from them. The adapter's KV cache has an entry per token, computed from the hidden state at the exit. Entries of accepted tokens
+stay valid. One may be missing, that of the last token of a fully accepted draft; it is computed from the hidden state that
+verification captured at that position."""
 from __future__ import annotations
 
 from typing import Any
@@ -33,8 +32,8 @@ from ....trees import sample_token
 
 
 class ExitAdapter(Drafter):
-    """Draft a chain; each token comes from the target's head on the adapter's output at the exit. The policy decides
-    when to stop (the paper's second exit)."""
+    """Drafter of a chain with Kangaroo's adapter (Liu et al. 2404.18911): the target's first layers, the adapter and the
+    target's output matrix predict each token. The policy decides when to stop (the paper's second exit)."""
 
     needs = frozenset({"early", "head", "tap:layer"})
     restartable = False  # the exit stands on the target's own cache

@@ -27,10 +27,10 @@ EXIT = 2  # the paper's, for a model of 32 layers
 
 
 class Kangaroo(nn.Module):
-    """Kangaroo's adapter: a layer between an early exit and the target's output matrix.
+    """Kangaroo's adapter (Liu et al. 2404.18911), an nn.Module: a layer between an early exit of the target and its output
+    matrix.
 
-    config: a Llama-like config.json; ``exit_layer``: the target's layers below the exit.
-    """
+    config: a Llama-like config.json; ``exit_layer``: number of the target's layers before the exit."""
 
     def __init__(self, config: dict[str, Any], name: str = "the Kangaroo adapter"):
         super().__init__()
@@ -41,7 +41,8 @@ class Kangaroo(nn.Module):
         self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
 
     def forward(self, states: Tensor) -> Tensor:
-        """Training: map states that enter the exit layer, [batch, n, hidden], to states for the target's head."""
+        """Training: map hidden states at the input of the exit layer, [batch, n, hidden], to states [batch, n, hidden] for the
+        target's output matrix."""
         angles, x = angles_of(self.config, self.sizes.head_dim, states.shape[1], states.device), states
         for layer in self.layers:
             x = layer(x, angles)[0]
@@ -49,15 +50,16 @@ class Kangaroo(nn.Module):
 
     @cached_property
     def fused(self) -> FusedLayers:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return FusedLayers(self.layers, self.config)
 
     @cached_property
     def last_norm(self) -> Norm:
+        """The adapter's final norm, applied before the target's output matrix."""
         return Norm(self.norm.weight.detach(), self.sizes.eps)
 
     def open(self) -> RowCache:
-        """Return a KV cache over these weights for one run. Its output passes ``last_norm`` before the target's head."""
+        """Return a KV cache over these weights for one run. Its output is not yet normalised by ``last_norm``."""
         return RowCache(self.fused)
 
 
@@ -68,7 +70,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> Kangaroo:
 
 
 def load(folder: str | Path, body: TargetInfo) -> Kangaroo:
-    """Load the adapter of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the adapter of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}

@@ -1,5 +1,5 @@
 """LiLiCorr: a small transformer over the lattice of DFlash's top candidates scores every transition between neighbouring
-positions at once; a walk from left to right drafts the chain (2608.20530). Tokens are sampled from the walk's own rows, so
+positions at once; a walk from left to right drafts the chain (2608.20530). Each token is sampled from the walk's own scores, so
 token rejection is exact at every temperature."""
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ METHOD = Method(
     summary="All candidates of DFlash's block look at one another, and the chain that hangs together is drafted.",
     knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; published blocks have 16"),),
     needs=frozenset({"head:dflash", "head:lilicorr", "tap:layer", "embed", "head"}),
-    look="The lattice of candidates, and where the walk through it leaves the places' own favourites.",
-    wins="Blocks whose places hesitate between the same two continuations: the candidates of one agree with each other.",
+    look="The lattice of candidates, and where the walk through it leaves the positions' own favourites.",
+    wins="Blocks whose positions hesitate between the same two continuations: the candidates of one agree with each other.",
     loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one. The head that ships saw two minutes "
           "of training and drafts no better than DFlash alone.",
     differs="Read in an engine's public port, whose names of weights are kept; over a frozen DFlash. Ours adds the drafter's "

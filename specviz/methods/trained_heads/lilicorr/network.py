@@ -1,10 +1,10 @@
 """LiLiCorr: a small transformer over the lattice of a block's top candidates scores all transitions between neighbouring
 positions (2608.20530).
 
-Each candidate of each position is one row: its embedding, the position's hidden state, features of its probability, its
-position and its rank. Rows attend to all others, with a bias by the distance of their positions. Unit vectors made of a row
-and of the text before the root give the score of a transition, logit_scale <out(a), in(b)>. Parameter names are those of
-the authors' code. ``lilicorr_add_base`` (ours, off in published heads) adds the drafter's own log-probability of b.
+Each candidate of each position is one input: its embedding, the position's hidden state, features of its probability, its
+position and its rank. All candidates attend to each other, with a bias by the distance of their positions. Unit vectors made of
+a candidate's output and of the text before the root give the score of a transition, logit_scale <out(a), in(b)>. Parameter names
+are those of the authors' code. ``lilicorr_add_base`` (ours, off in published heads) adds the drafter's own log-probability of b.
 """
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SIZES = ("candidate_topk", "hidden_size", "num_layers", "num_heads", "mlp_ratio"
 
 
 class LatticeAttention(nn.Module):
-    """Multi-head attention with an additive bias [heads, rows, rows]."""
+    """Multi-head attention over all candidates of a block, an nn.Module: x [blocks, n, hidden] -> [blocks, n, hidden], with an
+    additive bias [heads, n, n] on the scores."""
 
     def __init__(self, hidden: int, heads: int):
         super().__init__()
@@ -40,6 +41,9 @@ class LatticeAttention(nn.Module):
 
 
 class LatticeLayer(nn.Module):
+    """A transformer layer over the candidates, an nn.Module: LatticeAttention and a feed-forward, each after a norm. ratio:
+    inner width of the feed-forward as a multiple of hidden."""
+
     def __init__(self, hidden: int, heads: int, ratio: float, eps: float):
         super().__init__()
         self.attn_norm, self.attn = nn.RMSNorm(hidden, eps=eps), LatticeAttention(hidden, heads)
@@ -52,7 +56,10 @@ class LatticeLayer(nn.Module):
 
 
 class LiLiCorr(nn.Module):
-    """LiLiCorr's network. config: hidden_size, block_size, rms_norm_eps, and the ``lilicorr_*`` sizes."""
+    """LiLiCorr's correction of a block drafter (2608.20530), an nn.Module: a transformer over the lattice of candidates that
+    scores all transitions between neighbouring positions.
+
+    config: hidden_size, block_size, rms_norm_eps, and the ``lilicorr_*`` sizes."""
 
     reads_text = True
 
@@ -84,28 +91,30 @@ class LiLiCorr(nn.Module):
 
     @torch.no_grad()
     def fold_scale(self) -> None:
-        """Move the scale of the embeddings into the weights that read them, as the published layout has it."""
+        """Multiply the weights that read embeddings by the scale that training applies to the embeddings, as the published
+        layout has it."""
         if isinstance(self.token_proj, nn.Linear):
             self.token_proj.weight *= self.embed_scale
             self.embed_scale = 1.0
 
     def bias(self, places: int) -> Tensor:
-        """Return the attention's bias [heads, positions * top_k, positions * top_k]."""
+        """Return the attention bias [heads, positions * top_k, positions * top_k] for this number of positions."""
         slot = torch.arange(places, device=self.same_slot_bias.device).repeat_interleave(self.top_k)
         apart = slot[:, None] - slot
         return self.relative_slot_bias[:, apart + self.block - 1] + (apart == 0) * self.same_slot_bias[:, None, None]
 
     def forward(self, embeds: Tensor, log_probs: Tensor, states: Tensor, text: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return scores of the first position's candidates [blocks, k] and of all transitions [blocks, positions - 1, k, k].
+        """Return the scores of the first position's candidates [blocks, k] and of all transitions [blocks, positions - 1, k,
+        k].
 
-        embeds [blocks, positions, k, hidden] and log_probs [blocks, positions, k] of the candidates, best first; states
-        [blocks, positions, hidden]; text [blocks, hidden]: the projected text row before the root, None for none.
-        """
+        embeds [blocks, positions, k, hidden] and log_probs [blocks, positions, k] of the candidates, most probable first;
+        states [blocks, positions, hidden]: the block drafter's; text [blocks, hidden]: ``Block.text``, None for none."""
         places, k = log_probs.shape[1:]
         rank = torch.arange(k, device=log_probs.device, dtype=log_probs.dtype)
         features = torch.stack([log_probs, log_probs.exp(), log_probs - log_probs.amax(-1, keepdim=True),
                                 (rank / max(1, k - 1)).expand_as(log_probs), (rank == 0).to(rank).expand_as(log_probs)], -1)
-        x = self.token_proj(embeds * self.embed_scale) + self.pass_hidden_proj(states)[..., None, :] + self.feature_mlp(features.to(states.dtype))
+        x = self.token_proj(embeds * self.embed_scale) + self.pass_hidden_proj(states)[..., None, :]
+        x = x + self.feature_mlp(features.to(states.dtype))
         x = (x + self.slot_embedding[:, 0, :places] + self.rank_embedding[:, 0]).flatten(1, 2)
         bias = self.bias(places)
         for layer in self.layers:
@@ -121,13 +130,13 @@ class LiLiCorr(nn.Module):
         return self.logit_scale * start, self.logit_scale * pairs
 
     def open(self, block: Block) -> PathScores:
-        """Return the scores of one round's block."""
+        """Return the corrected scores of one round's block."""
         return LatticeScores(block, self)
 
 
 class LatticeScores(CandidateScores):
-    """Scores of the candidates: those of the lattice's transitions; after a token that is not a candidate, the
-    drafter's own log-probabilities."""
+    """Scores of a position's candidates: the network's scores of the transitions from the token before; after a token that is
+    not a candidate, the block drafter's own log-probabilities."""
 
     def __init__(self, block: Block, head: LiLiCorr):
         super().__init__(block, head.top_k)
@@ -145,7 +154,8 @@ class LatticeScores(CandidateScores):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> LiLiCorr:
-    """Return an untrained head. hparams: block, candidates, and the ``lilicorr_*`` sizes of a config but candidate_topk."""
+    """Return an untrained network for a target. hparams: block, candidates, and the ``lilicorr_*`` keys of a config except
+    candidate_topk."""
     sizes = {f"lilicorr_{key}": hparams[f"lilicorr_{key}"] for key in SIZES[1:]}
     return LiLiCorr({"hidden_size": body.hidden, "vocab_size": body.vocab, "block_size": hparams["block"], **sizes,
                      "lilicorr_candidate_topk": min(hparams["candidates"], body.vocab), "lilicorr_add_base": True},
@@ -153,7 +163,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> LiLiCorr:
 
 
 def load(folder: Path, body: TargetInfo) -> LiLiCorr:
-    """Load the head of a folder. Raises ModelError."""
+    """Load the network of a checkpoint folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = LiLiCorr({"hidden_size": body.hidden, **config_of(folder)}, folder.name)

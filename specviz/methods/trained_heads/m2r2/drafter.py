@@ -1,8 +1,8 @@
-"""M2R2: an early exit whose fast residual predicts through the target's own norm and head (Bhendawade et al. 2502.02040).
+"""M2R2: an early exit whose fast residual predicts through the target's own norm and output matrix (Bhendawade et al.
+2502.02040).
 
-The slow residual is the target's own hidden state, kept in its scratch, and verification continues from there. The fast residual
-of a row depends on the row's token and on the keys and values of the first layers, so nothing is cached between rows.
-"""
+The slow residual is the target's own hidden state, kept uncommitted in the target, and verification continues from there. The
+fast residual of a position depends on its token and on the keys and values of the first layers, so it needs no cache."""
 from __future__ import annotations
 
 from typing import Any
@@ -17,8 +17,9 @@ from ....trees import sample_token
 
 
 class M2R2Chain(Drafter):
-    """Draft a chain; each token comes from the target's head on the sum of slow and fast residual at the exit. The
-    policy has the role of the paper's router."""
+    """Drafter of a chain by early exit (Bhendawade et al. 2502.02040): each token comes from the target's final norm and output
+    matrix on the sum of slow and fast residual at the exit. The policy has the role of the paper's router. net: the network of
+    the fast residual."""
 
     needs = frozenset({"early", "head", "embed", "kv"})
     restartable = False  # the exit stands on the target's own cache

@@ -3,7 +3,7 @@ an early exit predicts well.
 
 The paper's formulas were not available; this follows secondary descriptions. The fast residual starts as the token's embedding.
 At each of the first layers a low-rank adapter updates it: its queries attend to the keys and values of the layer's own attention,
-for the text and the row itself, followed by a small feed-forward. Rows are independent, so there is no cache. At the exit, the
+for the text and the position itself, followed by a small feed-forward. Positions are independent, so there is no cache. At the exit, the
 change of the fast residual is added to the slow one, and the target's final norm and output matrix give the logits. Untrained
 adapters change nothing, which is the target's plain early exit. No weights were published; parameter names are this project's.
 """
@@ -27,8 +27,8 @@ KV = tuple[Tensor, Tensor]
 
 
 class Adapter(nn.Module):
-    """A low-rank attention over the target's keys and values. heads: number of query heads; keys: number of heads and
-    width of the target's keys; rank: of every matrix."""
+    """A low-rank attention to the target's keys and values, an nn.Module. heads: number of query heads; keys: (number, width)
+    of the target's key heads; rank: of every matrix."""
 
     def __init__(self, hidden: int, heads: int, keys: tuple[int, int], rank: int, eps: float):
         super().__init__()
@@ -46,8 +46,8 @@ class Adapter(nn.Module):
     def forward(self, x: Tensor, angles: Tensor, target_kv: KV, causal: bool) -> Tensor:
         """Return the attention's output [batch, n, hidden].
 
-        x [batch, n, hidden]; angles [n, head_dim / 2]; target_kv: keys (rotated) and values [batch, kv_heads, c, head_dim]. causal:
-        row i reads the first i + 1 of them, else all."""
+        x [batch, n, hidden]; angles [n, head_dim / 2]: rotary angles of the positions; target_kv: keys (rotated) and values
+        [batch, kv_heads, c, head_dim]. causal: position i attends to the first i + 1 of them, else to all."""
         q = self.q_norm(self.q_b_proj(self.q_a_proj(self.input_layernorm(x))).unflatten(-1, (-1, self.head_dim))).transpose(1, 2)
         keys, values = (part.to(x).repeat_interleave(self.group, 1) for part in target_kv)
         y = F.scaled_dot_product_attention(_rotated(q, angles).to(x), keys, values, is_causal=causal)
@@ -57,9 +57,10 @@ class Adapter(nn.Module):
 
 
 class FastResidual(nn.Module):
-    """M2R2's network: low-rank adapters that run a second residual stream up to an early exit.
+    """M2R2's network (Bhendawade et al. 2502.02040), an nn.Module: low-rank adapters that compute a second residual stream up
+    to an early exit of the target.
 
-    config: sizes as in a Llama's, with exit_layer (the target's layers below the exit), rank, target_key_heads,
+    config: sizes as in a Llama's, with exit_layer (number of the target's layers before the exit), rank, target_key_heads,
     target_head_dim."""
 
     def __init__(self, config: dict[str, Any], name: str = "the fast residual"):
@@ -75,11 +76,12 @@ class FastResidual(nn.Module):
         self.layers = nn.ModuleList(Adapter(sizes.hidden, sizes.heads, self.keys, self.rank, sizes.eps) for _ in range(self.exit))
 
     def forward(self, embeds: Tensor, target_kv: list[KV], at: int | None = None) -> Tensor:
-        """Return the adapters' change of the rows, [batch, n, hidden], to be added to the states that enter layer ``exit``.
+        """Return the adapters' change of the residual, [batch, n, hidden], to be added to the target's hidden states at the
+        input of the exit layer.
 
-        embeds [batch, n, hidden]; target_kv: keys and values [batch, kv_heads, c, head_dim] of each layer below the exit. at: the
-        position of a single row, which reads all of them; None: rows of a text, each reads up to itself.
-        """
+        embeds [batch, n, hidden]: token embeddings; target_kv: keys and values [batch, kv_heads, c, head_dim] of each layer
+        before the exit. at: the position of a single token, which attends to all of them; None: tokens of a text, each attends
+        to those up to itself."""
         places = torch.arange(embeds.shape[1]) if at is None else torch.tensor([at])
         angles = to_device(places[:, None].float() * inverse_frequencies(rope_of(self.config), self.keys[1]), embeds.device)
         x = embeds
@@ -99,7 +101,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> FastResidual:
 
 
 def load(folder: str | Path, body: TargetInfo) -> FastResidual:
-    """Load the adapters of a folder. Raises ModelError."""
+    """Load the adapters of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)

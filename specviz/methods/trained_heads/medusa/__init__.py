@@ -23,7 +23,7 @@ METHOD = Method(
     paper="Cai et al. 2024, arXiv 2401.10774",
     summary="Extra heads on the target guess the next few tokens all at once; a sparse tree of their guesses is checked in one pass.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "places in the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),

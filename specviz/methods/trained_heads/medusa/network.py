@@ -26,7 +26,7 @@ TARGETS = "target"  # the target's
 
 
 class Block(nn.Module):
-    """Residual blocks of one head."""
+    """The residual blocks of one Medusa head, an nn.Module: x + SiLU(W x + b), repeated; [..., hidden] -> [..., hidden]."""
 
     def __init__(self, hidden: int, layers: int, bias: bool = True):
         super().__init__()
@@ -42,13 +42,12 @@ class Block(nn.Module):
 
 
 class Medusa(nn.Module):
-    """Medusa's heads: residual blocks on the target's last hidden state, one head per position.
+    """Medusa's draft heads (Cai et al. 2401.10774), an nn.Module: target's final hidden state -> logits of the next ``heads``
+    tokens after the root, one head per position.
 
-    heads: number; layers: residual blocks of each; output: "own", "shared" or "target" (the target's own matrix).
-
-    width: of a reduced vocabulary, whose ``token_map`` [width] maps its rows to token ids; None for the full vocabulary. accuracy
-    [heads][ranks]: calibrated probability that the token of this rank is correct; nodes: size of the tree it was made for.
-    """
+    layers: residual blocks of each head; output: "own", "shared" or "target" (the target's output matrix); width: size of a
+    reduced vocabulary, whose ``token_map`` [width] holds the token ids; None: the full vocabulary. accuracy [heads][ranks]:
+    measured probability that the token of this rank is correct; nodes: size of the tree for which it was measured."""
 
     token_map: Tensor | None
 
@@ -67,8 +66,8 @@ class Medusa(nn.Module):
         return len(self.blocks)
 
     def forward(self, state: Tensor, depth: int, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [depth, vocab] of the first ``depth`` heads from a state [hidden]; ``head``: the target's output
-        function."""
+        """Return logits [depth, vocab] of the first ``depth`` heads for a final hidden state [hidden] of the target. head:
+        applies the target's output matrix."""
         states = torch.stack([block(state) for block in self.blocks[:depth]])
         if not len(self.lm_heads):
             return head(states)
@@ -81,12 +80,12 @@ class Medusa(nn.Module):
         return logits.new_full((len(logits), self.vocab), -torch.inf).index_copy_(1, self.token_map, logits)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix of a head for training; ``targets``: the target's."""
+        """Return the output matrix [vocab, hidden] that head ``index`` uses in training; targets: the target's."""
         return cast(nn.Linear, self.lm_heads[min(index, len(self.lm_heads) - 1)]).weight if len(self.lm_heads) else targets
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return the config.json of heads in this project's layout."""
+        """The config.json of these heads in this project's layout."""
         layers = cast(Block, self.blocks[0]).layers
         first = cast(nn.Linear, layers[0])
         return {"model_type": "medusa", "hidden_size": first.in_features, "vocab_size": self.vocab, "num_heads": len(self),
@@ -95,12 +94,13 @@ class Medusa(nn.Module):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Medusa:
-    """Return untrained heads; the recipe may initialise their own output matrix from the target's."""
+    """Return untrained heads for a target. An output matrix of their own is not initialised from the target's here; the recipe
+    may do so."""
     return Medusa(body.hidden, body.vocab, hparams["heads"], hparams["layers"], hparams["output"])
 
 
 def load(folder: Path, body: TargetInfo) -> Medusa:
-    """Load heads from a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the heads of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     tensors = _vllm(weights, body) if weights.indices(r"blocks\.(\d+)\.") else _authors(weights, body)
     weights.check_none_unread(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model

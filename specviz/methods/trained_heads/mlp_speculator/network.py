@@ -24,7 +24,7 @@ EPS = 1e-6
 
 
 class BiasedRMSNorm(nn.Module):
-    """RMS normalisation (no mean subtraction), with weight and bias except at the input."""
+    """RMS normalisation with weight and bias, an nn.Module: x [..., width] -> [..., width]."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -35,14 +35,16 @@ class BiasedRMSNorm(nn.Module):
 
 
 def unit(x: Tensor) -> Tensor:
+    """Return x divided by the root mean square of its last dimension."""
     return x * (x.pow(2).mean(-1, keepdim=True) + EPS).rsqrt()
 
 
 class MLPSpeculator(nn.Module):
-    """The MLP speculator.
+    """MLPSpeculator's draft heads (Wertheimer et al. 2404.19124), an nn.Module: levels of a small recurrent network, each
+    predicting one token further ahead.
 
-    levels: tokens predicted ahead; inner: width of the states; top: most probable tokens followed at each level.
-    """
+    levels: tokens predicted ahead; inner: width of the recurrent states; tied: all levels share their weights; scaled: the
+    target's hidden state is normalised first; top: for each level, the number of top tokens by which a path is extended."""
 
     def __init__(self, hidden: int, vocab: int, levels: int = 3, inner: int = 0, tied: bool = True, scaled: bool = True,
                  top: tuple[int, ...] = ()):
@@ -64,8 +66,8 @@ class MLPSpeculator(nn.Module):
         return self.levels
 
     def step(self, level: int, states: Tensor, tokens: Tensor) -> Tensor:
-        """Return states [n, inner] of a level, from tokens [n] and the states of the level before or, at level 0, the target's
-        [n, hidden]."""
+        """Return the recurrent states [n, inner] of level ``level`` after the tokens [n]. states: those of the level before [n,
+        inner]; at level 0 the target's final hidden states [n, hidden]."""
         if level == 0 and self.scaled:
             states = unit(states) / 2**0.5
         own = 0 if self.tied else level
@@ -73,27 +75,28 @@ class MLPSpeculator(nn.Module):
         return F.gelu(self.ln[own](mixed))
 
     def logits(self, level: int, states: Tensor) -> Tensor:
-        """Return logits [n, vocab] of the token after the one the level read."""
+        """Return logits [n, vocab] of the token after the one that level ``level`` has read, for its states [n, inner]."""
         return self.head[0 if self.tied else level](states)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix of a level for training."""
+        """Return the output matrix [vocab, inner] of level ``index`` for training."""
         return cast(nn.Linear, self.head[0 if self.tied else index]).weight
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of the speculator in the published layout."""
         return {"model_type": "mlp_speculator", "emb_dim": self.hidden, "inner_dim": self.inner, "n_predict": self.levels,
                 "vocab_size": self.vocab, "tie_weights": self.tied, "scale_input": self.scaled, "top_k_tokens_per_head": list(self.top)}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> MLPSpeculator:
-    """Return an untrained network."""
+    """Return an untrained speculator for a target."""
     return MLPSpeculator(body.hidden, body.vocab, hparams["levels"], hparams["inner"], hparams["tied"], hparams["scaled"],
                          tuple(hparams["top"]))
 
 
 def load(folder: str | Path, body: TargetInfo) -> MLPSpeculator:
-    """Load the speculator of a folder, this project's or a published one. Raises ModelError."""
+    """Load the speculator of a checkpoint folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
     weights, config = HeadWeights(folder, body), config_of(folder)
     levels: Any = config.get("n_predict")

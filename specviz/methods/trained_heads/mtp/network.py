@@ -1,8 +1,8 @@
 """Multi-token prediction module (DeepSeek-V3, arXiv 2412.19437; Qwen3-Next, MiMo): ``fc`` over the normalised embedding
 concatenated with the target's normalised hidden state, one decoder layer, a norm, and the target's output matrix.
 
-Row t reads token t + 1 and the target's hidden state of token t after its last norm, and predicts token t + 2. When it
-drafts further, it reads its own state instead of the target's: after the module's norm, or before it in DeepSeek's
+Position t reads token t + 1 and the target's final hidden state of token t, after the final norm, and predicts token t + 2. When it
+drafts further, the module reads its own state instead of the target's: after the module's final norm, or before it in DeepSeek's
 layout.
 
 ``load`` reads four published layouts. The order of the concatenated halves, and the zeroed embedding at position 0,
@@ -32,8 +32,9 @@ ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what i
 
 
 class Layout(NamedTuple):
-    """One published layout. pattern: identifies it by a parameter name; names: of fc, the norms of embedding and state,
-    and the last norm, and the prefix of the layer's names; state_first, feeds_normed, zero_first: see the module."""
+    """One published layout of an MTP module's weights. pattern: regular expression for a parameter name that identifies it;
+    names: of fc, of the norms of embedding and hidden state, of the final norm, and the prefix of the layer's names;
+    state_first: the hidden state is the first half of fc's input."""
 
     pattern: str
     names: tuple[str, str, str, str, str]
@@ -53,10 +54,11 @@ DEEPSEEK = Layout(r"(model\.layers\.\d+\.)eh_proj\.weight", ("{}eh_proj", "{}eno
 
 
 class Mtp(nn.Module):
-    """A multi-token prediction module: a norm on state and embedding, a projection and one layer.
+    """A multi-token prediction module (DeepSeek-V3, 2412.19437), an nn.Module: norms on the target's final hidden state and on
+    the token embedding, a projection, one decoder layer, a final norm.
 
-    config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true), zero_first (default false).
-    """
+    config: a Llama-like config.json; attention_bias, qk_norm, feeds_normed (default true), zero_first (default false); see
+    Layout."""
 
     hidden_states = ("final",)  # the target's hidden states that it reads
 
@@ -72,12 +74,14 @@ class Mtp(nn.Module):
         self.layers = nn.ModuleList([Layer(self.sizes, True, True, bias, qk_norm=qk_norm)])
 
     def logits(self, states: Tensor, target_head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab]; ``target_head``: the target's head."""
+        """Return logits [n, vocab] of the module's output states [n, hidden]. target_head: applies the target's output
+        matrix."""
         return target_head(states if self.feeds_normed else self.norm(states))
 
     def forward(self, embeds: Tensor, states: Tensor, steps: int = 1) -> list[Tensor]:
-        """Training: return ``steps`` tensors [batch, n, hidden] from embeds and states of that shape. Row t of prediction j
-        depends on true states up to t - j and on the module's own for the last j; its first j rows are invalid."""
+        """Training: return ``steps`` predictions [batch, n, hidden] from token embeddings and the target's final hidden states,
+        both [batch, n, hidden]. Position t of prediction j depends on true states up to t - j and on the module's own states
+        for the last j; its first j positions are invalid."""
         n = embeds.shape[1]
         angles, place = angles_of(self.config, self.sizes.head_dim, n, embeds.device), torch.arange(n, device=embeds.device)
         past, out = None, []
@@ -93,7 +97,7 @@ class Mtp(nn.Module):
 
     @cached_property
     def fused(self) -> MtpNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return MtpNet(self)
 
     def open(self) -> MtpRows:
@@ -102,6 +106,8 @@ class Mtp(nn.Module):
 
 
 class MtpNet(FusedLayers):
+    """The module's layer in inference layout, with its norms."""
+
     def __init__(self, module: Mtp):
         super().__init__(module.layers, module.config, module.fc)
         norms = (module.pre_fc_norm_embedding, module.pre_fc_norm_hidden, module.norm)
@@ -114,7 +120,8 @@ class MtpNet(FusedLayers):
 
 
 class MtpRows(EagleRows):
-    """Cache from pairs (embedding of token t + 1, hidden state of token t) to states that predict token t + 2."""
+    """KV cache of an MTP module for one run: pairs (embedding of token t + 1, the target's final hidden state of token t) ->
+    states that predict token t + 2."""
 
     net: MtpNet
 
@@ -129,13 +136,13 @@ class MtpRows(EagleRows):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Mtp:
-    """Return an untrained module with a layer like the target's. hparams, all optional: heads, kv_heads, head_dim, intermediate,
-    qk_norm."""
+    """Return an untrained module for a target, with a layer like the target's. hparams, all optional: heads, kv_heads,
+    head_dim, intermediate, qk_norm."""
     return Mtp({**config_like(body, {**hparams, "layers": 1}), "qk_norm": bool(hparams.get("qk_norm"))}, f"the MTP module of {body.name}")
 
 
 def load(folder: str | Path, body: TargetInfo) -> Mtp:
-    """Load the module of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the module of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "mtp")
     weights, raw = HeadWeights(folder, body), config_of(folder)

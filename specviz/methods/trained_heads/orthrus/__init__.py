@@ -18,11 +18,11 @@ METHOD = Method(
     key="orthrus",
     title="Orthrus",
     paper="Van Nguyen et al. 2026, arXiv 2605.12825",
-    summary="The model gets a second pair of eyes: another attention over the same memory, which fills in a block of masked places "
+    summary="The model gets a second pair of eyes: another attention over the same memory, which fills in a block of masked positions "
             "that the first one then checks.",
     knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round, as far as the block was trained"),),
     needs=frozenset({"head:orthrus", "draft_path"}),
-    look="The masked places see each other and all of the text, whose keys and values are those that the verification wrote.",
+    look="The masked positions see each other and all of the text, whose keys and values are those that the verification wrote.",
     wins="Long texts: there is one KV cache for drafting and verifying.",
     loses="Small models: a round takes two whole passes, and no token of it is certain but the last.",
     differs="The pass, its rows and its cache are the authors', and its arithmetic agrees with their code. Their second attention has "

@@ -1,5 +1,6 @@
 """P-EAGLE: EAGLE-3's head drafts its whole block in one pass, with mask states in place of the hidden states it does not have
-yet. Each token is sampled from its own row, independently of the others, so token rejection is exact at every temperature."""
+yet. Each token is sampled from its own logits, independently of the others, so token rejection is exact at every
+temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -23,7 +24,7 @@ METHOD = Method(
     needs=frozenset({"head:peagle", "tap:layer", "embed", "head"}),
     look="One pass of the head a round, however long the draft: hold it next to EAGLE-3, which pays a pass for each token.",
     wins="Wherever a head's price is its passes; it reads three layers of the target, as EAGLE-3 does.",
-    loses="Open text: a later place does not know what the one before it became, so two continuations get mixed.",
+    loses="Open text: a later position does not know what the one before it became, so two continuations get mixed.",
     differs="Head, masks and training are those of the public code, and published files load. Above temperature 0 every token is sampled "
             "and verified by rejection sampling. Ours shares the target's embedding and output matrix; published heads have their own.",
     compared="code",

@@ -12,16 +12,16 @@ from ....drafters.model.chain import draw_independent
 
 
 class PEagleModel(FeatureModel):
-    """The head over one run of a target. Pending pairs of token and hidden state are processed together with the mask
-    rows after them."""
+    """P-EAGLE's head on the target's hidden states during one run. Pairs of token and hidden states that are not in its KV
+    cache yet are processed in the same pass as the mask positions after them."""
 
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
         super().start(target, tokens, prefill)
         self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
 
-    def block(self, tokens: list[int], most: int) -> Tensor | None:
-        """Return logits [most, vocab] for the ``most`` tokens after the root; None if hidden states before the root are
-        missing."""
+    def block(self, tokens: list[int], max_tokens: int) -> Tensor | None:
+        """Run the head and return logits [max_tokens, vocab] for the ``max_tokens`` tokens after the root; None if hidden
+        states before the root are missing."""
         if tokens != self.tokens or not (self._waiting or self._last is not None):
             return None
         with torch.inference_mode():
@@ -33,11 +33,11 @@ class PEagleModel(FeatureModel):
                 self.rows.crop(self.rows.count - 1)
             self._last = states[-1:]
             embeds, mask = (self.net.embed(ids, self.target.embed) for ids in (tokens[-len(states):], [self.net.mask_token]))
-            return self.net.logits(self.rows.block(embeds, states, mask, most - 1).to(states.dtype), self.target.head)
+            return self.net.logits(self.rows.block(embeds, states, mask, max_tokens - 1).to(states.dtype), self.target.head)
 
 
 class OnePassFeatures(Drafter):
-    """Draft a chain of which all tokens are predicted in one pass of the head."""
+    """Drafter of a chain with P-EAGLE's head, which predicts all its tokens in one pass; each is sampled independently."""
 
     restartable = False  # of a text that was not verified it has no states
 

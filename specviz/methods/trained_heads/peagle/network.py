@@ -1,8 +1,8 @@
 """P-EAGLE's draft head: EAGLE-3's layers draft a whole block in one pass (P-EAGLE, 2026; as in "speculators" and vLLM).
 
-The last pair of token and hidden states is followed by rows with a mask token instead of the token and a learned state
-``mask_hidden`` instead of the hidden states. The i-th mask row (from 0) predicts the token i + 1 positions after the
-one that the last true pair predicts. Published heads have an embedding of their own; this project's use the target's.
+The last pair of token and hidden states is followed by positions with a mask token instead of the token and a learned state
+``mask_hidden`` instead of the hidden states. The i-th mask position (from 0) predicts the token i + 1 positions after the one
+that the last true pair predicts. Published heads have an embedding of their own; this project's use the target's.
 
 ``load`` reads the layout of "speculators": EAGLE-3's names, ``mask_hidden``, and in config.json ``mask_token_id``
 (``ptd_token_id`` or ``pard_token`` with other publishers).
@@ -28,10 +28,9 @@ MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask tok
 
 
 class PEagle(Eagle3):
-    """P-EAGLE's head: EAGLE-3's, with mask rows that predict all tokens of a draft in one pass.
+    """P-EAGLE's draft head, an nn.Module: EAGLE-3's, with mask positions that predict all tokens of a draft in one pass.
 
-    config: as Eagle3's, with mask_token_id and own_embedding.
-    """
+    config: as Eagle3's, with mask_token_id and own_embedding."""
 
     def __init__(self, config: dict[str, Any], name: str = "the P-EAGLE head"):
         super().__init__(config, name)
@@ -44,15 +43,15 @@ class PEagle(Eagle3):
         self.embed_tokens = nn.Embedding(self.vocab, d) if config.get("own_embedding") else None
 
     def embed(self, ids: list[int], target_embed: Callable[[list[int]], Tensor]) -> Tensor:
-        """Return embeddings [n, hidden], from its own table or the target's."""
+        """Return the embeddings [n, hidden] of token ids, from the head's own table or the target's (``target_embed``)."""
         if self.embed_tokens is None:
             return target_embed(ids)
         return F.embedding(torch.as_tensor(ids, device=self.embed_tokens.weight.device), self.embed_tokens.weight)
 
     def forward(self, embeds: Tensor, states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        """Training: return states [batch, n + masks, hidden] before the last norm. embeds [batch, n + masks, hidden]; states
-        [batch, n, layers * hidden] of the target, followed by the masks; places [batch, n + masks]; mask [batch, 1, n + masks, n
-        + masks], True where a row may attend."""
+        """Training: return hidden states [batch, n + masks, hidden] before the final norm. embeds [batch, n + masks, hidden]:
+        of the text's tokens and the mask tokens; states [batch, n, layers * hidden]: of the target; places [batch, n + masks]:
+        positions in the text; mask [batch, 1, n + masks, n + masks]: True where a position may attend."""
         masks = embeds.shape[1] - states.shape[1]
         x = torch.cat([self.joined(states), self.joined(self.mask_hidden).expand(len(states), masks, -1)], 1).to(embeds.dtype)
         angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, embeds.device)[places][:, None]
@@ -63,7 +62,7 @@ class PEagle(Eagle3):
 
     @cached_property
     def fused(self) -> Eagle3Net:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return Eagle3Net(self)
 
     def open(self) -> MaskedPairs:
@@ -72,7 +71,8 @@ class PEagle(Eagle3):
 
 
 class MaskedPairs(Eagle3Rows):
-    """KV cache of the text's pairs of token and hidden states; mask rows after them are dropped after each pass."""
+    """KV cache of P-EAGLE's head for one run, over the text's pairs of token and hidden states; the mask positions after them
+    are dropped after each pass."""
 
     def __init__(self, head: PEagle):
         super().__init__(head)
@@ -80,8 +80,9 @@ class MaskedPairs(Eagle3Rows):
             self.state = self.net.joined(head.mask_hidden[0].detach())
 
     def block(self, embeds: Tensor, states: Tensor, mask: Tensor, masks: int) -> Tensor:
-        """Return states [1 + masks, hidden] that predict from the last pair and each mask, all in one pass. embeds [n, hidden],
-        states [n, layers * hidden]; mask [1, hidden]: the mask token's embedding."""
+        """Append n pairs of the text and run ``masks`` mask positions after them in the same pass. Return the hidden states [1
+        + masks, hidden] of the last pair and of the mask positions. embeds [n, hidden], states [n, layers * hidden]: of the
+        pairs; mask [1, hidden]: the mask token's embedding."""
         kind = self.net.dtype
         pairs = torch.cat([embeds.to(kind), self.net.joined(states.to(kind))], -1)
         empty = torch.cat([mask.to(kind), self.state], -1).expand(masks, -1)
@@ -89,7 +90,7 @@ class MaskedPairs(Eagle3Rows):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> PEagle:
-    """Return an untrained head that uses the target's embedding and output matrix. hparams, all optional: mask_token,
+    """Return an untrained head for a target, whose embedding and output matrix it uses. hparams, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
     settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
                 "mask_token_id": hparams.get("mask_token", 0),
@@ -98,7 +99,7 @@ def build(body: TargetInfo, hparams: dict[str, Any]) -> PEagle:
 
 
 def load(folder: str | Path, body: TargetInfo) -> PEagle:
-    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "peagle")
     weights = HeadWeights(folder, body)

@@ -23,13 +23,13 @@ METHOD = Method(
     paper="Chen et al. 2024, arXiv 2405.18628",
     summary="Learned prompt tokens ride along with every candidate, so the pass that checks one tree of guesses grows the next.",
     knobs=(
-        Knob("rows", 5, 2, 64, "rows of a pass beside the root's, candidates and prompt tokens together"),
+        Knob("rows", 5, 2, 64, "candidates and prompt tokens in a pass, together, without the root"),
         Knob("depth", 3, 1, 6, "prompt tokens after a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:ppd", "entry", "tree"}),
-    look="How a pass shares its rows: candidates that may be right, and prompt tokens after those that are likely to be the last.",
-    wins="Where memory is scarce and rows are cheap: a few thousand numbers are all that is trained.",
-    loses="On a processor of two cores: most rows of a pass are prompt tokens after candidates that were refused.",
+    look="How a pass is shared: candidates that may be right, and prompt tokens after those that are likely to be the last.",
+    wins="Where memory is scarce and verification is cheap: a few thousand numbers are all that is trained.",
+    loses="On a processor of two cores: most of a pass is prompt tokens after candidates that were refused.",
     differs="The tree for a number of rows is that of the best Markov chain, found by iteration; the authors build theirs and prune "
             "them. They use typical acceptance above temperature 0; here verification is exact.",
     compared="formula",

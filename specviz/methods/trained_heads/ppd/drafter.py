@@ -1,10 +1,9 @@
-"""PPD's trees: divide the rows of a pass between candidates and prompt tokens (Chen et al. 2405.18628, section 4).
+"""PPD's trees: divide the positions of a pass between candidates and prompt tokens (Chen et al. 2405.18628, section 4).
 
-The state of a round is the number of steps that were predicted after its root; it bounds the depth of the candidates.
-The next state is the length of the chain of prompt tokens after the token accepted last. So the trees of all states are
-optimised together, by policy iteration over this Markov chain, for the most tokens per round (Howard 1960). The paper
-builds larger trees first and prunes them.
-"""
+The state of a round is the number of steps that were predicted after its root; it bounds the depth of the candidates. The next
+state is the length of the chain of prompt tokens after the token accepted last. So the trees of all states are optimised
+together, by policy iteration over this Markov chain, for the most tokens per round (Howard 1960). The paper builds larger trees
+first and prunes them."""
 from __future__ import annotations
 
 import heapq
@@ -21,8 +20,9 @@ Tree = tuple[Shape, tuple[int, ...]]  # candidates, and the length of the chains
 
 @lru_cache(maxsize=32)
 def prompt_trees(accuracy: tuple[tuple[float, ...], ...], steps: int, rows: int, chains: int = 1) -> tuple[Tree, ...]:
-    """Return a tree for each state 0..steps. rows: maximum number of rows besides the root's; chains: number of rows
-    per step of a chain."""
+    """Return the best tree for each state 0..steps, the number of steps predicted after the root. accuracy[i][r]: probability
+    that the token of rank r of step i is correct; rows: maximum number of candidates and prompt tokens in a pass; chains:
+    prompt tokens per step."""
     accuracy = (accuracy or (USUAL,) * steps)[:steps]
     options = [_sized(accuracy[:state], rows) for state in range(steps + 1)]
     worth, chosen = [0.5 * state for state in range(steps + 1)], []

@@ -20,10 +20,8 @@ FEW = 50  # most probable tokens of a step that beams may take, as the authors h
 
 
 class BeamTree(LastStateDrafter):
-    """Draft by beam search with ReDrafter's head.
-
-    width: number of beams.
-    """
+    """Drafter by beam search with ReDrafter's recurrent head (Zhang et al. 2403.09919); the beams are merged into a tree of
+    chosen nodes. width: number of beams."""
 
     needs = frozenset({"tap:final", "head", "embed"})
 

@@ -26,12 +26,11 @@ LENGTH = 5  # tokens ahead that the authors' training teaches
 
 
 class ReDrafter(nn.Module):
-    """ReDrafter's recurrent head.
+    """ReDrafter's recurrent draft head (Zhang et al. 2403.09919), an nn.Module.
 
-    hidden: width of the target's states; exit: width inside the head; layers: number of residual blocks; own: has an
-    output matrix of its own; recurrent: False: states are sums of embeddings; length: tokens ahead in training; biased:
-    input_proj has a bias.
-    """
+    hidden: the target's hidden size; exit: width of the input of the output matrix; layers: number of residual blocks; own:
+    whether it has an output matrix of its own; recurrent: False: the states are sums of embeddings; length: tokens ahead in
+    training; biased: whether input_proj has a bias."""
 
     def __init__(self, hidden: int, vocab: int, exit: int, layers: int = 2, own: bool = True, recurrent: bool = True, length: int = LENGTH,
                  biased: bool = True):
@@ -46,11 +45,13 @@ class ReDrafter(nn.Module):
         return self.length
 
     def step(self, states: Tensor, rows: Tensor) -> Tensor:
-        """Return the states [n, hidden] after one more token each. rows [n, hidden]: the embeddings of these tokens."""
+        """Return the recurrent states [n, hidden] after one more token each. states [n, hidden]: those before; rows [n,
+        hidden]: the tokens' embeddings."""
         return F.silu(self.rnn_w(rows) + self.rnn_u(states)) if self.recurrent else states + rows
 
     def exits(self, last: Tensor, states: Tensor) -> Tensor:
-        """Return inputs [n, exit] of the output matrix, from the target's states [n, hidden] and the head's own."""
+        """Return the inputs [n, exit] of the output matrix. last [n, hidden]: the target's final hidden states; states [n,
+        hidden]: the recurrent states."""
         x = torch.cat([last, states], -1)
         x = x if self.input_proj is None else self.input_proj(x)
         for block in self.lm_head[:len(self.lm_head) - self.own]:
@@ -58,29 +59,31 @@ class ReDrafter(nn.Module):
         return x
 
     def logits(self, last: Tensor, states: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return logits [n, vocab] of the next token; ``head``: the target's output function."""
+        """Return logits [n, vocab] of the next token; arguments as in ``exits``. head: applies the target's output matrix, used
+        if the head has none of its own."""
         rows = self.exits(last, states)
         return self.lm_head[-1](rows) if self.own else head(rows)
 
     def matrix(self, index: int, targets: Tensor) -> Tensor:
-        """Return the output matrix for training, the same at every step; ``targets``: the target's."""
+        """Return the output matrix for training, the same at every step; targets: the target's."""
         return cast(nn.Linear, self.lm_head[-1]).weight if self.own else targets
 
     @property
     def config(self) -> dict[str, Any]:
+        """The config.json of this head in the authors' layout."""
         return {"model_type": "recurrent_drafting_drafter", "hidden_size": self.hidden, "vocab_size": self.vocab, "exit_dim": self.exit,
                 "num_draft_layers": len(self.lm_head) - self.own, "rnn": self.recurrent, "num_lookback_tokens": self.length}
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> ReDrafter:
-    """Return an untrained network. If it uses the target's output matrix, its inner width is the hidden size."""
+    """Return an untrained head for a target. If it uses the target's output matrix, its inner width is the hidden size."""
     own = hparams["own_output"]
     exit = 2 * body.hidden if own else body.hidden
     return ReDrafter(body.hidden, body.vocab, exit, hparams["layers"], own, length=hparams["length_ahead"])
 
 
 def load(folder: Path, body: TargetInfo) -> ReDrafter:
-    """Load the head of a folder, in this project\'s or a published layout. Raises ModelError."""
+    """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     config, weights = config_of(folder), HeadWeights(folder, body)
     blocks = weights.indices(r"lm_head\.(\d+)\.linear\.weight")
     if not blocks or blocks != list(range(len(blocks))):

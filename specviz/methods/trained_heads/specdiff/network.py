@@ -1,9 +1,9 @@
 """SpecDiff's drafter: a small masked diffusion model that fills in a block of mask tokens (Christopher et al. 2408.05636).
 
-The text's tokens are read causally and cached. The block is the last token and mask tokens; its rows attend to the text and to each
-other in both directions. As in SpecDiff-2 (2511.00606), row j predicts the token after its position, so that the network can begin
-as an ordinary draft model. It reads no hidden states of the target, only its embedding, through ``in_proj``; its output matrix covers
-the tokens that it may draft.
+The text's tokens are read causally and cached. The block is the last token and mask tokens; its positions attend to the text and to
+each other in both directions. As in SpecDiff-2 (2511.00606), position j predicts the token after it, so that the network can be
+initialised with an ordinary draft model. It reads no hidden states of the target, only its embedding, through ``in_proj``; its
+output matrix covers the tokens that it may draft.
 """
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TOGETHER = 64  # most new text tokens that are read in the block's own pass
 
 
 class DiffusionDrafter(nn.Module):
-    """A masked diffusion drafter.
+    """SpecDiff's masked diffusion model (Christopher et al. 2408.05636), an nn.Module: a small transformer that predicts the
+    masked tokens of a block.
 
-    config: a Llama-like config.json of the target's width and vocabulary, with draft_hidden_size (width of the layers),
-    draft_vocab_size (number of tokens that it may draft) and block_size (places drafted after the last token).
-    """
+    config: a Llama-like config.json of the target's hidden size and vocabulary, with draft_hidden_size (width of the layers),
+    draft_vocab_size (number of tokens that it may draft) and block_size (number of positions drafted after the last token)."""
 
     hidden_states: tuple[str, ...] = ()
     tokens: Tensor  # int64 [draft_vocab_size]
@@ -54,12 +54,13 @@ class DiffusionDrafter(nn.Module):
         self.register_buffer("tokens", torch.arange(count))
 
     def rows(self, embeds: Tensor, masked: Tensor) -> Tensor:
-        """Return input rows [..., hidden] from the target's embeddings [..., wide]; masked [...]: where a mask stands instead."""
+        """Return the inputs [..., draft hidden] of the layers, given the target's token embeddings [..., hidden]. masked [...]:
+        True where the mask's input is used instead."""
         return torch.where(masked[..., None], self.mask_embedding.to(embeds.dtype), self.in_proj(embeds))
 
     def forward(self, rows: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        """Return states [batch, n, hidden] for ``lm_head``, for training. rows [batch, n, hidden]; places [batch, n]:
-        positions; mask [batch, 1, n, n], True where a row may attend."""
+        """Training: return hidden states [batch, n, draft hidden] for ``lm_head``. rows: inputs of the same shape; places
+        [batch, n]: positions; mask [batch, 1, n, n]: True where a position may attend."""
         angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, rows.device)[places][:, None]
         for layer in self.layers:
             rows = layer(rows, angles, None, mask)[0]
@@ -67,7 +68,7 @@ class DiffusionDrafter(nn.Module):
 
     @cached_property
     def fused(self) -> DiffusionNet:
-        """Return the weights in inference layout; they are converted once and shared by all runs."""
+        """The weights in inference layout; converted once and shared by all runs."""
         return DiffusionNet(self)
 
     def open(self) -> DiffusionRows:
@@ -76,7 +77,7 @@ class DiffusionDrafter(nn.Module):
 
 
 class DiffusionNet(FusedLayers):
-    """The layers in row-wise inference layout; ``lead`` is in_proj."""
+    """The diffusion model's layers in inference layout; ``lead`` is in_proj."""
 
     def __init__(self, head: DiffusionDrafter):
         super().__init__(head.layers, head.config, head.in_proj)
@@ -84,22 +85,22 @@ class DiffusionNet(FusedLayers):
 
 
 class DiffusionRows(RowCache):
-    """KV cache of the text's tokens; the rows of the block are dropped after each pass."""
+    """KV cache of the diffusion model for one run, over the text's tokens; the keys and values of a block are dropped after
+    each pass."""
 
     def __init__(self, head: DiffusionDrafter):
         super().__init__(head.fused)
         self.head = head
 
     def text(self, embeds: Tensor) -> None:
-        """Append text rows, from the target's embeddings [n, wide]."""
+        """Append text tokens, given the target's embeddings [n, hidden] of them."""
         self.read(self.net.lead(embeds.to(self.net.dtype)))
 
     def block(self, text: Tensor, embeds: Tensor, masked: Tensor) -> Tensor:
-        """Return logits [block, vocab] of a block after the text; keep the text's new rows only.
+        """Return logits [block, vocab] of a block after the text; only the new text tokens are kept in the cache.
 
-        text [n, wide]: embeddings of text tokens that are not cached yet; embeds [block, wide]: of the block's tokens, of any token
-        where ``masked`` [block].
-        """
+        text [n, hidden]: the target's embeddings of text tokens that are not cached yet; embeds [block, hidden]: of the block's
+        tokens; masked [block]: True where the token is masked and its embedding ignored."""
         if len(text) > TOGETHER:
             self.text(text)
             text = text[:0]
@@ -121,7 +122,7 @@ def _sees(text: int, block: int) -> Tensor:
 
 
 def build(body: TargetInfo, numbers: dict[str, Any]) -> DiffusionDrafter:
-    """Return an untrained drafter. numbers: block; draft_vocab, hidden, layers, heads, kv_heads, head_dim,
+    """Return an untrained diffusion model for a target. numbers: block; draft_vocab, hidden, layers, heads, kv_heads, head_dim,
     intermediate."""
     more = {"draft_vocab_size": numbers.get("draft_vocab") or body.vocab,
             "draft_hidden_size": numbers.get("hidden") or body.hidden, "block_size": numbers["block"]}
@@ -129,7 +130,7 @@ def build(body: TargetInfo, numbers: dict[str, Any]) -> DiffusionDrafter:
 
 
 def load(folder: str | Path, body: TargetInfo) -> DiffusionDrafter:
-    """Load the drafter of a folder. Raises ModelError."""
+    """Load the diffusion model of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
     check_fit(folder, body.name, body.hidden, body.vocab, "specdiff")
     weights = HeadWeights(folder, body)

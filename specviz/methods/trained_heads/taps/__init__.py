@@ -18,7 +18,7 @@ METHOD = Method(
     key="taps",
     title="TAPS",
     paper="Wang et al. 2026, arXiv 2606.00487",
-    summary="DFlash's tree, where a small scorer says which nodes the target will reach, so that no row is spent below a dead end.",
+    summary="DFlash's tree, where a small scorer says which nodes the target will reach, so that no token is spent below a dead end.",
     knobs=(
         Knob("nodes", 5, 1, 60, "most nodes of the tree"),
         Knob("width", 3, 1, 10, "most children of a node"),
@@ -27,9 +27,9 @@ METHOD = Method(
         Knob("threshold", 0.0, 0.0, 0.2, "the tree ends before the first node whose probability by cost is below this; 0: at the budget"),
     ),
     needs=frozenset({"head:dflash", "head:taps", "tap:layer", "embed", "head", "tree"}),
-    look="The two estimates of each node: by the block's places alone, and given the path above.",
-    wins="Expensive rows: the same budget goes to nodes that can be reached, and with a threshold less of it is spent.",
-    loses="Where places hardly depend on each other, it is DDTree with a scorer to pay.",
+    look="The two estimates of each node: by the block's positions alone, and given the path above.",
+    wins="Expensive verification: the same budget goes to nodes that can be reached, and with a threshold less of it is spent.",
+    loses="Where positions hardly depend on each other, it is DDTree with a scorer to pay.",
     differs="Written from descriptions of the paper, whose code was not reachable: softmax over siblings, distilled with a calibration of "
             "the reach. Sizes of the scorer and both cost weights are ours; these are off by default, for equal nodes with DDTree.",
     trains=(Trained("taps", "A scorer of the children of a node in DFlash's tree.", f"{__name__}.network", after="dflash"),),

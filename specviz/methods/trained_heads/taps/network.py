@@ -22,7 +22,9 @@ SIZES = ("taps_rank", "taps_inner", "taps_top_k", "taps_depths")
 
 
 class Scorer(nn.Module):
-    """TAPS' network. config: hidden_size, taps_rank (of the tokens' projections), taps_inner, taps_top_k (siblings),
+    """TAPS' correction of a block drafter (2606.00487), an nn.Module that estimates which child of a node the target accepts.
+
+    config: hidden_size, taps_rank (width of the tokens' projections), taps_inner, taps_top_k (number of siblings),
     taps_depths."""
 
     reads_text = False
@@ -40,8 +42,9 @@ class Scorer(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, parents: Tensor, children: Tensor, log_probs: Tensor, entropy: Tensor, depth: Tensor) -> Tensor:
-        """Return what is added to the children's log-probabilities, [..., k]. parents [..., hidden] and children [..., k, hidden]:
-        embeddings; log_probs [..., k]; entropy [...] in nats; depth [...], 0 for the root's children."""
+        """Return the correction [..., k] of the children's log-probabilities. parents [..., hidden] and children [..., k,
+        hidden]: embeddings; log_probs [..., k]: by the block drafter; entropy [...]: of its distribution, in nats; depth [...]:
+        0 for the root's children."""
         size = parents.shape[-1] ** 0.5  # embeddings are made as long as states after a norm
         u = self.parent(size * F.normalize(parents, dim=-1))[..., None, :].expand(*children.shape[:-1], -1)
         v = self.child(size * F.normalize(children, dim=-1))
@@ -49,12 +52,13 @@ class Scorer(nn.Module):
         return self.out(F.silu(self.hidden(x) + self.depth(depth.clamp(max=self.depths - 1))[..., None, :]))[..., 0]
 
     def open(self, block: Block) -> PathScores:
-        """Return the scores of one round's block."""
+        """Return the corrected scores of one round's block."""
         return SiblingScores(block, self)
 
 
 class SiblingScores(CandidateScores):
-    """Scores of the siblings: the drafter's log-probabilities plus the scorer's correction for the parent's token."""
+    """Scores of a position's candidates: the block drafter's log-probabilities plus the network's correction, given the token
+    before."""
 
     def __init__(self, block: Block, head: Scorer):
         super().__init__(block, head.top_k)
@@ -71,14 +75,14 @@ class SiblingScores(CandidateScores):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> Scorer:
-    """Return an untrained scorer. hparams: taps_rank, taps_inner, candidates, block."""
+    """Return an untrained network for a target. hparams: taps_rank, taps_inner, candidates, block."""
     sizes = {"taps_rank": hparams["taps_rank"], "taps_inner": hparams["taps_inner"], "taps_top_k": hparams["candidates"],
              "taps_depths": hparams["block"]}
     return Scorer({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the TAPS scorer of {body.name}")
 
 
 def load(folder: Path, body: TargetInfo) -> Scorer:
-    """Load the scorer of a folder. Raises ModelError."""
+    """Load the network of a checkpoint folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = Scorer({"hidden_size": body.hidden, **config_of(folder)}, folder.name)

@@ -11,7 +11,7 @@ def build(kit, nodes: int, width: int, depth: int, previous: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    correction = kit.head("treeflash").limited(previous)
+    correction = kit.head("treeflash").with_previous(previous)
     return Parts(BlockTree(kit.head("dflash"), width, nodes, correction), Fixed(depth, width, nodes), TokenRejection())
 
 
@@ -19,17 +19,17 @@ METHOD = Method(
     key="treeflash",
     title="TreeFlash",
     paper="Rheinboldt et al. 2026, arXiv 2606.03819",
-    summary="A tree over DFlash's block in which every place knows the token before it, still without a further pass.",
+    summary="A tree over DFlash's block in which every position knows the token before it, still without a further pass.",
     knobs=(
         Knob("nodes", 5, 1, 60, "nodes of the tree"),
         Knob("width", 3, 1, 16, "most children of a node; the authors' code allows 16"),
         Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
-        Knob("previous", 4, 1, 16, "top tokens of a place after which the next is corrected; the authors correct 16"),
+        Knob("previous", 4, 1, 16, "top tokens of a position after which the next is corrected; the authors correct 16"),
     ),
     needs=frozenset({"head:dflash", "head:treeflash", "tap:layer", "embed", "head", "tree"}),
     look="Two branches with different continuations, though both come from one block: compare with DDTree, which repeats itself.",
-    wins="Where rows of the output matrix are cheap: one batch of products, no chain of steps.",
-    loses="On two cores every corrected row pays a product with the output matrix, which DDTree does not.",
+    wins="Where products with the output matrix are cheap: one batch of products, no chain of steps.",
+    loses="On two cores every correction costs a product with the output matrix, which DDTree does not.",
     differs="The network is the authors', with their names of weights, trained here over a frozen DFlash; theirs has the width of the "
             "drafter's feed-forward block.",
     compared="code",

@@ -22,7 +22,8 @@ from ....trees import top_k
 
 
 class SwiGLU(nn.Module):
-    """The correction of a state by the token before, [..., hidden]."""
+    """TreeFlash's gated feed-forward, an nn.Module: embeddings of the tokens before and the block drafter's hidden states, both
+    [..., hidden] -> the correction [..., hidden] of the hidden states. inner: inner width."""
 
     def __init__(self, hidden: int, inner: int):
         super().__init__()
@@ -31,13 +32,14 @@ class SwiGLU(nn.Module):
         self.norm = nn.RMSNorm(hidden, eps=1e-6)
 
     def forward(self, embeds: Tensor, states: Tensor) -> Tensor:
+        """Return the correction [..., hidden] for embeddings and states [..., hidden]."""
         up, gate = self.ug(torch.cat([self.norm(embeds), states], -1)).chunk(2, -1)
         return self.d(F.silu(gate) * up)
 
 
 class TreeFlash(nn.Module):
-    """TreeFlash's network. config: hidden_size, treeflash_inner. previous: number of top tokens of a position for which
-    the next position is corrected."""
+    """TreeFlash's network (2606.03819), an nn.Module: it corrects a block drafter's hidden states by the token before their
+    position. config: hidden_size, treeflash_inner."""
 
     reads_text = False
 
@@ -49,13 +51,14 @@ class TreeFlash(nn.Module):
             raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
         self.config, self.ar_approximation = config, SwiGLU(d, inner)
 
-    def limited(self, previous: int) -> Limited:
-        """Return this correction for so many top tokens before each position."""
-        return Limited(self, previous)
+    def with_previous(self, previous: int) -> TreeFlashCorrection:
+        """Return the Correction that considers the ``previous`` top tokens of the position before."""
+        return TreeFlashCorrection(self, previous)
 
 
-class Limited:
-    """TreeFlash's correction with ``previous`` tokens before each position, over the weights of a network."""
+class TreeFlashCorrection:
+    """TreeFlash's Correction of a block drafter: each position is corrected for each of the ``previous`` top tokens of the
+    position before. head: the network."""
 
     reads_text = False
 
@@ -63,13 +66,13 @@ class Limited:
         self.head, self.previous = head, previous
 
     def open(self, block: Block) -> PathScores:
-        """Return the scores of one round's block."""
+        """Return the corrected scores of one round's block."""
         return TreeFlashScores(block, self.head, self.previous)
 
 
 class TreeFlashScores(PathScores):
-    """Corrected logits after each of the top tokens of the position before; minus infinity after any other token, which gets no
-    children."""
+    """Corrected logits of a position after each of the ``previous`` top tokens of the position before; -inf after any other
+    token, which therefore gets no children."""
 
     def __init__(self, block: Block, head: TreeFlash, previous: int):
         super().__init__(block)
@@ -97,13 +100,13 @@ class TreeFlashScores(PathScores):
 
 
 def build(body: TargetInfo, hparams: dict[str, Any]) -> TreeFlash:
-    """Return an untrained network. hparams: treeflash_inner."""
+    """Return an untrained network for a target. hparams: treeflash_inner."""
     config = {"hidden_size": body.hidden, "vocab_size": body.vocab, "treeflash_inner": hparams["treeflash_inner"]}
     return TreeFlash(config, f"TreeFlash's network of {body.name}")
 
 
 def load(folder: Path, body: TargetInfo) -> TreeFlash:
-    """Load the network of a folder. Raises ModelError."""
+    """Load the network of a checkpoint folder. Raises ModelError."""
     check_fit(folder, body.name, body.hidden, body.vocab)
     weights = HeadWeights(folder, body)
     made = TreeFlash({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
