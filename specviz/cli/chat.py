@@ -26,7 +26,7 @@ Ctrl-C            stop the answer"""
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
-    """Add the command to the parser; ``options`` adds those of models and sampling."""
+    """Add the command to the parser. options(parser): adds the options of models and sampling."""
     sub = command("chat", chat, "A conversation in the terminal, with coloured tokens and /method to switch.")
     sub.add_argument("--method", default="speculative", metavar="KEY", help="a key of the list (speculative)")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
@@ -36,6 +36,7 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
 
 
 def chat(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from ..zoo import load
 
     talk = Conversation(args)
@@ -105,7 +106,7 @@ class Conversation:
         self.knobs = knobs
 
     def command(self, line: str) -> bool:
-        """Run a line that begins with a slash; return False if it ends the conversation."""
+        """Run a line that begins with a slash. Return False if it ends the conversation."""
         from ..methods import catalogue
         from ..run.session import find_method
 
@@ -128,7 +129,7 @@ class Conversation:
         return True
 
     def answer(self, line: str) -> None:
-        """Decode an answer, print it as it grows, and remember it."""
+        """Generate the answer to a line, print it as it grows, and add both to the messages."""
         from ..run.machine import Machine
         from ..run.result import Result, RunFailed
         from ..run.session import Session

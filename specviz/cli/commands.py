@@ -1,8 +1,7 @@
-"""The commands list, run, verify and replay; the others are in files of their own. An error is one line on stderr and a
-non-zero exit status.
+"""The commands list, run, verify and replay; the others are in files of their own. A failing command prints one line on stderr and
+has a non-zero exit status.
 
-Large packages are imported only when a command needs them, so that help and usage errors are fast.
-"""
+Large packages are imported only when a command needs them, so that help and usage errors are fast."""
 from __future__ import annotations
 
 import argparse
@@ -42,12 +41,15 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are raised as UsageError."""
+
     def error(self, message: str):
+        """Raise UsageError with this message."""
         raise UsageError("usage", why=message, program=self.prog)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command with these arguments (None: those of the process); return the exit status."""
     try:
         try:
             if not (sys.argv[1:] if argv is None else argv):
@@ -84,6 +86,7 @@ def _print_error(sentence: str, status: int) -> int:
 
 
 def parser() -> Parser:
+    """Return the parser of all commands."""
     top = Parser(prog="specviz", description="Watch speculative decoding accept and reject tokens.")
     commands = top.add_subparsers(required=True, metavar="command", parser_class=Parser)
 
@@ -164,6 +167,7 @@ def _print(value: Any) -> None:
 
 
 def list_methods(args: argparse.Namespace) -> int:
+    """Print the methods, or write the pages that are generated from their cards; return the exit status."""
     if args.write:
         from .. import ROOT
         from ..core import note_kinds
@@ -206,6 +210,7 @@ def list_methods(args: argparse.Namespace) -> int:
 
 
 def run_method(args: argparse.Namespace) -> int:
+    """Run a method, or a server, on one prompt and print the answer; return the exit status."""
     if bool(args.method) == bool(args.server):
         raise UsageError("run.method_or_server")
     if args.server:
@@ -271,6 +276,7 @@ def _pairs(knobs: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def verify_methods(args: argparse.Namespace) -> int:
+    """Test methods with the certificates of exactness and print the results; return the exit status."""
     from ..methods import catalogue
     from .terminal import table
 
@@ -302,6 +308,7 @@ def verify_methods(args: argparse.Namespace) -> int:
 
 
 def replay(args: argparse.Namespace) -> int:
+    """Write a trace file as a stand-alone HTML page; return the exit status."""
     from ..trace.files import Trace
     from ..trace.page import to_html
 

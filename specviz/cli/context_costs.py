@@ -9,13 +9,14 @@ from typing import Any
 
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
-    """Add the command to the parser; ``models`` adds the options of models."""
+    """Add the command to the parser. models(parser): adds the options of models."""
     about = ("Measure the duration of a forward pass by the length of the text, and the speed-up of MagicDec, TriForce and QuantSpec, up "
              "to the target's context; longer texts are extrapolated.")
     models(command("contexts", contexts, about))
 
 
 def contexts(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from .. import lab
     from ..zoo import load
     from .terminal import table

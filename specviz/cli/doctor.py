@@ -1,4 +1,5 @@
-"""``specviz doctor``: report the machine, the forward and kernel in use, the cost of a forward pass, and missing packages."""
+"""``specviz doctor``: report the machine, the implementation of the forward pass and its kernel, the duration of a forward pass,
+and missing packages."""
 from __future__ import annotations
 
 import argparse
@@ -10,13 +11,14 @@ from .errors import UsageError
 
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
-    """Add the command to the parser; ``models`` adds the options that choose target and draft."""
+    """Add the command to the parser. models(parser): adds the options that choose target and draft model."""
     sub = command("doctor", doctor, "Report machine, libraries and the forward pass in use, and measure its duration for two seconds.")
     sub.add_argument("--seconds", default="2", metavar="N", help="length of the measurement (2); 0 measures nothing")
     models(sub)
 
 
 def doctor(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     try:
         seconds = float(args.seconds)
     except ValueError:
@@ -31,7 +33,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def text(found: dict[str, Any]) -> str:
-    """Return the report as text."""
+    """Return the report (evidence.doctor) as text."""
     from .terminal import format_value, table
 
     machine, memory, libraries, target = found["machine"], found["memory"], found["libraries"], found["target"]

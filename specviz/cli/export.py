@@ -15,6 +15,7 @@ def add(command) -> None:
 
 
 def export(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from ..trace.file_writer import WriteError, replacing
     from ..zoo.gguf_export import export as write
     from ..zoo.registry import register

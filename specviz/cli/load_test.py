@@ -16,7 +16,7 @@ from .output_files import check_output, write_output
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
-    """Add the command to the parser; ``options`` adds those of models and sampling."""
+    """Add the command to the parser. options(parser): adds the options of models and sampling."""
     sub = command("load-test", run_load_test,
                   "Measure latency, throughput and goodput of methods with many concurrent users and the same arrivals.",
                   aliases=["load"])
@@ -34,6 +34,7 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
 
 
 def run_load_test(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     if args.write and not args.table:
         raise UsageError("load.write")
     if args.table:

@@ -16,6 +16,7 @@ def add(command) -> None:
 
 
 def models(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from ..zoo.device import read_device
     from ..zoo.registry import register
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 
 def open_page() -> int:
-    """Run app.py, which is next to models.yaml in a checkout and in an installed package."""
+    """Run app.py, which is next to models.yaml in a checkout and in an installed package; return the exit status."""
     import runpy
 
     from .. import ROOT

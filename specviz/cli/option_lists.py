@@ -5,7 +5,8 @@ from .messages import UsageError
 
 
 def split_list(words: str | None, option: str = "") -> list[str]:
-    """Split a list; empty if the option is not given. Raises UsageError if it is given but empty."""
+    """Split an option's value at commas; empty if the option is not given. option: its name for the message. Raises UsageError if
+    it is given but empty."""
     found = [word.strip() for word in (words or "").split(",") if word.strip()]
     if option and words is not None and not found:
         raise UsageError("list.empty", option=option)
@@ -13,7 +14,7 @@ def split_list(words: str | None, option: str = "") -> list[str]:
 
 
 def method_keys(words: str) -> list[str]:
-    """Return the method keys of a list, without duplicates; ``all`` stands for all methods. Raises UsageError."""
+    """Return the method keys in a list such as "A,B,C", without duplicates; "all" stands for all methods. Raises UsageError."""
     from ..methods import catalogue
     from ..run.session import find_method
 

@@ -8,7 +8,8 @@ from .messages import UsageError
 
 
 def check_output(path: str | Path, read: str | Path | None = None) -> None:
-    """Check that a file can be written, before anything is computed for it. Raises UsageError."""
+    """Check that a file can be written, before anything is computed for it. read: the input file, which must be another one.
+    Raises UsageError."""
     try:
         check_place(path, read)
     except WriteError as error:
@@ -16,8 +17,8 @@ def check_output(path: str | Path, read: str | Path | None = None) -> None:
 
 
 def write_output(path: str | Path, data: str | bytes, read: str | Path | None = None) -> None:
-    """Write a whole file; on failure the old one is unchanged. Raises UsageError. read: the input file, which is never
-    overwritten."""
+    """Write a file atomically; after an error the old file is unchanged. read: the input file, which is never overwritten. Raises
+    UsageError."""
     try:
         write_file(path, data, read)
     except WriteError as error:
@@ -25,7 +26,7 @@ def write_output(path: str | Path, data: str | bytes, read: str | Path | None = 
 
 
 def write_refused(path: str | Path, error: WriteError) -> UsageError:
-    """Return the command line's error for a file that cannot be written."""
+    """Return the UsageError for a file that cannot be written."""
     if error.code == "write.same":
         return UsageError("file.same", path=str(path)[:200])
     return UsageError("file.write", path=str(path)[:200], why=error.strerror)

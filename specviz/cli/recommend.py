@@ -18,6 +18,7 @@ def add(command) -> None:
 
 
 def recommend(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from ..lab import recommend as lab
 
     given = {question: getattr(args, question) for question in QUESTIONS if getattr(args, question) is not None}

@@ -15,7 +15,7 @@ exit status 0: done, 1: failed, 2: wrong usage, 130: stopped by Ctrl-C. Generate
 
 
 def page() -> str:
-    """Return the page as Markdown: a section for each command, a row for each option."""
+    """Return the page in Markdown: a section for each command, a row for each option."""
     commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
     names: dict[argparse.ArgumentParser, list[str]] = {}  # of each command, its alias included
     for name, sub in sorted(commands.choices.items()):

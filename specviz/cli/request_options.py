@@ -29,12 +29,14 @@ def add(sub: Any) -> None:
 
 
 def add_image(sub: Any) -> None:
+    """Add the options for a picture that the target reads."""
     sub.add_argument("--image", metavar="FILE", help="a picture (PNG, JPEG, WebP) that the target reads before the prompt, or sample:N for "
                      "one of the target's own")
 
 
 def given_fields(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields that the user gave; an option wins over the same field of --request. Raises UsageError, SessionError."""
+    """Return the request fields that the user gave. An option replaces the same field of --request. Raises UsageError,
+    SessionError."""
     from ..run.request import SWITCH, GenerationRequest
     from .run_output import read_text_argument
 
@@ -58,7 +60,7 @@ def given_fields(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def given_image(args: argparse.Namespace) -> str:
-    """Return the picture of --image as a data URL. Raises ZooError."""
+    """Return the picture of --image as a data URL; empty without it. Raises ZooError."""
     from ..zoo.codec import SAMPLE, sample_picture
     from ..zoo.picture_input import read_file
     from ..zoo.registry import register
@@ -67,8 +69,8 @@ def given_image(args: argparse.Namespace) -> str:
 
 
 def request_for(fields: dict[str, Any], loaded: Loaded) -> GenerationRequest:
-    """Return the request for a loaded model; print to stderr what its generation_config.json recommends, and whether
-    that is used."""
+    """Return the request with these fields for a loaded model. Print to stderr what its generation_config.json recommends, and
+    whether that is used."""
     from ..run.request import SWITCH, GenerationRequest
 
     request = GenerationRequest.for_model(fields, loaded)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, request: Any, lane: int,
                records: list[dict[str, Any]]) -> Iterator[Any]:
-    """Print and record the events of an answer while yielding them. The trace is saved even if the run fails; it begins
-    with the ``records`` of earlier answers."""
+    """Print and record the events of an answer while yielding them. The trace is saved even if the run fails. records: those of
+    earlier answers, which precede this one's in the trace."""
     from ..trace.files import Trace
     from ..trace.recorder import Recorder
     from .terminal import TokenPrinter, legend, use_colour
@@ -45,6 +45,7 @@ def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, 
 
 
 def summary(result: Any) -> str:
+    """Return the line that is printed after a run."""
     from .terminal import format_value
 
     m = result.metrics()
@@ -54,8 +55,8 @@ def summary(result: Any) -> str:
 
 
 class CancelOnSignal:
-    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after its round, so that its trace is saved;
-    the second ends it immediately. status: the exit status, 0 or 128 + the signal's number, as in shells."""
+    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after the current round, so that its trace is saved; the
+    second ends it immediately. ``status``: the exit status, 0 or 128 + the signal's number, as in shells."""
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -78,6 +79,7 @@ class CancelOnSignal:
 
 
 def read_text_argument(path: str) -> str:
+    """Return the text of a file, for argparse."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

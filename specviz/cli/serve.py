@@ -23,6 +23,7 @@ def add(command) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from ..run.request import SWITCHED_ON
     from ..ui.api_server import serve_api
     from ..ui.engine import Engine

@@ -22,7 +22,7 @@ def add(command) -> None:
 
 
 def serve_vllm(args: argparse.Namespace) -> int:
-    """Replace this process by vLLM."""
+    """Replace this process by vLLM, or print the command that starts it; return the exit status."""
     from .messages import UsageError
 
     line = vllm_command(args.target, args.head, args.speculate, args.tokens, args.port)
@@ -40,7 +40,8 @@ def serve_vllm(args: argparse.Namespace) -> int:
 
 
 def vllm_command(target: str, head: str, method: str, tokens: int, port: int) -> list[str]:
-    """Return the command that starts vLLM with per-request counts of drafted and accepted tokens per pass."""
+    """Return the command that starts vLLM with speculative decoding. vLLM then reports drafted and accepted tokens per pass for
+    each request. head: name of the trained draft head; method: vLLM's name of its kind; tokens: draft length."""
     line = ["vllm", "serve", target, "--host", "127.0.0.1", "--port", str(port)]
     if head != "none":
         how = {"method": method, "model": head, "num_speculative_tokens": tokens}

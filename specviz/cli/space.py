@@ -14,6 +14,7 @@ def add(command) -> None:
 
 
 def space(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from .. import ROOT
     from ..evidence.space_rehearsal import check_space
     from .terminal import table

@@ -24,7 +24,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def use_colour(stream: TextIO) -> bool:
-    """Return whether to use colour: only on a terminal that supports it, and without NO_COLOR."""
+    """Return whether to print in colour: only on a terminal that supports it, and without NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -34,8 +34,8 @@ def escape_control_characters(text: str) -> str:
 
 
 class TokenPrinter:
-    """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could still
-    change is held back."""
+    """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could still change is held
+    back."""
 
     def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
                  decode: Callable[..., str] | None = None):
@@ -47,6 +47,7 @@ class TokenPrinter:
         self._decode = decode or codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def print_event(self, event: Event) -> None:
+        """Print the text that an event of the run adds."""
         if isinstance(event, Committed):
             self._verdicts = ["accepted"] * len(event.path) + [event.kind] * (len(event.tokens) - len(event.path))
         elif isinstance(event, TextEmitted):
@@ -56,7 +57,7 @@ class TokenPrinter:
             self._print(self._transcript.stable_length)
 
     def close(self) -> None:
-        """Return the text that was held back, at the end of the run."""
+        """Print what is still held back at the end of the run."""
         self._print(self._transcript.length)
         self._show(self._decode(b"", True), "")
 
@@ -79,12 +80,12 @@ class TokenPrinter:
 
 
 def legend() -> str:
-    """Return the legend of the styles."""
+    """Return one line that explains the styles of tokens."""
     return "  ".join(f"{style}{name}{RESET} ({channel})" for name, (style, channel) in STYLES.items())
 
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
-    """Return aligned columns: numbers to the right, text to the left; a long last column is not padded."""
+    """Return rows as aligned columns: numbers to the right, text to the left. A long last column is not padded."""
     cells = [[format_value(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in [columns, *cells]) for i in range(len(columns))]
     right = [bool(rows) and all(isinstance(row.get(c), (int, float, type(None))) for row in rows) for c in columns]
@@ -93,7 +94,7 @@ def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Format a value for people: three digits, a dash for None, an interval for two numbers."""
+    """Return a value as text: a number with three digits, a dash for None, two numbers as an interval."""
     if value is None:
         return "-"
     if isinstance(value, bool):

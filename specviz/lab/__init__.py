@@ -1,7 +1,6 @@
 """The Lab: small experiments on the loaded models. This module does not import torch.
 
-``answer(name, payload, loaded, stop)`` yields growing results, the last one complete; a string is a progress message.
-"""
+``answer(name, payload, loaded, stop)`` yields growing results, the last one complete; a string is a progress message."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -23,11 +22,12 @@ WHOLE = {"chip_model"}  # light questions that read and check their whole payloa
 
 
 class LabError(CodedError, ValueError):
-    """The question cannot be answered."""
+    """A question of the Lab cannot be answered."""
 
 
 def answer(name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool) -> Iterator[Any]:
-    """Answer one question of the Lab. Raises SessionError or LabError."""
+    """Answer one question of the Lab. payload: its JSON input; stop(): True ends a measurement. Raises SessionError or LabError.
+    """
     if name in LIGHT:
         fields = payload if name in WHOLE else _only(payload, FIELDS.get(name, ("name",)))
         yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**fields)

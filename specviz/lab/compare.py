@@ -1,8 +1,7 @@
-"""Find the fastest lane of a race, if the difference is larger than noise, from the runs of each lane, [[tokens,
-seconds], ...].
+"""Find the fastest lane of a race, if the difference is larger than noise, from the runs of each lane, [[tokens, seconds], ...].
 
-The i-th runs of two lanes form a pair, because they were measured one after the other. A winner was faster in every
-pair, by more than the lanes' spread or, in the closest pair, by ``CLOSE``. The viewer uses the same rule
+The i-th runs of two lanes form a pair, because they were measured one after the other. The winner has to be faster in every
+pair, by more than the spread of the lanes' runs or, in the closest pair, by the factor ``CLOSE``. The viewer uses the same rule
 (assets/viewer/verdict.js)."""
 from __future__ import annotations
 
@@ -18,9 +17,10 @@ CLOSE = 1.05  # speed ratio below which there is no difference
 def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
     """Rank lanes by speed.
 
-    lanes: [{key, title, runs, ...}] -> {rows: [{key, title, ..., tokens_per_second, low, high, walltime_speedup, runs}]
-    (fastest first), winner: key of the first, null if undecided, sentence}. low, high: slowest and fastest run. All
-    lanes count with the same number of runs. Other fields of a lane are copied to its row."""
+    lanes: [{key, title, runs, ...}] -> {rows: [{key, title, ..., tokens_per_second, low, high, walltime_speedup, runs}],
+    winner, sentence}, fastest first. winner: key of the first row, null if the difference may be noise; low, high: slowest and
+    fastest run; baseline: key of the lane to which speed-ups relate. All lanes count with the same number of runs. Other fields
+    of a lane are copied to its row."""
     measured = [(lane, of) for lane in lanes if (of := _speeds(lane["runs"]))]
     most = min((len(of) for _, of in measured), default=0)
     plain = next((of[:most] for lane, of in measured if lane["key"] == baseline), None)
@@ -37,8 +37,8 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
 
 
 def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the finished lanes of a trace, for ``compare``. Server lanes are left out, because their times are
-    measured by another clock."""
+    """Return the finished lanes of a trace, as ``compare`` takes them. Server lanes are left out, because their times are measured
+    by another clock."""
     heads = {r["lane"]: r for r in records if r["type"] == "header" and r.get("clock") != "client"}
     ends = [r for r in records if r["type"] == "done" and r["totals"].get("tokens") and r["lane"] in heads]
     return [{"lane": r["lane"], "key": heads[r["lane"]]["method"]["key"], "title": heads[r["lane"]]["method"]["title"],

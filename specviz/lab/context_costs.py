@@ -1,11 +1,9 @@
-"""The cost of a long context and the gain from drafting with a reduced KV cache, measured up to the target's context
-and extrapolated beyond.
+"""The cost of a long context and the gain from drafting with a reduced KV cache, measured up to the target's context and
+extrapolated beyond.
 
-A forward pass takes the time to read the weights, plus the time to read keys and values for each cached token: a linear
-fit to measured passes. MagicDec (2408.11049), TriForce (2404.11912) and QuantSpec (2502.10424) draft with passes over
-fewer cached tokens, whose cost follows the same line. Tokens per round are those of a run at the longest measured
-context.
-"""
+A forward pass takes the time to read the weights, plus the time to read keys and values of each cached token: a linear fit to
+measured passes. MagicDec (2408.11049), TriForce (2404.11912) and QuantSpec (2502.10424) draft with passes over fewer cached
+tokens, whose duration follows the same line. Tokens per round are those of a run at the longest measured context."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -43,7 +41,7 @@ LEAN: dict[str, tuple[dict[str, int], Callable[[int, dict[str, Any], int], float
 
 @dataclass(frozen=True)
 class LinearFit:
-    """Seconds of a pass over n tokens of text: base + token * n."""
+    """Seconds of a forward pass with n cached tokens: base + token * n. Calling it with n returns the seconds."""
 
     base: float
     token: float
@@ -62,22 +60,23 @@ class LinearFit:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run at the longest context: its totals, and the rounds of its nested speculative run."""
+    """A run at the longest context: its totals, and the number of rounds of its inner speculative run (``inner``; TriForce)."""
 
     totals: Totals
     inner: int
 
     @property
     def tokens(self) -> float:
+        """Tokens per round."""
         return self.totals.tokens / max(1, self.totals.rounds)
 
 
 def context_costs(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the growing report.
+    """Measure forward passes and methods at several context lengths; yield the growing report.
 
-    {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured length,
-    extrapolated: lengths beyond it, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the
-    longest length, extrapolated: predicted speed-ups}], machine}. Methods that cannot run on these models are left out."""
+    {lengths, seconds: of a one-token pass, base, token: the fitted line, longest: longest measured length, extrapolated:
+    lengths beyond it, methods: [{method, title, knobs, tokens: per round, measured: speed-up at the longest length,
+    extrapolated: predicted speed-ups}], machine}. Methods that cannot run on these models are left out."""
     methods = {key: method for key in LEAN if loaded.unsupported_reason(method := catalogue()[key]) is None}
     knobs = {key: method.read_knobs(LEAN[key][0]) for key, method in methods.items()}
     counts = sorted({1, *(1 + k[name] for k in knobs.values() for name in ("gamma", "inner") if name in k)})

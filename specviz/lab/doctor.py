@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def doctor(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """Yield the report. The length of the measurement is fixed, so a request cannot prolong it."""
+    """Yield the report of evidence.doctor. The duration of the measurement is fixed, so that a request cannot prolong it."""
     yield report_loaded(loaded)

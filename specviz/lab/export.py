@@ -8,5 +8,5 @@ from ..trace.page import to_html
 
 
 def html(name: Any = None) -> str:
-    """Return the stand-alone page with an empty block ``<script id="trace">`` for records."""
+    """Return the stand-alone page with an empty block ``<script id="trace">``, into which the browser inserts the records."""
     return to_html([{}])

@@ -1,4 +1,4 @@
-"""Descriptions of five classic mistakes; specviz.lab.broken_methods implements them."""
+"""Descriptions of five classic mistakes in speculative decoding; specviz.lab.broken_methods implements them."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -7,10 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mistake:
-    """A deliberate mistake in the accept/reject rule, for the lab.
-
-    title: the mistake; why: why it looks right and is wrong; watch: which certificate fails.
-    """
+    """A deliberate mistake. title: what is wrong; why: why it looks right and is wrong; watch: which certificate fails."""
 
     key: str
     title: str

@@ -1,5 +1,5 @@
-"""Measure T(k), the duration of a forward pass over k tokens. Speculation is faster while passes are bound by memory:
-verifying eight tokens then costs little more than generating one."""
+"""Measure T(k), the duration of a forward pass over k tokens. Speculative decoding is faster while passes are bound by memory
+bandwidth: then verifying eight tokens costs little more than generating one."""
 from __future__ import annotations
 
 import random
@@ -22,9 +22,9 @@ SECONDS = 12.0  # no new turn starts after this
 
 
 def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}. draft_seconds: a one-token
-    pass of the draft model, null without one; one: a one-token pass of the target. The order of the rows is shuffled in
-    each turn."""
+    """Measure forward passes; yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}. rows: numbers
+    of tokens k; draft_seconds: a one-token pass of the draft model, null without one; one: a one-token pass of the target. The
+    order of k is shuffled in each turn."""
     target = loaded.open_target()
     draft = loaded.kit().open("draft") if loaded.draft is not None else None
     past = min(PAST, loaded.context // 2)
@@ -52,7 +52,7 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
 
 
 def time_pass(model: Any, past: list[int], more: list[int]) -> float:
-    """Return the seconds of one pass that scores the root and the chain ``more``."""
+    """Return the seconds of one forward pass over the root and a chain. past: the cached tokens; more: the chain's tokens."""
     model.sync([*past[:-1], past[-1]])
     model.drop_draft_rows()
     _synchronise(model)
@@ -80,7 +80,7 @@ def _report(loaded: Loaded, rows: list[int], took: dict[Any, list[float]], turns
 
 
 def machine(loaded: Loaded) -> str:
-    """Describe machine and models in one line."""
+    """Return one line that describes machine and models."""
     facts = loaded.facts
     env, draft = facts["env"], facts["draft"]
     pair = facts["target"]["name"] + (f" with {draft['name']}" if draft else "")

@@ -1,4 +1,4 @@
-"""Parse and validate the payload of a question. Raises SessionError."""
+"""Read and check the fields of a question's payload."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,6 +11,7 @@ LONGEST_PROMPT = 4000
 
 
 def method_of(payload: dict[str, Any]) -> Method:
+    """Return the method that ``method`` names. Raises SessionError."""
     key = payload.get("method")
     if not isinstance(key, str):
         raise SessionError("Name a method.", "lab.method")
@@ -18,6 +19,7 @@ def method_of(payload: dict[str, Any]) -> Method:
 
 
 def prompt_of(payload: dict[str, Any], otherwise: str = "") -> str:
+    """Return the field ``prompt``, or ``otherwise`` if it is missing. Raises SessionError."""
     prompt = payload.get("prompt") or otherwise
     if not isinstance(prompt, str) or not prompt.strip() or len(prompt) > LONGEST_PROMPT:
         raise SessionError(f"A prompt is text of at most {LONGEST_PROMPT:,} characters.", "lab.prompt")
@@ -25,6 +27,7 @@ def prompt_of(payload: dict[str, Any], otherwise: str = "") -> str:
 
 
 def knobs_of(payload: dict[str, Any], method: Method) -> dict[str, Any]:
+    """Return the field ``knobs`` as checked by the method. Raises SessionError."""
     given = payload.get("knobs") or {}
     if not isinstance(given, dict):
         raise SessionError("The knobs must be given as {knob: value}.", "lab.knobs")
@@ -35,6 +38,7 @@ def knobs_of(payload: dict[str, Any], method: Method) -> dict[str, Any]:
 
 
 def sampling_of(payload: dict[str, Any], temperature: float) -> Sampling:
+    """Return the sampling settings. temperature: used if the field is missing. Raises SessionError."""
     probs = read_sampling(payload.get("temperature", temperature), 0, payload.get("top_p", 1.0), payload.get("seed", 0))
     if probs.temperature > 2:
         raise SessionError("The temperature must lie between 0 and 2.", "lab.temperature_range")

@@ -32,13 +32,14 @@ def _table() -> dict[str, Any]:
 
 
 def questions(name: Any = None) -> dict[str, Any]:
-    """Return {question: {title, answers: {key: words}}}, in the order in which they are asked."""
+    """Return {question: {title, answers: {key: text}}}, in the order in which they are asked."""
     return _table()["questions"]
 
 
 def recommend(**asked: Any) -> dict[str, Any]:
-    """Answer for one choice of ``questions`` (the first answer where none is given): {asked, documents, answers, others}. An answer:
-    {method, title, card, paper, note, flags, figure: {speedup, setting, source} or None, differs: [...]}, best first. Raises LabError."""
+    """Recommend methods. asked: {question: key of an answer}; the first answer counts where none is given. Return {asked,
+    documents, answers, others}. An answer: {method, title, card, paper, note, flags, figure: {speedup, setting, source} or
+    None, differs: [...]}, best first. Raises LabError."""
     table, chosen = _table(), {}
     for question, about in table["questions"].items():
         answer = asked.get(question, next(iter(about["answers"])))

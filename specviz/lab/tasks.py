@@ -16,7 +16,7 @@ def tasks(name: Any = None) -> list[dict[str, Any]]:
 
 
 def sample_prompts(count: int) -> list[str]:
-    """Return ``count`` prompts, cycling through the tasks."""
+    """Return ``count`` shipped prompts, one task after another."""
     return [prompt for row in zip(*_read().values()) for prompt in row][:count]
 
 

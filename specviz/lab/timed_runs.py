@@ -22,19 +22,19 @@ class TimedRun(NamedTuple):
 
     @property
     def speed(self) -> float | None:
-        """Tokens per second after the prefill, None for a run that took no measurable time."""
+        """Tokens per second after the prefill; None for a run that took no measurable time."""
         return self.totals.tokens / self.totals.seconds if self.totals.seconds else None
 
 
 class TimedRuns:
-    """Runs sessions one after another on one monitored machine."""
+    """Runs methods one after another on a monitored machine, for measurements."""
 
     def __init__(self, loaded: Loaded):
         self._machine = Machine(loaded)
         self._slow = bool(self._machine.start_events())
 
     def run(self, session: Session, prompt: str, length: int) -> TimedRun:
-        """Run to the end. Raises RunFailed."""
+        """Generate an answer of ``length`` tokens; return the timed run. Raises RunFailed."""
         result = collect(self._machine.watch(session.run(prompt, length)))
         return TimedRun(result.totals, self._slow or result.busy)
 
@@ -46,7 +46,7 @@ def undisturbed(runs: Iterable[TimedRun]) -> list[TimedRun]:
 
 
 def all_disturbed(runs: Iterable[TimedRun]) -> bool:
-    """Return whether there are runs and all were disturbed, so that no time of them counts."""
+    """Return whether all runs were disturbed, so that no time of them counts. False without runs."""
     flags = [run.disturbed for run in runs]
     return bool(flags) and all(flags)
 

@@ -15,7 +15,7 @@ EVERY = 1.5  # seconds between two pictures of a run in progress
 
 
 class Board:
-    """A recorded race that displays itself in a notebook. ``trace``: its records."""
+    """A recorded run of several methods that displays itself in a notebook. ``trace``: its records."""
 
     def __init__(self, records: Records, height: int = HEIGHT):
         self.trace, self.height = Trace(records), height
@@ -38,11 +38,11 @@ class Board:
 
 def watch(prompt: str | list[dict[str, str]], methods: str | Sequence[str] = ("speculative",), *, plain: bool = True, live: bool = True,
           height: int = HEIGHT, **options: Any) -> Board:
-    """Run methods side by side and show the board, in a notebook while it runs.
+    """Run methods side by side and show the board, in a notebook while they run.
 
-    plain: add plain decoding as the last lane. options: target, draft, device, max_new_tokens, temperature, top_k, top_p, seed,
-    knobs {method: {knob: value}}, repeats, request {field: value} (docs/requests.md). Raises SessionError or ZooError.
-    """
+    plain: add plain decoding as the last lane; live: update the board during the run; height: in pixels. options: target,
+    draft, device, max_new_tokens, temperature, top_k, top_p, seed, knobs {method: {knob: value}}, repeats, request {field:
+    value} (docs/requests.md). Raises SessionError or ZooError."""
     records: Records = []
     screen = _Screen(height) if live and _cell() is not None else None
     for new in run_lanes(prompt, method_keys(methods, plain), **options):

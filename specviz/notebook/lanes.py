@@ -15,7 +15,7 @@ TOP = 8  # best tokens of each distribution that a trace keeps
 
 
 def method_keys(methods: str | Sequence[str], plain: bool) -> list[str]:
-    """Return the keys in order, without duplicates; with ``plain`` the baseline is the last lane."""
+    """Return the methods' keys in order, without duplicates. plain: add plain decoding as the last one."""
     keys = [methods] if isinstance(methods, str) else list(methods)
     baseline = next(iter(catalogue()))
     keys = list(dict.fromkeys(keys))
@@ -26,8 +26,8 @@ def run_lanes(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target
          device: str = "auto", max_new_tokens: int = 96, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
          knobs: Mapping[str, Mapping[str, Any]] | None = None, repeats: int = 1,
          request: Mapping[str, Any] | None = None) -> Iterator[Records]:
-    """Run methods side by side; yield the records of each event. ``knobs``: {method: {knob: value}}; request: further
-    fields of a GenerationRequest, which override the arguments. Raises SessionError or ZooError."""
+    """Run methods side by side; yield the trace records of each event. knobs: {method: {knob: value}}; request: further fields of
+    a GenerationRequest, which replace the arguments. Raises SessionError or ZooError."""
     loaded = load(target, draft, device)
     own = {"max_tokens": (max_new_tokens, None), "temperature": (temperature, 0.0), "top_k": (top_k, 0), "top_p": (top_p, 1.0),
            "seed": (seed, 0)}

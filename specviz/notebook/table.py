@@ -1,4 +1,4 @@
-"""``compare``: methods on one or several prompts as a pandas frame."""
+"""``compare``: methods on one or several prompts as a pandas DataFrame."""
 from __future__ import annotations
 
 import statistics
@@ -14,12 +14,11 @@ SLACK = 1.15  # of tokens per pass, that a measured speed-up may exceed it by (a
 
 
 def compare(prompts: str | Sequence[str], methods: str | Sequence[str] = ("speculative",), *, repeats: int = 1, **options: Any) -> Any:
-    """Return a pandas frame with a row per prompt and method, plain decoding last.
+    """Return a pandas DataFrame with a row per prompt and method, plain decoding last.
 
-    speed_up: plain decoding's seconds per token over the method's, medians over ``repeats``. doubtful: other processes
-    used the CPU, or the speed-up is larger than the tokens per pass allow; then compare by tokens_per_pass. same_text:
-    the text equals plain decoding's, as expected of exact methods at temperature 0. options: as for ``watch``.
-    """
+    speed_up: plain decoding's seconds per token over the method's, medians over ``repeats``; doubtful: other processes used the
+    CPU, or the speed-up is larger than the tokens per pass allow; then compare by tokens_per_pass; same_text: the text equals
+    plain decoding's, as expected of exact methods at temperature 0. options: as for ``watch``."""
     import pandas
 
     rows: list[dict[str, Any]] = []

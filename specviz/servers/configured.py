@@ -13,7 +13,7 @@ FORM = f"ENGINE=URL or ENGINE=URL#MODEL, where ENGINE is one of {', '.join(SERVE
 
 
 def servers() -> dict[str, Server]:
-    """Return every server by name, with validated addresses. Raises ServerError."""
+    """Return all configured servers by name, with checked addresses. Raises ServerError."""
     found = {name: replace(server, url=read_url(server.url)) for name, server in register().servers.items()}
     for words in filter(None, (one.strip() for one in os.environ.get(VARIABLE, "").split(","))):
         try:
@@ -28,7 +28,8 @@ def servers() -> dict[str, Server]:
 
 
 def find_server(asked: str) -> Server:
-    """Return a server by its name, or one given as ``ENGINE=URL#MODEL``. Raises ServerError that lists the known servers."""
+    """Return a server by its name, or one that is given as ``ENGINE=URL#MODEL``. Raises ServerError that lists the known servers.
+    """
     try:
         known = servers()
     except ZooError as error:

@@ -21,9 +21,9 @@ HIGHEST_ID = 2**31 - 1
 
 @dataclass(frozen=True)
 class Drafts:
-    """Cumulative counts of one request, as its server reports them. steps: number of passes that verified a draft;
-    per_step: (drafted, accepted) for each of them, in order; histogram: {draft length: number of steps that accepted 0,
-    1, ... tokens}."""
+    """Draft counts of one request so far, as its server reports them. drafted, accepted: tokens; steps: number of passes that
+    verified a draft; per_step: (drafted, accepted) for each of them, in order; histogram: {draft length: number of steps that
+    accepted 0, 1, ... tokens}."""
 
     drafted: int
     accepted: int
@@ -34,7 +34,9 @@ class Drafts:
 
 @dataclass(frozen=True)
 class Message:
-    """The content of one stream message. doubt: why a figure in it is impossible, as the end of a sentence."""
+    """The content of one stream message. ids: its token ids, if reported; finish: why the answer ended; asked, written: prompt and
+    answer tokens so far; drafts: draft counts; own: further figures of the engine; doubt: why a figure in it is impossible, as
+    the end of a sentence."""
 
     text: str = ""
     ids: tuple[int, ...] | None = None
@@ -48,7 +50,7 @@ class Message:
 
 
 def reported_count(value: Any, what: str) -> int | None:
-    """Return a reported count, None if it is missing. Raises ImpossibleFigure."""
+    """Check a reported count; return it, or None if it is missing. what: its name for the message. Raises ImpossibleFigure."""
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= MOST:
@@ -57,7 +59,8 @@ def reported_count(value: Any, what: str) -> int | None:
 
 
 class OpenAI:
-    """Any server with the OpenAI protocol that does not report speculation; base class of the other engines."""
+    """The dialect of any server with the OpenAI protocol that does not report speculation; base class of the other engines'
+    dialects."""
 
     title = "OpenAI's protocol"
     counters: dict[str, str] = {}  # of its /metrics page: name there -> name here
@@ -65,11 +68,11 @@ class OpenAI:
     per_step = False  # whether a message is what one pass wrote
 
     def ask(self, sampling: Any) -> dict[str, Any]:
-        """Return the request fields beyond the common ones."""
+        """Return the engine's own request fields for these sampling settings."""
         return {"top_k": sampling.top_k} if sampling.top_k else {}
 
     def read(self, message: dict[str, Any]) -> Message:
-        """Read a message; impossible figures are left out and named in its doubt."""
+        """Return the content of a message. Impossible figures are left out and named in ``doubt``."""
         choice = message.get("choices")
         choice = choice[0] if isinstance(choice, list) and choice and isinstance(choice[0], dict) else {}
         delta = choice.get("delta")
@@ -89,7 +92,7 @@ class OpenAI:
                        doubt=doubt, **found)
 
     def tokens(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-        """Return the ids of the message's tokens, if reported."""
+        """Return the field ``ids`` of the message, if token ids are reported."""
         ids = choice.get("token_ids")
         if ids is None:
             return {}
@@ -98,6 +101,7 @@ class OpenAI:
         return {"ids": tuple(ids)}
 
     def usage(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields ``asked`` and ``written`` of the message, if token counts are reported."""
         usage = message.get("usage")
         if not isinstance(usage, dict):
             return {}
@@ -105,10 +109,13 @@ class OpenAI:
                 "written": reported_count(usage.get("completion_tokens"), "count of written tokens")}
 
     def speculation(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+        """Return the field ``drafts`` of the message, if draft counts are reported."""
         return {}
 
 
 class VLLM(OpenAI):
+    """The dialect of vLLM."""
+
     title = "vLLM"
     per_step = True
     counters = {"vllm:spec_decode_num_drafts_total": "steps", "vllm:spec_decode_num_draft_tokens_total": "drafted",
@@ -130,6 +137,8 @@ class VLLM(OpenAI):
 
 
 class SGLang(OpenAI):
+    """The dialect of SGLang."""
+
     title = "SGLang"
     per_step = True
     counters = {"sglang:spec_verify_calls_total": "passes", "sglang:generation_tokens_total": "tokens"}
@@ -149,7 +158,7 @@ class SGLang(OpenAI):
 
 
 class LlamaCpp(OpenAI):
-    """llama-server, and llama-cpp-python's server, which reports nothing about its drafts."""
+    """The dialect of llama-server, and of llama-cpp-python's server, which reports nothing about its drafts."""
 
     title = "llama.cpp"
     counters = {"llamacpp:spec_decode_num_drafts_total": "steps", "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
@@ -179,7 +188,7 @@ ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": Ll
 
 
 def validated_drafts(drafts: Drafts, histogram: Any = None) -> Drafts:
-    """Return the same counts if they are consistent. Raises ImpossibleFigure."""
+    """Return the counts unchanged if they are consistent. Raises ImpossibleFigure."""
     if drafts.accepted > drafts.drafted:
         raise ImpossibleFigure("accepted")
     lines = list(drafts.histogram.values()) or ([_counts(histogram)] if histogram is not None else [])

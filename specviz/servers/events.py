@@ -1,4 +1,4 @@
-"""Parse server-sent events: each message is a JSON object. Anything else raises ServerError."""
+"""Parse a stream of server-sent events, each a JSON object. Anything else raises ServerError."""
 from __future__ import annotations
 
 import json
@@ -12,8 +12,9 @@ DEEPEST = 24  # levels of a message
 
 
 def messages(name: str, lines: Iterable[bytes], most: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages up to [DONE]. Raises ServerError for a malformed message, an error object, more than ``most`` messages,
-    and a stream that ends inside a message. The caller decides about a stream that ends without [DONE]."""
+    """Yield the messages up to [DONE]. name: the server's; most: maximum number of messages. Raises ServerError for a malformed
+    message, an error object, too many messages, and a stream that ends inside a message. A stream that ends without [DONE]
+    raises nothing; the caller decides about it."""
     data: list[bytes] = []
     count = 0
     for line in lines:

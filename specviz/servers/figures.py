@@ -32,7 +32,7 @@ class ServerFigures:
     doubts: list[str] = field(default_factory=list)
 
     def add(self, message: Message) -> int:
-        """Add a message; return the number of its tokens, as far as reported."""
+        """Add a message; return the number of its tokens, as far as they are reported."""
         self.asked = self.asked if message.asked is None else message.asked
         self.written = self.written if message.written is None else message.written
         self.drafts, self.own = message.drafts or self.drafts, message.own or self.own
@@ -46,13 +46,13 @@ class ServerFigures:
         return size
 
     def doubt(self, words: str) -> None:
-        """Record why a figure is impossible, as the end of a sentence; each once."""
+        """Record why a figure is impossible, as the end of a sentence. The same reason is recorded once."""
         if words not in self.doubts:
             self.doubts.append(words)
 
     def facts(self, before: dict[str, float] | None = None, after: dict[str, float] | None = None) -> dict[str, Any]:
-        """Return {facts: [{name, badge, value}], doubts: [...]}: figures of this request, and ``server_...`` figures
-        over all clients since the request began. before, after: the server's metrics at these times."""
+        """Return {facts: [{name, badge, value}], doubts: [...]}: figures of this request, and figures named ``server_...`` over
+        all clients since the request began. before, after: the server's metrics at its begin and end (``read_metrics``)."""
         ids = self.messages > 0 and self.with_ids == self.messages
         tokens = self._count(ids)
         facts = [tokens, _fact("token_ids", "observed" if ids else "unknown", None), _fact("refused_ids", "unknown", None)]
@@ -105,9 +105,8 @@ class ServerFigures:
 
 
 def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
-    """Return [[tried, accepted], ...] for each draft position of chains. A position is tried if all before it were
-    accepted. Key 0 with longer rows means drafts of unknown length; their length is taken to be that of the longest
-    accepted one."""
+    """Return [[tried, accepted], ...] for each position in a chain. A position counts as tried if all before it were accepted. Key
+    0 with longer rows means drafts of unknown length; they are taken to be as long as the longest accepted one."""
     out: list[list[int]] = []
     for length, line in histogram.items():
         places = length if len(line) <= length + 1 and length else len(line) - 1
@@ -120,7 +119,7 @@ def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
 
 
 def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
-    """Parse an engine's /metrics page. Return {figure: value}, with this project's names, summed over labels;
+    """Parse the text of an engine's /metrics page. Return {figure: value} with this project's names, summed over labels;
     "accepted_at:2" is draft position 2."""
     found: dict[str, float] = {}
     for line in page.splitlines()[:100_000]:

@@ -27,9 +27,9 @@ TRAILERS = 64  # lines after the last chunk
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on what a server may send. connect, begin, silent: seconds to connect, until the answer begins, and without data within it;
-    line, stream, page: largest number of bytes of a line, of a stream and of a page; messages, lines: their largest number per stream;
-    pieces: of text per answer."""
+    """Limits on what a server may send. connect, begin, silent: seconds to connect, until the answer begins, and between data;
+    line, stream, page: maximum bytes of a line, of a stream and of a page; messages, lines: maximum number per stream; pieces:
+    maximum number of text pieces per answer."""
 
     connect: float = 3.0
     begin: float = 30.0
@@ -43,8 +43,8 @@ class Bounds:
 
 
 def read_url(url: Any) -> str:
-    """Return a server's address without a trailing slash. Raises ServerError for schemes other than http and https, and for an
-    address with a password."""
+    """Check a server's address; return it without a trailing slash. Raises ServerError for schemes other than http and https, and
+    for an address with a password."""
     try:
         parts = urlsplit(url.strip())
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -74,8 +74,8 @@ class _Response(http.client.HTTPResponse):
 
 
 class Call:
-    """One request to a server. ``close`` may be called from any thread and ends a blocked read. seconds: time limit of
-    the whole call."""
+    """One request to a server. seconds: time limit of the whole call. ``close`` may be called from any thread and ends a blocked
+    read."""
 
     def __init__(self, name: str, url: str, bounds: Bounds = Bounds(), key: str = "", seconds: float | None = None):
         self.name, self.bounds = name, bounds
@@ -92,7 +92,7 @@ class Call:
 
     @property
     def closed(self) -> str:
-        """Why the call was closed: "late", "silent", "stopped"; empty if it was not."""
+        """Why the call was closed: "late", "silent" or "stopped"; empty if it was not."""
         return self._closed
 
     def close(self, why: str = "stopped") -> None:
@@ -107,7 +107,7 @@ class Call:
                 self._socket.close()
 
     def page(self, path: str) -> str:
-        """Request a path; return the whole answer as text. Raises ServerError."""
+        """Send a GET request; return the whole answer as text. Raises ServerError."""
         data = bytearray()
         for piece in self._answer("GET", path, None, None):
             data += piece

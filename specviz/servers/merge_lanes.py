@@ -1,9 +1,8 @@
-"""Merge server lanes into a race of local lanes. Local lanes take turns; a server runs on its own, so a thread per
-stream reads it, and its times include no waiting for other lanes.
+"""Merge server lanes into a race of local lanes. Local lanes take turns; a server runs on its own, so each stream is read by a
+thread, and its times include no waiting for other lanes.
 
-A server on this machine shares the processor with the local lanes and cannot be paused, so it is streamed to its end
-before they begin.
-"""
+A server on this machine shares the processor with the local lanes and cannot be paused, so it is read to its end before they
+begin."""
 from __future__ import annotations
 
 import queue
@@ -49,8 +48,8 @@ class _Reader:
 
 def merge_lanes(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, Stream],
            cancel: threading.Event | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield (lane, event) of a race and of server streams. The race's None events are passed on. Closing the generator
-    ends all lanes."""
+    """Yield (lane, event) of the local lanes and of the server streams. local: the race of the local lanes; its None events are
+    passed on. Closing the generator ends all lanes."""
     readers: list[_Reader] = []
     try:
         with closing(local):

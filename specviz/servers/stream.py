@@ -29,8 +29,8 @@ LOOPBACK = ("localhost", "127.", "[::1]")
 
 
 class Stream:
-    """A server lane. ``events`` may be iterated once, in any thread; ``close`` ends it from another thread. deadline:
-    seconds of wall clock."""
+    """A server lane: one request as a stream of events. ``events`` may be iterated once, in any thread; ``close`` ends it from
+    another thread. deadline: seconds of wall clock."""
 
     def __init__(self, server: Server, conversation: Sequence[dict[str, str]], max_new_tokens: int, sampling: Any,
                  deadline: float | None = None, bounds: Bounds = Bounds(), mode: str = "live"):
@@ -127,7 +127,8 @@ class Stream:
 
     @staticmethod
     def note(kind: str, **data: Any) -> tuple[str, dict[str, Any]]:
-        """Return a note as core.note_kinds declares it. Raises ValueError for an undeclared one."""
+        """Return a note for an event, checked against its declaration in core.note_kinds. Raises ValueError for an undeclared
+        kind."""
         check(kind, data)
         return kind, data
 

@@ -1,7 +1,6 @@
-"""Events that a decoding loop emits: plain data, made from an Outcome while the engine's clock is paused.
+"""Events that a decoding loop emits: plain data, made from an Outcome (the result of a round) while the engine's clock is paused.
 
-Each event converts itself to trace records (docs/TRACE.md). Views process these records and never access the engine.
-"""
+Each event converts itself to trace records (docs/TRACE.md). Views process these records and never access the engine."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -24,9 +23,10 @@ _NULLABLE = {"q", "u", "p", "draft", "baseline_run_id", "peak_mem"}
 
 @dataclass(frozen=True)
 class Event:
-    """Base class: ``records()`` returns this event's trace records, without seq and lane."""
+    """Base class of events."""
 
     def records(self) -> Iterator[dict[str, Any]]:
+        """Yield this event's trace records, without the fields seq and lane."""
         yield from ()
 
 
@@ -54,7 +54,7 @@ class Prefilled(Event):
 
 @dataclass(frozen=True)
 class Drafted(Event):
-    """A draft was proposed, from t0 to t1 in seconds. nodes: id, parent, token and draft probability of each."""
+    """A draft was proposed, from t0 to t1 in seconds. nodes: id, parent, token and draft probability of each draft node."""
 
     round: int
     t0: float
@@ -82,7 +82,7 @@ class Verified(Event):
 
 @dataclass(frozen=True)
 class Decided(Event):
-    """The accept/reject decisions of a round, one per tested node."""
+    """The accept/reject decisions of a round, one per tested draft node."""
 
     round: int
     decisions: tuple[dict[str, Any], ...]
@@ -96,11 +96,12 @@ class Decided(Event):
 class Committed(Event):
     """Tokens were committed at the end of a round.
 
-    tokens: the committed tokens; at: seconds; seconds: duration of the round's phases; accepted: draft tokens among
-    ``tokens``. softmax_p, softmax_top (temperature 0 only): the model's own probability of the last token, and its top
-    tokens. logprobs, top_logprobs (if the request asks for them): for each token its log-probability under the model's
-    own distribution, and the top [token, log-probability] pairs.
-    """
+    tokens: the committed tokens; at: seconds; path: ids of the accepted draft nodes; kind: of the last token ("bonus",
+    "correction", ...); tail_prob, tail_top: the last token's probability in the distribution it was drawn from, and that
+    distribution's top tokens; kv: sizes of the KV cache; seconds: duration of the round's phases; softmax_p, softmax_top
+    (temperature 0 only): the model's own probability of the last token, and its top tokens; logprobs, top_logprobs (if
+    requested): for each token its log-probability under the model's own distribution, and the top [token, log-probability]
+    pairs."""
 
     round: int
     at: float
@@ -118,6 +119,7 @@ class Committed(Event):
 
     @property
     def accepted(self) -> int:
+        """Number of draft tokens among ``tokens``."""
         return len(self.path) + (self.kind == "accepted")
 
     def records(self):
@@ -133,7 +135,7 @@ class Committed(Event):
 
 @dataclass(frozen=True)
 class Received(Event):
-    """A server's message, which stands for a round: ids of its tokens, -1 if unknown; at: seconds on the client's
+    """A server's message, which counts as a round. tokens: the ids of its tokens, -1 if unknown; at: seconds on the client's
     clock. The server's drafts and KV cache are unknown."""
 
     round: int
@@ -184,7 +186,8 @@ class TextEmitted(Event):
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """The run ended normally."""
+    """The run ended normally. finish: why ("stop", "length", ...); totals: raw counts; peak_mem: bytes of device memory, None if
+    unknown."""
 
     finish: str  # "stop" | "length" | "stop_string" | "stopped" | "deadline" | "context"
     totals: dict[str, Any]
@@ -211,8 +214,7 @@ class Failed(Event):
 def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None = None) -> Iterator[Event]:
     """Yield the events of the round that was just played. Call it while the clock is paused.
 
-    spans: time spans of draft model and target, for loops that run them in parallel; None: one after the other.
-    """
+    spans: (start, end) of draft model and target, for loops that run both at the same time; None: one after the other."""
     r, t = state.round - 1, outcome.began + outcome.seconds["plan"]
     drafted = t + outcome.seconds["draft"]
     verified = drafted + outcome.seconds["verify"]

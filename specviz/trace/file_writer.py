@@ -1,4 +1,4 @@
-"""Atomic file writing for the whole program: write next to the destination, fsync, rename. After a full disk, a kill or
+"""Atomic file writing for the whole program: write next to the destination, fsync, rename. After a full disk, a killed process or
 an error the old file is unchanged. Devices, pipes, folders, dangling links and the input file itself are refused."""
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class WriteError(OSError):
 
 
 def check_place(path: str | Path, read: str | Path | None = None) -> Path:
-    """Return the ordinary file, existing or not, at ``path``, following links. ``read``: the input file, which must not be
-    overwritten. Raises WriteError."""
+    """Check that an ordinary file, existing or not, can be written at ``path``; return it with links followed. read: the input
+    file, which must not be overwritten. Raises WriteError."""
     try:
         given = Path(path)
         place = given.resolve()
@@ -49,8 +49,8 @@ def check_place(path: str | Path, read: str | Path | None = None) -> Path:
 
 @contextmanager
 def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path]:
-    """Context manager: a new file next to ``path``, to be written inside the block; on success it replaces ``path`` with the old
-    file's mode, otherwise it is removed. ``read``: see ``check_place``. Raises WriteError."""
+    """Context manager: a new file next to ``path``, to be written inside the block. After success it replaces ``path`` and gets
+    the old file's mode; otherwise it is removed. read: see ``check_place``. Raises WriteError."""
     place = check_place(path, read)
     temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
     try:
@@ -74,7 +74,7 @@ def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path
 
 
 def write_file(path: str | Path, data: str | bytes, read: str | Path | None = None) -> None:
-    """Write a whole file, or leave the old one. Raises WriteError."""
+    """Write a file atomically; after an error the old one is unchanged. Raises WriteError."""
     with replacing(path, read) as temporary:
         temporary.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
 

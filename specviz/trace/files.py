@@ -23,10 +23,8 @@ Record = dict[str, Any]
 
 
 class Trace:
-    """The records of a run, read from a file or to be written to one.
-
-    ``records``: JSON-ready dicts as in docs/TRACE.md, in order; several lanes may be mixed.
-    """
+    """The records of a run, read from a file or to be written to one. ``records``: JSON-ready dicts as in docs/TRACE.md, in order;
+    several lanes may be mixed."""
 
     def __init__(self, records: list[Record]):
         if not isinstance(records, (list, tuple)) or not all(isinstance(record, dict) for record in records):
@@ -35,6 +33,7 @@ class Trace:
 
     @property
     def lanes(self) -> list[int]:
+        """The numbers of the lanes."""
         return sorted({record["lane"] for record in self.records})
 
     def of(self, kind: str, lane: int = 0) -> list[Record]:
@@ -56,11 +55,11 @@ class Trace:
         return describe(header.get("output"), data[:self.totals(lane).get("text_bytes", len(data))])
 
     def totals(self, lane: int = 0) -> dict[str, Any]:
-        """Return the raw counts of the last record; empty if the run has not ended."""
+        """Return the raw counts in the last record of a lane; empty if the run has not ended."""
         return next((record["totals"] for record in self.of("done", lane)), {})
 
     def frame(self) -> Any:
-        """Return a pandas frame with a row per round and lane."""
+        """Return a pandas DataFrame with a row per round and lane."""
         from .frame import frame
 
         return frame(self.records)
@@ -88,7 +87,7 @@ class Trace:
 
     @classmethod
     def load(cls, source: str | bytes | Path) -> Trace:
-        """Load from a file, or from its lines (text or bytes, possibly gzipped). Raises TraceError."""
+        """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). Raises TraceError."""
         data = _bytes(source)
         records = []
         for count, line in enumerate(data.splitlines(), 1):
@@ -99,8 +98,8 @@ class Trace:
 
 
 def writable_path(path: str | Path) -> Path:
-    """Return the path of the ordinary file, existing or not, to which a trace is written, with links resolved. Raises
-    TraceError for a device, a pipe, a folder, a dangling link, or a missing folder."""
+    """Check that a trace can be written to this path; return it with links followed. Raises TraceError for a device, a pipe, a
+    folder, a dangling link, or a missing folder."""
     try:
         return check_place(path)
     except WriteError as error:
@@ -156,7 +155,7 @@ def _parse(line: bytes, count: int) -> Record:
 
 
 def check(records: list[Any]) -> None:
-    """Validate types, finiteness, limits and order of every record. Raises TraceError."""
+    """Check types, finiteness, limits and order of all records of a trace. Raises TraceError."""
     if not records:
         raise TraceError("The trace holds no records.", "trace.empty")
     lanes: dict[int, _Lane] = {}

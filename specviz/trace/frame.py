@@ -1,4 +1,4 @@
-"""A trace as a pandas frame or a plotly figure: ``Trace.frame()``, ``Trace.plot()``. Both packages are imported on use."""
+"""A trace as a pandas DataFrame or a plotly figure: ``Trace.frame()``, ``Trace.plot()``. Both packages are imported on use."""
 from __future__ import annotations
 
 import base64
@@ -11,9 +11,8 @@ COLUMNS = ("lane", "method", "round", "kind", "rows", "drafted", "accepted", "to
 def round_rows(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each round of each lane.
 
-    rows: tokens in the forward pass; drafted: candidate nodes; accepted: length of the accepted path; tokens: committed; tail:
-    kind of the last token; seconds: engine clock at the commit.
-    """
+    rows: tokens in the forward pass; drafted: draft nodes; accepted: length of the accepted path; tokens: committed; tail: kind
+    of the last token; seconds: engine clock at the commit."""
     methods = {record["lane"]: record["method"]["key"] for record in records if record["type"] == "header"}
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for record in records:
@@ -41,7 +40,7 @@ def _fold(row: dict[str, Any], record: dict[str, Any]) -> None:
 
 
 def frame(records: list[dict[str, Any]]) -> Any:
-    """Return ``round_rows`` as a pandas frame."""
+    """Return ``round_rows`` as a pandas DataFrame."""
     import pandas
 
     return pandas.DataFrame(round_rows(records), columns=list(COLUMNS))

@@ -13,7 +13,8 @@ Top = list[list[float]]  # [[token, probability], ...]
 
 
 def top_tokens(probs: Tensor | None, count: int) -> Top | None:
-    """Return the top tokens of a distribution, best first; None when none are saved."""
+    """Return the ``count`` most probable tokens of a distribution [vocab] as [token, probability] pairs, best first; None without
+    a distribution, or for count 0."""
     if probs is None or not count:
         return None
     values, tokens = probs.topk(min(count, probs.shape[-1]))
@@ -21,12 +22,10 @@ def top_tokens(probs: Tensor | None, count: int) -> Top | None:
 
 
 class ModelProbs:
-    """Probabilities of a round's tokens under the model's own distribution: softmax at temperature 1, before logits
-    processors.
+    """Probabilities of a round's tokens under the model's own distribution: softmax at temperature 1, before logits processors.
 
-    Computed only if log-probabilities are requested, or at temperature 0 if distributions are saved, because there the
-    distribution that is decoded from is one-hot.
-    """
+    They are computed only if log-probabilities are requested, or at temperature 0 if distributions are saved, because there the
+    distribution that tokens are drawn from is one-hot."""
 
     def __init__(self, outcome: Outcome, state: State):
         self.outcome, self.logprobs, self.count = outcome, state.logprobs, state.top_k_saved
@@ -41,7 +40,7 @@ class ModelProbs:
         return self._rows[row]
 
     def of_node(self, node: int) -> dict[str, Any]:
-        """Return the fields that are added to a node's decision in the trace."""
+        """Return the fields that are added to a draft node's decision in the trace."""
         row = self.outcome.tree.parents[node] + 1
         if not self.greedy or row >= len(self.outcome.scores.logits):
             return {}
@@ -49,7 +48,7 @@ class ModelProbs:
         return {"softmax_p": float(probs[self.outcome.tree.tokens[node]]), "top_softmax": top_tokens(probs, self.count)}
 
     def of_committed(self) -> tuple[Any, ...]:
-        """Return the last four fields of ``Committed``: softmax_p, softmax_top, logprobs, top_logprobs."""
+        """Return the values of the last four fields of ``Committed``: softmax_p, softmax_top, logprobs, top_logprobs."""
         kept, tokens = self.outcome.kept, self.outcome.committed
         probs = self._row(kept[-1]).exp() if self.greedy else None
         last = (None, None) if probs is None else (float(probs[tokens[-1]]), top_tokens(probs, self.count))

@@ -5,12 +5,12 @@ from typing import Any
 
 
 def is_text(output: dict[str, Any] | None) -> bool:
-    """Return whether an output is UTF-8 text; it is if the trace has no such field."""
+    """Return whether an output is UTF-8 text; True if the trace has no field ``output``."""
     return not output or output.get("kind", "text") == "text"
 
 
 def describe(output: dict[str, Any] | None, data: bytes) -> str:
-    """Return the text itself, or for a picture how much of it there is."""
+    """Return the output as text: the text itself, or for a picture how much of it there is."""
     if is_text(output):
         return data.decode("utf-8", "replace")
     assert output is not None

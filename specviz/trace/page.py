@@ -1,9 +1,8 @@
 """Hosts of the viewer outside Gradio: a stand-alone page that opens from file://, and a notebook display.
 
-The viewer is plain JavaScript and one style sheet in `assets/viewer`; the files are joined in dependency order. The page carries
-its trace as escaped JSON in a script block of a type that browsers do not run, and a content security policy that allows only its
-own script and style, by digest.
-"""
+The viewer is plain JavaScript and one style sheet in `assets/viewer`; the files are joined in dependency order. The page
+contains its trace as escaped JSON in a script block of a type that browsers do not run, and a content security policy that
+allows only its own script and style, by digest."""
 
 from __future__ import annotations
 
@@ -36,13 +35,13 @@ _START = """(() => {
 
 
 def scripts() -> tuple[str, ...]:
-    """Return the viewer's scripts in order, without `gradio`, which only that host adds."""
+    """Return the names of the viewer's scripts in dependency order, without `gradio`, which only the Gradio page adds."""
     return tuple(scripts_below(VIEWER, "SV|SpecViz", besides=("gradio",)))
 
 
 @cache
 def viewer_assets() -> tuple[str, str]:
-    """Return the viewer's JavaScript and CSS, as served to every host."""
+    """Return (JavaScript, CSS) of the viewer, the same for every host."""
     try:
         parts = [(VIEWER / f"{name}.js").read_text(encoding="utf-8") for name in scripts()]
         version = f"(globalThis.SpecViz = globalThis.SpecViz || {{}}).version = {VERSION!r};"
@@ -98,8 +97,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", autoplay: bool = True) -> str:
-    """Return one page with the viewer and the trace; it opens from file:// without network requests. autoplay: play the run, else
-    show its last round."""
+    """Return one HTML page with the viewer and the trace. It opens from file:// without network requests. autoplay: play the run,
+    else show its last round."""
     js, css = viewer_assets()
     script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
     policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "

@@ -16,7 +16,7 @@ from .events import Event
 
 
 class Recorder:
-    """Converts one lane's events to records. ``token_bytes(id)``: a token's bytes, None if unknown; ``special``: ids of control
+    """Converts the events of one lane to trace records. token_bytes(id): a token's bytes, None if unknown; special: ids of control
     tokens."""
 
     def __init__(self, lane: int, token_bytes: Callable[[int], bytes] | None, special: frozenset[int] = frozenset()):
@@ -68,7 +68,7 @@ def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
 
 
 def without_nonfinite(value: Any) -> Any:
-    """Return the plain data with tuples replaced by lists and non-finite numbers by None."""
+    """Return plain data with tuples replaced by lists, and NaN and infinite numbers by None."""
     if isinstance(value, dict):
         return {str(k): without_nonfinite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

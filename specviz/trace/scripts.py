@@ -1,9 +1,8 @@
 """Sort the page's scripts by their dependencies, which are found in the scripts themselves.
 
-A script provides the names that it assigns in the namespace (`SV.fold = ...`) and needs those that it reads
-(`SV.text`). Several scripts may extend one name (`P.views`): they do not depend on each other, and a reader depends on
-all of them.
-"""
+A script provides the names that it assigns in the namespace (`SV.fold = ...`) and needs those that it reads (`SV.text`).
+Several scripts may extend one name (`P.views`): they do not depend on each other, and a script that reads the name depends on
+all of them."""
 
 from __future__ import annotations
 
@@ -17,24 +16,22 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 class ScriptOrderError(CodedError, ValueError):
-    """Scripts that cannot be sorted: no script provides a name, or there is a cycle."""
+    """The scripts cannot be sorted: a script reads a name that no script provides, or scripts need one another in a cycle."""
 
 
 def provided_and_needed(text: str, namespace: str) -> tuple[set[str], set[str]]:
-    """Return (provided, needed): names of a namespace that a script assigns, and those that it only reads.
-
-    `namespace` is a pattern for all its spellings, as `SV|SpecViz`.
-    """
+    """Return (provided, needed): the names of a namespace that a script assigns, and those that it only reads. namespace: a
+    regular expression for all its spellings, as `SV|SpecViz`."""
     code = _COMMENT.sub("", text)
     provided = set(re.findall(rf"\b(?:{namespace})\.(\w+) = ", code))
     return provided, set(re.findall(rf"\b(?:{namespace})\.(\w+)", code)) - provided
 
 
 def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
-    """Return the scripts (name -> text) in dependency order; ties by name.
+    """Return the names of the scripts in dependency order, independent ones alphabetically. scripts: {name: text}; namespace: as
+    in ``provided_and_needed``.
 
-    Raises ScriptOrderError for a name that no script provides, and for cycles.
-    """
+    Raises ScriptOrderError for a name that no script provides, and for cycles."""
     found = {script: provided_and_needed(text, namespace) for script, text in scripts.items()}
     graph = {}
     for script, (_, needed) in found.items():
@@ -55,6 +52,7 @@ def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
 
 
 def scripts_below(path: Path, namespace: str, besides: tuple[str, ...] = ()) -> list[str]:
-    """Return the scripts below a folder in dependency order, without the suffix and without those in `besides`."""
+    """Return the names of the scripts below a folder in dependency order, without their suffix. besides: names that are left out.
+    """
     found = {p.relative_to(path).with_suffix("").as_posix(): p for p in sorted(path.rglob("*.js"))}
     return in_dependency_order({name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace)

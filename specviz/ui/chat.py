@@ -19,8 +19,8 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 @dataclass(frozen=True)
 class LaneAnswer:
-    """The answer of one lane. ``pieces``: ((text, verdict), ...) with adjacent pieces of the same verdict joined; ``cut``: the run
-    was stopped, ran out of time or failed, so that the answer may be incomplete."""
+    """The answer of one lane. ``pieces``: ((text, verdict), ...) with adjacent pieces of the same verdict joined; ``complete``:
+    the run ended without an error; ``cut``: it was stopped, ran out of time or failed, so that the answer may be incomplete."""
 
     lane: int
     key: str
