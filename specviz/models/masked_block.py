@@ -323,8 +323,8 @@ def _trained_as_dspark(config: dict[str, Any]) -> bool:
 
 def build(body: TargetInfo, hparams: dict[str, Any], make: type[BlockDrafter] = BlockDrafter, **more: Any) -> BlockDrafter:
     """Return an untrained drafter with layers like the target's. hparams: block, mask_token; read_layers (else three spread over
-    the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence. make: its class; more: further keys of its
-    config.json."""
+    the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence. make: its class; more: further
+    keys of its config.json."""
     rank, last = int(hparams.get("markov_rank") or 0), body.layers - 2
     spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
     settings = {"block_size": hparams["block"], "mask_token_id": hparams.get("mask_token", 0),

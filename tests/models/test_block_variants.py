@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from specviz.zoo.trained_heads import network_of
 from ..exactness.enumeration import distance, joint, probs_of_engine
 from ..exactness.toys import PROMPT, begin, toy
 from ..message_codes import refuses
-from .test_block import BODY, CONFIG, D, HD, HEADS, KV, TAPS, VOCAB, material, norm, published, turned
+from .test_block import BODY, CONFIG, HD, HEADS, KV, TAPS, VOCAB, D, material, norm, published, turned
 
 TAPS_OF_CONVOLUTION, GROUP, LAYERS = 2, 4, 2
 KEYS = {"dflare": {}, "jetspec": {"causal_head": True}, "dflash2_conv": {"conv_kernel_size": TAPS_OF_CONVOLUTION, "conv_group_size": GROUP}}
@@ -53,7 +54,7 @@ def written(folder, kind):
     return weights
 
 
-def convolved(rows, w, part, inputs, side):
+def rows_convolved(w, rows, part, inputs, side):
     """A row of the output at a time: channel c sums the taps' rows with a constant and its group's dynamic weight."""
     out = []
     for r in range(len(rows)):
@@ -72,10 +73,11 @@ def restated(kind, w, states, embeds, causal=None):
     x, c, causal = list(embeds), len(states), kind == "jetspec" if causal is None else causal
     for i in range(LAYERS):
         m = {name.removeprefix(f"layers.{i}."): tensor for name, tensor in w.items() if name.startswith(f"layers.{i}.")}
-        same = (lambda rows, *_: rows) if kind != "dflash2_conv" else lambda rows, *rest: convolved(rows, m, *rest)
+        same = (lambda rows, *_: rows) if kind != "dflash2_conv" else partial(rows_convolved, m)
         if kind == "dflare":
             shares = w["layer_fusion_weights"][i].exp() / w["layer_fusion_weights"][i].exp().sum()
-            text = [norm(sum(share * part for share, part in zip(shares, row.view(len(TAPS), D))), w["hidden_norm.weight"]) for row in states]
+            mixed = [sum(share * part for share, part in zip(shares, row.view(len(TAPS), D))) for row in states]
+            text = [norm(row, w["hidden_norm.weight"]) for row in mixed]
         else:
             text = [norm(w["fc.weight"] @ row, w["hidden_norm.weight"]) for row in states]
         of_text = "_proj_target" if kind == "dflare" else "_proj"
@@ -83,7 +85,8 @@ def restated(kind, w, states, embeds, causal=None):
         rows = same(normed, "attention", normed, 0)
         projected = [(m[f"self_attn.k{of_text}.weight"] @ row, m[f"self_attn.v{of_text}.weight"] @ row) for row in text]
         projected += [(m["self_attn.k_proj.weight"] @ row, m["self_attn.v_proj.weight"] @ row) for row in rows]
-        keys = [[turned(norm(k, m["self_attn.k_norm.weight"]), place) for k in key.view(KV, HD)] for place, (key, _) in enumerate(projected)]
+        keys = [[turned(norm(k, m["self_attn.k_norm.weight"]), place) for k in key.view(KV, HD)]
+                for place, (key, _) in enumerate(projected)]
         attended = []
         for r, row in enumerate(rows):
             seen = c + r + 1 if causal else len(keys)

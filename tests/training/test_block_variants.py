@@ -20,7 +20,7 @@ KINDS = ("jetspec", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes_to_the_same_loss(material, drafted, tmp_path, monkeypatch, kind):  # noqa: F811
+def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(material, drafted, tmp_path, monkeypatch, kind):  # noqa: F811
     run, places = import_module(f"specviz.training.{kind}").run, [tmp_path / "whole", tmp_path / "again"]
     works = [with_drafter(material, drafted, place) for place in places]
     if kind == "dflash2_conv":
