@@ -168,6 +168,12 @@ NOTES: dict[str, Note] = {
         layers=("layers of each sub-model, smallest first", [2, 3, 4]), used=("index of each token's sub-model", [0, 0, 1, 2]),
         sure=("its top-1 probability", [0.9, 0.7, 0.65, 0.4]),
         least=("below it the next sub-model is used; 0: one for all", 0.6)),
+    "second_path": _note(
+        "path", "The rows of the pass in which the target drafted for itself through a second path (Uno, Orthrus).",
+        tokens=("tokens that filled the rows after the root: noise, or masks", _IDS),
+        first=("first row that took the path; a row before it ran with the target's own weights", 1),
+        both=("whether the rows attend to each other in both directions", False),
+        masked=("whether the rows hold mask tokens instead of noise", False)),
     "staged": _note(
         "staged", "Rounds of the inner speculative run of the draft model.",
         rounds=("number of inner rounds", 2), sizes=("tokens of each", [2, 2])),

@@ -64,11 +64,12 @@ class Trainer:
         return cache
 
     def states(self, ids: Tensor, cache: DynamicCache, at: Tensor, size: int, rng: random.Random) -> Tensor:
-        """Return final states [rows, n, size - first, hidden] of the rows that take the path, after anchors at positions ``at`` [rows, n] of
-        texts ids [rows, width]. The cache is as before afterwards."""
+        """Return final states [rows, n, size - first, hidden] of the rows that take the path, after anchors at positions ``at``
+        [rows, n] of texts ids [rows, width]. The cache is as before afterwards."""
         path, (rows, width), device, first = self.path, ids.shape, ids.device, self.path.first
         ahead = torch.arange(first, size, device=device)
-        tokens = torch.tensor(path.fillers([rng.random() for _ in range(at.numel() * (size - 1))]), device=device).view(*at.shape, size - 1)
+        fillers = path.fillers([rng.random() for _ in range(at.numel() * (size - 1))])
+        tokens = torch.tensor(fillers, device=device).view(*at.shape, size - 1)
         if not first:
             tokens = torch.cat([ids.gather(1, at)[..., None], tokens], 2)
         places, own = (at[..., None] + ahead).flatten(1), torch.arange(at.shape[1], device=device).repeat_interleave(len(ahead))
@@ -83,7 +84,7 @@ class Trainer:
         return out.last_hidden_state.unflatten(1, (at.shape[1], -1))
 
     def index(self, batch: Batch, anchors: Tensor, size: int) -> Tensor:
-        """Return indices [rows, n, size - first] into ``batch.where`` of the tokens that the rows predict, -1 after the end of the answer."""
+        """Return indices [rows, n, size - first] into ``batch.where`` of the tokens that the rows predict, -1 after the answer's end."""
         index = anchors[..., None] + torch.arange(self.path.first, size, device=anchors.device)
         held = index.clamp(max=len(batch.where) - 1)
         inside = (index == held) & (batch.where[held] == batch.where[anchors][..., None] + index - anchors[..., None])
@@ -106,7 +107,7 @@ class Trainer:
         return total / max(weights, 1e-9)
 
     def measure(self) -> dict[str, float]:
-        """Return block efficiency at temperature 0 (tokens a round of two passes) on a few held-out answers of each task."""
+        """Return the mean accepted length at temperature 0 (tokens a round of two passes) on a few held-out answers of each task."""
         some = [answer for answer in self.features.heldout if answer.greedy]
         some = some[:: max(1, len(some) // self.hparams["measure_rows"])]
         by_task = {}

@@ -54,7 +54,7 @@ def by_hand(net: TinyNet, path, text, tokens):
     for layer in range(len(net.layers)):
         ways = [matrices(layer, place >= past + path.first) for place in range(len(ids))]
 
-        def rows(name, states):
+        def rows(name, states, ways=ways):
             return torch.stack([way[f"{name}_proj"] @ state for way, state in zip(ways, states)])
 
         q, k, v = (rows(f"self_attn.{name}", norm(x)).view(len(ids), net.heads, -1) for name in "qkv")

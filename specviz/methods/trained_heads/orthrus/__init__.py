@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
-from ..uno import SECOND_PATH
 
 
 def build(kit, gamma: int) -> Parts:
@@ -33,6 +32,5 @@ METHOD = Method(
     aliases=("orthrus", "dual-view diffusion"),
     trains=(Trained("orthrus", "A second attention path through the target, which fills in a block of mask tokens.",
                     f"{__name__}.network", one_pass=True),),
-    notes={"second_path": SECOND_PATH},
     build=build,
 )

@@ -3,14 +3,6 @@ Each token is sampled from its row's distribution: token rejection, exact."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
-from ....core.note_kind import note
-
-SECOND_PATH = note(
-    "path", "The rows of the pass in which the target drafted for itself through a second path (Uno, Orthrus).",
-    tokens=("tokens that filled the rows after the root: noise, or masks", [17, 250, 9]),
-    first=("first row that took the path; a row before it ran with the target's own weights", 1),
-    both=("whether the rows attend to each other in both directions", False),
-    masked=("whether the rows hold mask tokens instead of noise", False))
 
 
 def build(kit, gamma: int) -> Parts:
@@ -40,6 +32,5 @@ METHOD = Method(
     published={"gamma": 8},
     aliases=("uno", "diffusion LoRA", "Psi-Spec"),
     trains=(Trained("uno", "A LoRA that lets the target turn rows of noise into draft tokens.", f"{__name__}.network", one_pass=True),),
-    notes={"second_path": SECOND_PATH},
     build=build,
 )
