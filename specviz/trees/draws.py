@@ -18,19 +18,19 @@ def with_temperature(state: State, temperature: float) -> State:
     return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
-def first_duplicates(build: TreeBuilder, nodes) -> list[int]:
+def first_duplicates(builder: TreeBuilder, nodes) -> list[int]:
     """Return, for each of ``nodes``, the index in ``nodes`` of the first node with the same path of tokens: its own index if it is
     the first. Nodes with equal paths have the same next-token distribution."""
     seen: dict[tuple[int, ...], int] = {}
-    return [seen.setdefault(path_tokens(build, node), i) for i, node in enumerate(nodes)]
+    return [seen.setdefault(path_tokens(builder, node), i) for i, node in enumerate(nodes)]
 
 
-def path_tokens(build: TreeBuilder, node: int) -> tuple[int, ...]:
+def path_tokens(builder: TreeBuilder, node: int) -> tuple[int, ...]:
     """Return the tokens on the path from the root (excluded) to a node (included); () for the root, -1."""
     out = []
     while node >= 0:
-        out.append(build.tokens[node])
-        node = build.parents[node]
+        out.append(builder.tokens[node])
+        node = builder.parents[node]
     return tuple(out[::-1])
 
 

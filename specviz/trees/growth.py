@@ -1,7 +1,7 @@
 """Grow a draft tree of a fixed shape with a draft model, one forward pass per level, and choose the children of each node.
 
 A child rule is a function (build, parents, counts, rows, state) -> lists of nodes. It adds counts[i] children under node
-parents[i], whose logits are rows[i] [vocab], to the TreeBuilder ``build``, and returns the new nodes of each parent, the child
+parents[i], whose logits are rows[i] [vocab], to the TreeBuilder ``builder``, and returns the new nodes of each parent, the child
 of rank 0 in the shape first. There are fewer if the distribution has fewer tokens.
 """
 from __future__ import annotations
@@ -51,29 +51,29 @@ class Scorer:
         """Let ``node`` use the scores of ``scored``, a sibling with the same token that has been scored."""
         self._at[node] = self._at[scored]
 
-    def logits(self, build: TreeBuilder, nodes) -> Tensor:
+    def logits(self, builder: TreeBuilder, nodes) -> Tensor:
         """Score ``nodes`` in one forward pass and return the logits [len(nodes), vocab] after each of them. Their parents must
         have been scored before; the first call is for the root, (-1,)."""
-        rows = self.scores(build, nodes).logits[-len(nodes):]
+        rows = self.scores(builder, nodes).logits[-len(nodes):]
         if self._state is None or not self._state.processors:
             return rows
-        return self._state.process_draft_logits(rows, [path_tokens(build, node) for node in nodes])
+        return self._state.process_draft_logits(rows, [path_tokens(builder, node) for node in nodes])
 
-    def scores(self, build: TreeBuilder, nodes) -> Scores:
+    def scores(self, builder: TreeBuilder, nodes) -> Scores:
         """Run a forward pass over ``nodes`` and return its Scores, with captured hidden states. Its last len(nodes) rows are those
         of ``nodes``."""
-        asked = self.forward_pass(build, nodes)
+        asked = self.forward_pass(builder, nodes)
         return self.model.score(asked.tree, asked.start)
 
-    def forward_pass(self, build: TreeBuilder, nodes) -> ForwardPass:
+    def forward_pass(self, builder: TreeBuilder, nodes) -> ForwardPass:
         """Prepare a forward pass over ``nodes`` and return it without running it, so that it can be batched. The caller must run
         every pass that is returned."""
         first = len(self._tokens)
         for node in nodes:
             if node >= 0:
                 self._at[node] = len(self._tokens)
-                self._tokens.append(build.tokens[node])
-                self._parents.append(self._at[build.parents[node]])
+                self._tokens.append(builder.tokens[node])
+                self._parents.append(self._at[builder.parents[node]])
         tree = DraftTree(tuple(self._tokens), tuple(self._parents), (-1,) * len(self._tokens))
         return ForwardPass(self.model, tree, first)
 
@@ -81,13 +81,13 @@ class Scorer:
 def grow_shape(model: ScoringModel, shape: Shape, state: State, children: ChildRule) -> DraftTree:
     """Draft a tree of the given shape under state.tokens[-1], one forward pass per level. The draft model's KV cache must hold
     state.tokens[:-1]; ``children`` is the child rule."""
-    build, scorer = TreeBuilder(), Scorer(model, state)
+    builder, scorer = TreeBuilder(), Scorer(model, state)
     at = {-1: -1}  # index in the shape -> node of the tree
     parents = [-1] if len(shape) else []
     for level in shape.levels:
         nodes = [at[place] for place in parents]
-        rows = scorer.logits(build, nodes)
-        made = children(build, nodes, [shape.fanout[place] for place in parents], rows, state)
+        rows = scorer.logits(builder, nodes)
+        made = children(builder, nodes, [shape.fanout[place] for place in parents], rows, state)
         under = dict(zip(parents, made))
         for place in level:
             have = under.get(shape.parents[place], ())
@@ -96,7 +96,7 @@ def grow_shape(model: ScoringModel, shape: Shape, state: State, children: ChildR
         parents = [place for place in level if place in shape.fanout and place in at]
         if not parents:
             break
-    return build.tree()
+    return builder.tree()
 
 
 def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) -> tuple[TreeBuilder, dict[int, int]]:
@@ -105,20 +105,20 @@ def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) ->
 
     logits [depths, vocab]: row i is for depth i + 1; None: the tree is empty. width: maximum number of children per node. The
     run's logits processors are applied along each node's path."""
-    build, at = TreeBuilder(), {-1: -1}
+    builder, at = TreeBuilder(), {-1: -1}
     if logits is None or not len(logits) or not len(shape):
-        return build, at
+        return builder, at
     most, below = max(shape.ranks) + 1, {}  # place -> tokens of its children
     shared = [] if state.processors else _top(logits, most)
     for place, (parent, rank, level) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
         if parent not in at or level > len(logits) or rank >= width:
             continue
         if parent not in below:
-            path = path_tokens(build, at[parent])
+            path = path_tokens(builder, at[parent])
             below[parent] = shared[level - 1] if shared else _top(state.process_draft_row(logits[level - 1], path)[None], most, True)[0]
         if rank < len(below[parent]):
-            at[place] = build.add(below[parent][rank], at[parent])
-    return build, at
+            at[place] = builder.add(below[parent][rank], at[parent])
+    return builder, at
 
 
 def _top(rows: Tensor, count: int, masked: bool = False) -> list[list[Any]]:
@@ -130,41 +130,41 @@ def _top(rows: Tensor, count: int, masked: bool = False) -> list[list[Any]]:
     return [[token for token, value in zip(ids, row) if value > -math.inf] for ids, row in zip(tokens, values.tolist())]
 
 
-def chosen_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+def chosen_children(builder: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Child rule: add the top-k tokens as chosen nodes."""
     tokens = _top(rows, max(counts), bool(state.processors))
-    return [[build.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
+    return [[builder.add(token, parent) for token in tokens[i][:count]] for i, (parent, count) in enumerate(zip(parents, counts))]
 
 
-def drawn_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+def drawn_children(builder: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Child rule: sample tokens without replacement at the run's temperature."""
     out, distributions = [], state.sampling.probs(rows)
     drawn = sample_without_replacement_on_device(distributions, counts, state) if is_on_device(distributions) else None
     for at, (parent, count, probs) in enumerate(zip(parents, counts, distributions)):
-        draw = build.begin(probs, WITHOUT_REPLACEMENT)
+        draw = builder.begin(probs, WITHOUT_REPLACEMENT)
         tokens = sample_without_replacement(probs, count, state) if drawn is None else drawn[at]
-        out.append([build.add(token, parent, draw) for token in tokens])
+        out.append([builder.add(token, parent, draw) for token in tokens])
     return out
 
 
-def independent_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+def independent_children(builder: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Child rule: sample tokens with replacement. Siblings with equal tokens remain separate nodes. Their children belong to one
     draw, so that a verifier that processes duplicates together knows that they share a distribution."""
     out, distributions, draws = [], state.sampling.probs(rows), {}
-    for first, parent, count in zip(first_duplicates(build, parents), parents, counts):
+    for first, parent, count in zip(first_duplicates(builder, parents), parents, counts):
         probs = distributions[first]
-        draw = draws[first] if first in draws else draws.setdefault(first, build.begin(probs, IID))
-        out.append([build.add(pick(probs, state), parent, draw) for _ in range(count)])
+        draw = draws[first] if first in draws else draws.setdefault(first, builder.begin(probs, IID))
+        out.append([builder.add(pick(probs, state), parent, draw) for _ in range(count)])
     return out
 
 
-def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+def hub_children(builder: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Child rule of SpecHub (2411.05289): at most two children per node, a sampled token and the top-1 token. If the top-1 token
     was sampled, the second child is sampled from the other tokens."""
     out = []
     for parent, count, probs in zip(parents, counts, state.sampling.probs(rows)):
         hub, first = int(probs.argmax()), state.rng.pick("draft", probs)
-        draw = build.begin(probs, HUB if count > 1 else IID)
+        draw = builder.begin(probs, HUB if count > 1 else IID)
         pair = [first]
         if count > 1 and first != hub:
             pair.append(hub)
@@ -173,11 +173,11 @@ def hub_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State
             rest[hub] = 0
             mass = float(rest.sum())
             pair += [state.rng.pick("draft", rest / mass)] if mass > 0 else []
-        out.append([build.add(token, parent, draw) for token in pair])
+        out.append([builder.add(token, parent, draw) for token in pair])
     return out
 
 
-def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
+def top_and_one_children(builder: TreeBuilder, parents, counts, rows: Tensor, state: State) -> list[list[int]]:
     """Child rule of greedy multi-draft (Hu et al. 2502.18779): the top count - 1 tokens, and one sampled from the other tokens.
 
     The sampled child is verified first, as sampled siblings must be; in the shape it has the last rank.
@@ -190,6 +190,6 @@ def top_and_one_children(build: TreeBuilder, parents, counts, rows: Tensor, stat
         mass, last = float(rest.sum()), []
         if mass > 0:
             rest /= mass
-            last = [build.add(state.rng.pick("draft", rest), parent, build.begin(rest, IID))]
-        out.append([build.add(token, parent) for token in top] + last)
+            last = [builder.add(state.rng.pick("draft", rest), parent, builder.begin(rest, IID))]
+        out.append([builder.add(token, parent) for token in top] + last)
     return out

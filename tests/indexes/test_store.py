@@ -14,7 +14,7 @@ from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.store import Store, StoreError, vocabulary_mark
 from specviz.methods.lookup import rest, sam_store
 from specviz.policies import Fixed
-from specviz.training.datastore import main, make_store, save
+from specviz.training.datastore import main, build_store, save
 
 from ..drafters.lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
 from ..message_codes import command_codes, refuses
@@ -24,7 +24,7 @@ TEXTS = [[1, 2, 3, 4], [1, 2, 3, 5], [2, 3, 4, 1], [7], []]
 
 @pytest.fixture
 def folder(tmp_path):
-    save(make_store("text", TEXTS, mark="m", source="a test"), tmp_path / "text")
+    save(build_store("text", TEXTS, mark="m", source="a test"), tmp_path / "text")
     return tmp_path / "text"
 
 
@@ -81,18 +81,18 @@ def test_tree_of_the_most_frequent(folder):
     assert state.notes[-1] == ("retrieved", {"source": "text", "n": 2, "places": 3, "nodes": 3})
     assert StoreTree(store).propose(state, Budget(3, 1, 8)).tokens == (4, 1)
     assert StoreTree(store).propose(State([2, 3], stop=frozenset({4})), Budget(3, 8, 8)).tokens == (4, 5)
-    assert len(StoreTree(store, least=3).propose(state, Budget(3, 8, 8))) == 0
+    assert len(StoreTree(store, min_match=3).propose(state, Budget(3, 8, 8))) == 0
 
 
 def test_an_empty_store_drafts_nothing():
     for texts in ([], [[]]):
-        assert len(StoreTree(make_store("text", texts), least=1).propose(State([1]), Budget(3, 8, 8))) == 0
+        assert len(StoreTree(build_store("text", texts), min_match=1).propose(State([1]), Budget(3, 8, 8))) == 0
 
 
 def stored(one, seed=0):
     """A kit with a store of what the target itself writes, and of other things."""
     texts = [greedy(one.net, [first], 24) for first in range(one.vocab)] + [[0, 0, 0, 0], [1, 0, 1, 0]]
-    one.open_store = lambda role: make_store(role, texts)
+    one.open_store = lambda role: build_store(role, texts)
     return one
 
 
@@ -122,7 +122,7 @@ def test_published_redraw_is_caught():
     one = stored(kit(3, sharp=0.5))
 
     def once(rng):
-        parts = Parts(StoreTree(one.open_store("text"), least=1), Fixed(2, 8, 1), Redraw())
+        parts = Parts(StoreTree(one.open_store("text"), min_match=1), Fixed(2, 8, 1), Redraw())
         return tuple(play_all(None, one, [1, 2, 0], 2, FREE, rng, parts=parts)[0])
 
     assert distance(probs_of(once), joint(one.net, [1, 2, 0], 2)) > 1e-2
@@ -131,15 +131,15 @@ def test_published_redraw_is_caught():
 def test_places_looked_at_are_spread():
     """With fewer places allowed than there are, the frequent continuation is still seen as the frequent one."""
     texts = [[5, 1]] * 10 + [[5, 9]] * 90
-    store = make_store("text", texts)
+    store = build_store("text", texts)
     low, high = store.array.range([5])
-    found = store.array.frequent(1, low, high, deep=1, nodes=2, hits=20)
+    found = store.array.frequent_continuations(1, low, high, max_depth=1, max_nodes=2, hits=20)
     assert [token for token, *_ in found] == [9, 1]
     assert Counter({token: count for token, _, count, _ in found}) == {9: 18, 1: 2}
 
 
 def test_the_longer_match_drafts():
-    store = make_store("text", [[1, 2, 3, 4, 5, 6, 7, 8]])
+    store = build_store("text", [[1, 2, 3, 4, 5, 6, 7, 8]])
 
     def sources(tokens, **settings):
         drafter, state = LongerMatch(store, **settings), State(list(tokens))
@@ -148,19 +148,19 @@ def test_the_longer_match_drafts():
         return tree.tokens, {o.source for o in tree.origin}
 
     here = [3, 4, 9, 9, 2, 3, 4]  # two tokens match here, three in the store
-    assert sources(here, least=2, bias=0) == ((5, 6, 7), {"text"})
-    assert sources(here, least=2, bias=1) == ((9, 9, 2), {"context"})
-    assert sources(here, least=3, bias=0) == ((5, 6, 7), {"text"})
-    assert sources(here, least=3, bias=1) == ((), set())
-    assert sources([9, 9, 9], least=1, bias=0) == ((9, 9), {"context"})
+    assert sources(here, min_match=2, bias=0) == ((5, 6, 7), {"text"})
+    assert sources(here, min_match=2, bias=1) == ((9, 9, 2), {"context"})
+    assert sources(here, min_match=3, bias=0) == ((5, 6, 7), {"text"})
+    assert sources(here, min_match=3, bias=1) == ((), set())
+    assert sources([9, 9, 9], min_match=1, bias=0) == ((9, 9), {"context"})
 
 
 def test_a_match_in_the_store_counts_as_long_as_it_is_and_is_copied_for_long():
     """Forty tokens stand in the store and twenty in the text; the array is sorted by eight."""
     library = list(range(100, 200))
-    store = make_store("text", [library, [7, 8, 9]])
+    store = build_store("text", [library, [7, 8, 9]])
     here = [*library[20:40], 5, 5, *library[:40]]  # its last 20 tokens stood here before, followed by 5; in the store all 40 did
-    drafter, state = LongerMatch(store, least=2, bias=5), State(list(here))
+    drafter, state = LongerMatch(store, min_match=2, bias=5), State(list(here))
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(50, 1, 50))
     assert list(tree.tokens) == library[40:90] and drafter.matched == 40
@@ -175,7 +175,7 @@ def test_a_match_in_an_earlier_answer_counts_as_long_as_it_is():
     memory, answer = Memory(), list(range(1000, 1200))
     memory.add(answer)
     here = [*answer[60:120], 5, *answer[:120]]
-    drafter, state = LongerMatch(make_store("text", [[9, 9]]), least=2, bias=5, memory=memory), State(list(here))
+    drafter, state = LongerMatch(build_store("text", [[9, 9]]), min_match=2, bias=5, memory=memory), State(list(here))
     drafter.start(state, None, None)
     assert list(drafter.propose(state, Budget(40, 1, 40)).tokens) == answer[120:160]
     assert drafter.matched == 120
@@ -209,7 +209,7 @@ def test_past_answers_are_copied_from_too():
     memory = Memory()
     memory.add([5, 6, 7, 8, 9, 4])
     memory.add([1, 2])
-    drafter, state = LongerMatch(make_store("text", [[9, 9]]), least=2, bias=1, memory=memory), State([3, 6, 7, 8])
+    drafter, state = LongerMatch(build_store("text", [[9, 9]]), min_match=2, bias=1, memory=memory), State([3, 6, 7, 8])
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(8, 1, 8))
     assert tree.tokens == (9, 4) and {o.source for o in tree.origin} == {"answers"}  # and nothing beyond that answer's end

@@ -26,12 +26,12 @@ def merge_trees_with_sources(trees: Sequence[DraftTree]) -> tuple[DraftTree, lis
     """
     if any(tree.probes or tree.inputs for tree in trees):
         raise InvalidUse("a tree with probes cannot be fused", "fusion.probes")
-    build = TreeBuilder()
+    builder = TreeBuilder()
     offset = [0]
     for tree in trees:
         for label, probs in zip(tree.drawn, () if tree.probs is None else tree.probs):
-            build.begin(probs, label)
-        offset.append(len(build.drawn))
+            builder.begin(probs, label)
+        offset.append(len(builder.drawn))
     groups: list[tuple[int, list]] = [(-1, [(i, -1) for i in range(len(trees))])]  # (node of the union, source nodes merged into it)
     for node, members in groups:
         children = [(i, child) for i, member in members for child in trees[i].children(member)]
@@ -39,7 +39,7 @@ def merge_trees_with_sources(trees: Sequence[DraftTree]) -> tuple[DraftTree, lis
         for i, child in children:
             if trees[i].draw[child] >= 0:
                 group = [(i, child)]
-                new = build.add(trees[i].tokens[child], node, trees[i].draw[child] + offset[i], origin=_origin(trees[i], child))
+                new = builder.add(trees[i].tokens[child], node, trees[i].draw[child] + offset[i], origin=_origin(trees[i], child))
                 joined.setdefault(trees[i].tokens[child], group)
                 groups.append((new, group))
         for i, child in children:
@@ -48,9 +48,9 @@ def merge_trees_with_sources(trees: Sequence[DraftTree]) -> tuple[DraftTree, lis
                 joined[token].append((i, child))
             elif trees[i].draw[child] < 0:
                 joined[token] = [(i, child)]
-                groups.append((build.add(token, node, origin=_origin(trees[i], child)), joined[token]))
+                groups.append((builder.add(token, node, origin=_origin(trees[i], child)), joined[token]))
     owners = dict(groups)
-    return build.tree(), [tuple(sorted({i for i, _ in owners[node]})) for node in range(len(build))]
+    return builder.tree(), [tuple(sorted({i for i, _ in owners[node]})) for node in range(len(builder))]
 
 
 def _origin(tree: DraftTree, node: int):

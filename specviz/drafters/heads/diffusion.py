@@ -54,20 +54,20 @@ class DiffusionDraft(Drafter):
 
     def _in_order(self, state: State, count: int, budget: Budget) -> DraftTree:
         """Fill the leftmost positions step by step and record the distribution from which each token is sampled."""
-        build, shown = TreeBuilder(), []
+        builder, shown = TreeBuilder(), []
         for upto in _ends(count, self.passes):
-            logits, first = self._logits(state, [*build.tokens, *[None] * (count - len(build))]), len(build)
+            logits, first = self._logits(state, [*builder.tokens, *[None] * (count - len(builder))]), len(builder)
             for place in range(first, upto):
-                row = state.process_draft_row(logits[place], build.tokens)
+                row = state.process_draft_row(logits[place], builder.tokens)
                 token, probs = sample_token(row, state)
-                build.add(token, place - 1, build.begin(probs, IID))
+                builder.add(token, place - 1, builder.begin(probs, IID))
                 enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place))
                 if enough or token in state.stop:
                     break
-            shown.append(list(range(first, len(build))))
-            if len(build) < upto:
+            shown.append(list(range(first, len(builder))))
+            if len(builder) < upto:
                 break
-        return _noted(build, shown, self.order, state)
+        return _noted(builder, shown, self.order, state)
 
     def _random(self, state: State, count: int) -> DraftTree:
         """Fill positions in random order; their tokens are chosen nodes."""
@@ -81,11 +81,11 @@ class DiffusionDraft(Drafter):
                 tokens[place] = sample_token(logits[place], state)[0]
             if None not in tokens:
                 break
-        build = TreeBuilder()
+        builder = TreeBuilder()
         for place, token in enumerate(tokens):
             assert token is not None  # the last step reveals every place
-            build.add(token, place - 1)
-        return _noted(build, shown, self.order, state)
+            builder.add(token, place - 1)
+        return _noted(builder, shown, self.order, state)
 
     def _logits(self, state: State, tokens: list[Any]) -> Tensor:
         """Return logits [positions, vocab] of a block; tokens: of each position, None where it is masked."""
@@ -122,22 +122,22 @@ class DiffusionPaths(DiffusionDraft):
         self.chains = chains
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        count, build, tips = min(budget.gamma, self.net.block), TreeBuilder(), [-1] * self.chains
+        count, builder, tips = min(budget.gamma, self.net.block), TreeBuilder(), [-1] * self.chains
         if count < 1:
-            return build.tree()
+            return builder.tree()
         logits, greedy, nodes = self._logits(state, [None] * count), state.sampling.greedy, {}
         sampling = replace(state.sampling, temperature=1.0) if greedy else state.sampling
         for place in range(count):
-            alike = first_duplicates(build, tips)
-            paths = {i: sampling.probs(state.process_draft_row(logits[place], path_tokens(build, tips[i]))) for i in sorted(set(alike))}
+            alike = first_duplicates(builder, tips)
+            paths = {i: sampling.probs(state.process_draft_row(logits[place], path_tokens(builder, tips[i]))) for i in sorted(set(alike))}
             drawn = [(tip, state.rng.pick("draft", paths[i])) for i, tip in zip(alike, tips)]
             if greedy:
-                nodes |= {key: build.add(key[1], key[0]) for key in dict.fromkeys(drawn)}
+                nodes |= {key: builder.add(key[1], key[0]) for key in dict.fromkeys(drawn)}
                 tips = [nodes[key] for key in drawn]
             else:
-                draws = {i: build.begin(probs, IID) for i, probs in paths.items()}
-                tips = [build.add(token, tip, draws[i]) for i, (tip, token) in zip(alike, drawn)]
-        return _noted(build, [list(range(len(build)))], "chains", state)
+                draws = {i: builder.begin(probs, IID) for i, probs in paths.items()}
+                tips = [builder.add(token, tip, draws[i]) for i, (tip, token) in zip(alike, drawn)]
+        return _noted(builder, [list(range(len(builder)))], "chains", state)
 
 
 def _ends(count: int, steps: int) -> list[int]:
@@ -145,8 +145,8 @@ def _ends(count: int, steps: int) -> list[int]:
     return sorted({-(-count * (step + 1) // steps) for step in range(steps)} | {count})
 
 
-def _noted(build: TreeBuilder, shown: list[list[int]], order: str, state: State) -> DraftTree:
-    tree = build.tree()
+def _noted(builder: TreeBuilder, shown: list[list[int]], order: str, state: State) -> DraftTree:
+    tree = builder.tree()
     step_of = {place: step for step, places in enumerate(shown) for place in places}
     state.note("diffusion", order=order, passes=len(shown), steps=[step_of[place] for place in range(len(tree))])
     return tree

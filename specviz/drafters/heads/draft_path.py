@@ -24,17 +24,17 @@ class DraftPathChain(Drafter):
         self.view = target.draft_path(self.path)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        count, build = min(budget.gamma, self.path.block), TreeBuilder()
+        count, builder = min(budget.gamma, self.path.block), TreeBuilder()
         if count < 1:
-            return build.tree()
+            return builder.tree()
         inputs = self.path.fillers(state.rng.uniform_tensor("noise", (count - 1,)).tolist())
         logits = self.view.logits(inputs)
         for place in range(count):
-            row = state.process_draft_row(logits[place], build.tokens)
+            row = state.process_draft_row(logits[place], builder.tokens)
             token, probs = sample_token(row, state)
-            build.add(token, place - 1, build.begin(probs, IID))
+            builder.add(token, place - 1, builder.begin(probs, IID))
             enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place))
             if enough or token in state.stop:
                 break
         state.note("second_path", tokens=inputs, first=self.path.first, both=self.path.both, masked=self.path.mask_token is not None)
-        return build.tree()
+        return builder.tree()

@@ -65,21 +65,21 @@ class InTargetDrafter(Drafter):
             logits.append(select_rows(outcome.scores.logits, [i + 1 for i in at]).mean(0))
         self.guesses = torch.stack(logits) if logits else None
 
-    def with_extra_rows(self, build: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
+    def with_extra_rows(self, builder: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
         """Return the draft tree with chains of extra positions. steps: {node (-1 for the root): length of the chains after it}."""
-        drafted, rows = len(build), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
+        drafted, rows = len(builder), [[] for _ in range(len(self.heads))]  # of each step (node, owner, chain)
         for owner, count in steps.items():
             for chain in range(self.heads.chains):
                 at = owner
                 for step in range(min(count, len(self.heads))):
-                    at = build.add(-1, at, probe=True)
+                    at = builder.add(-1, at, probe=True)
                     rows[step].append((at, owner, chain))
-        build.inputs += [self._entry(step, entries) for step, entries in enumerate(rows) if entries]
+        builder.inputs += [self._entry(step, entries) for step, entries in enumerate(rows) if entries]
         dropped = {} if self.dropped is None else {"dropped": self.dropped}
         shown = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
-        state.note("ahead", rows=shown, probes=len(build) - drafted, behind=sum(count > 0 for count in steps.values()),
+        state.note("ahead", rows=shown, probes=len(builder) - drafted, behind=sum(count > 0 for count in steps.values()),
                    layers=list(self.heads.layers), chains=self.heads.chains, **dropped)
-        return build.tree()
+        return builder.tree()
 
     def _entry(self, step: int, entries: list[tuple[int, int, int]]) -> HiddenInput:
         owners, chains = [owner + 1 for _, owner, _ in entries], torch.tensor([chain for *_, chain in entries])
@@ -92,13 +92,13 @@ class InTargetChain(InTargetDrafter):
     only its last token, so after a rejection there are no predictions, and the next round has no draft."""
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma < 1:
-            return build.tree()
+            return builder.tree()
         for logits in () if self.guesses is None else self.guesses[:budget.gamma]:
-            token, probs = sample_token(state.process_draft_row(logits, build.tokens), state)
-            build.add(token, len(build) - 1, build.begin(probs, IID))
-        return self.with_extra_rows(build, {len(build) - 1: len(self.heads)}, state)
+            token, probs = sample_token(state.process_draft_row(logits, builder.tokens), state)
+            builder.add(token, len(builder) - 1, builder.begin(probs, IID))
+        return self.with_extra_rows(builder, {len(builder) - 1: len(self.heads)}, state)
 
 
 class InTargetTree(InTargetDrafter):
@@ -116,42 +116,42 @@ class InTargetTree(InTargetDrafter):
             return DraftTree()
         known = 0 if self.guesses is None else min(len(self.guesses), budget.gamma)
         shape, steps = self.plan(known)
-        build, at = fill_shape(self.guesses if self.guesses is None else self.guesses[:known], shape, budget.width, state)
-        build.tokens = list(plain(tuple(build.tokens)))
+        builder, at = fill_shape(self.guesses if self.guesses is None else self.guesses[:known], shape, budget.width, state)
+        builder.tokens = list(plain(tuple(builder.tokens)))
         owners = {node: steps[place + 1] for place, node in at.items()}
-        return self.with_extra_rows(*self.prune(build, owners), state)
+        return self.with_extra_rows(*self.prune(builder, owners), state)
 
-    def prune(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+    def prune(self, builder: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
         """Return the tree of candidates to keep, and ``owners`` ({node: length of the chains of extra positions after it}) for it. This
         base class keeps all."""
-        return build, owners
+        return builder, owners
 
 
 class StreamTree(InTargetTree):
     """Drafter of Speculative Streaming (Bhendawade et al. 2402.11131): an InTargetTree that is pruned before extra positions are added.
     The target's layers below the stream layers estimate the probability of each candidate after its parent.
 
-    least: smallest probability of a kept candidate; others are dropped with their subtrees. Nothing is pruned if the target has no
+    min_prob: smallest probability of a kept candidate; others are dropped with their subtrees. Nothing is pruned if the target has no
     early exits (capability "early")."""
 
-    def __init__(self, heads: Any, plan: Plan, least: float):
+    def __init__(self, heads: Any, plan: Plan, min_prob: float):
         super().__init__(heads, plan)
-        self.least = least
+        self.min_prob = min_prob
 
-    def prune(self, build: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
+    def prune(self, builder: TreeBuilder, owners: dict[int, int]) -> tuple[TreeBuilder, dict[int, int]]:
         target, layer, self.dropped = self.target, self.heads.layers[0], None
-        if not len(build) or not layer or not self.least or "early" not in target.capabilities:
-            return build, owners
+        if not len(builder) or not layer or not self.min_prob or "early" not in target.capabilities:
+            return builder, owners
         with torch.inference_mode():
-            states = target.early(layer).step(build.tree(), 0)
+            states = target.early(layer).step(builder.tree(), 0)
             distributions = target.head(target.norm(self.heads.early(states))).softmax(-1)
-            above = select_rows(distributions, [parent + 1 for parent in build.parents])
-            token_probs = above.gather(1, token_tensor(distributions.device, build.tokens)[:, None])[:, 0].tolist()
+            above = select_rows(distributions, [parent + 1 for parent in builder.parents])
+            token_probs = above.gather(1, token_tensor(distributions.device, builder.tokens)[:, None])[:, 0].tolist()
         kept, at = TreeBuilder(), {-1: -1}
-        for node, (token, parent) in enumerate(zip(build.tokens, build.parents)):
-            if parent in at and token_probs[node] >= self.least:
+        for node, (token, parent) in enumerate(zip(builder.tokens, builder.parents)):
+            if parent in at and token_probs[node] >= self.min_prob:
                 at[node] = kept.add(token, at[parent])
-        self.dropped = len(build) - len(kept)
+        self.dropped = len(builder) - len(kept)
         return kept, {at[node]: steps for node, steps in owners.items() if node in at}
 
 

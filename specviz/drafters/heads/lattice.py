@@ -152,11 +152,11 @@ class ModelRescorer(LatticeRescorer):
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
         self.model.sync(state.tokens)
-        build, scorer, node, steps = TreeBuilder(), Scorer(self.model, state), -1, []
+        builder, scorer, node, steps = TreeBuilder(), Scorer(self.model, state), -1, []
         for place in places:
-            probs: Tensor = scorer.logits(build, (node,))[0].log_softmax(-1)
+            probs: Tensor = scorer.logits(builder, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in place]
             mixed = [log_prob + self.weight * max(FLOOR, value) for (_, log_prob), value in zip(place, select_rows(probs, ids).tolist())]
             steps.append(max(mixed))
-            node = build.add(ids[mixed.index(max(mixed))], node)
-        return [(tuple(build.tokens), steps)]
+            node = builder.add(ids[mixed.index(max(mixed))], node)
+        return [(tuple(builder.tokens), steps)]

@@ -30,33 +30,33 @@ class LevelTree(BlockPassDrafter):
             return DraftTree()
         grown, costs = self._grown(scores, state, min(self.branch, budget.width))
         kept = sorted(sorted(range(len(costs)), key=lambda node: (costs[node], node))[:min(self.nodes, budget.nodes)])
-        build, at = TreeBuilder(), {-1: -1}
+        builder, at = TreeBuilder(), {-1: -1}
         for node in kept:
-            at[node] = build.add(grown.tokens[node], at[grown.parents[node]])
-        tree = build.tree()
+            at[node] = builder.add(grown.tokens[node], at[grown.parents[node]])
+        tree = builder.tree()
         if len(tree):
             note_reach(scores, tree, [math.exp(-costs[node]) for node in kept], state)
         return tree
 
     def _grown(self, scores: PathScores, state: State, branch: int) -> tuple[TreeBuilder, list[float]]:
         """Return the wide tree and minus the log-probability of each of its nodes."""
-        build, costs = TreeBuilder(), []
+        builder, costs = TreeBuilder(), []
         device, last = scores.block.states.device, [state.tokens[-1]]
         with torch.inference_mode():
             parents, above, carry = [-1], [0.0], scores.start()
             for place in range(len(scores)):
                 logits, carry = scores.step(place, carry, token_tensor(device, last))
-                paths = [path_tokens(build, parent) for parent in parents]
+                paths = [path_tokens(builder, parent) for parent in parents]
                 values, tokens = scores.top_tokens(place, logits, branch, paths, state)
                 level = self._best(values, tokens, above)
                 costs += [cost for cost, _, _ in level]
-                nodes = [build.add(token, parents[row]) for _, row, token in level]
+                nodes = [builder.add(token, parents[row]) for _, row, token in level]
                 going = [i for i, (_, _, token) in enumerate(level) if token not in state.stop]
                 if not going:
                     break
                 parents, last = [nodes[i] for i in going], [level[i][2] for i in going]
                 above, carry = [level[i][0] for i in going], carry[token_tensor(device, [level[i][1] for i in going])]
-        return build, costs
+        return builder, costs
 
     def _best(self, values: Tensor, tokens: Tensor, above: list[float]) -> list[tuple[float, int, int]]:
         """Return (cost, row of the parent, token) of the level's best nodes, best first. values and tokens [parents, branch]; above:

@@ -109,21 +109,21 @@ class BlockPassDrafter(Drafter):
 
 
 class BlockChain(BlockPassDrafter):
-    """Drafter of a chain from a block: each token is sampled from its position's distribution, which may depend on the tokens before it.
+    """Drafter of a chain from a block: each token is sampled from its position's distribution, which may depend on the tokens
+    before it.
 
-    least: the draft ends before the first position whose confidence (a network's output) is below this, possibly before any (DeepSpec
-    afdfa7c, draft_ops.py). A position's confidence depends on the token before it, never on its own token, so the samples keep their
-    distribution.
-    """
+    min_confidence: the draft ends before the first position whose confidence (a network's output) is below this, possibly before
+    any (DeepSpec afdfa7c, draft_ops.py). A position's confidence depends on the token before it, never on its own token, so the
+    samples keep their distribution."""
 
-    def __init__(self, head: Any, least: float = 0.0, correction: Correction | None = None):
+    def __init__(self, head: Any, min_confidence: float = 0.0, correction: Correction | None = None):
         super().__init__(head, correction)
-        self.least = least
+        self.min_confidence = min_confidence
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scores = TreeBuilder(), self.scores(state, min(budget.gamma, self.net.length))
+        builder, scores = TreeBuilder(), self.scores(state, min(budget.gamma, self.net.length))
         if scores is None:
-            return build.tree()
+            return builder.tree()
         states = scores.block.states
         token, carry, confidences = state.tokens[-1], scores.start(), []
         blind = is_on_device(states) and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
@@ -137,19 +137,19 @@ class BlockChain(BlockPassDrafter):
                         waits.append(sure.reshape(1))
                     else:
                         confidences.append(float(sure))
-                        if confidences[-1] < self.least:
+                        if confidences[-1] < self.min_confidence:
                             break
                 found, carry = scores.step(place, carry, before)
-                logits = state.process_draft_row(scores.expand_to_vocab(place, found)[0], build.tokens)
+                logits = state.process_draft_row(scores.expand_to_vocab(place, found)[0], builder.tokens)
                 if scores.ids is not None and state.processors and not bool(logits.isfinite().any()):
                     break  # the request allows no candidate here
                 token, probs = sample_token(logits, state)
-                build.add(token, len(build) - 1, build.begin(probs, IID))
+                builder.add(token, len(builder) - 1, builder.begin(probs, IID))
                 if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), place)):
                     break
-        tree = build.tree()
+        tree = builder.tree()
         if waits:
-            tree, confidences = _ended(tree, read(torch.cat(waits)), self.least)
+            tree, confidences = _ended(tree, read(torch.cat(waits)), self.min_confidence)
         if confidences:
             state.note("block", block=self.net.length, drafted=len(tree), confidence=[round(x, 4) for x in confidences])
         if self.correction is not None and len(tree):
@@ -157,9 +157,9 @@ class BlockChain(BlockPassDrafter):
         return tree
 
 
-def _ended(tree: DraftTree, confidences: list[float], least: float) -> tuple[DraftTree, list[float]]:
-    """Return the draft up to the first position whose confidence is below ``least``, and the confidences read for that."""
-    end = next((place for place, sure in enumerate(confidences) if sure < least), len(tree))
+def _ended(tree: DraftTree, confidences: list[float], min_confidence: float) -> tuple[DraftTree, list[float]]:
+    """Return the draft up to the first position whose confidence is below ``min_confidence``, and the confidences read for that."""
+    end = next((place for place, sure in enumerate(confidences) if sure < min_confidence), len(tree))
     return tree.keep(range(end), by_token=False), confidences[:end + 1]
 
 
@@ -200,15 +200,15 @@ class BlockTree(BlockPassDrafter):
         return True
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scores = TreeBuilder(), self.scores(state, min(budget.gamma, self.net.length))
+        builder, scores = TreeBuilder(), self.scores(state, min(budget.gamma, self.net.length))
         if scores is None:
-            return build.tree()
+            return builder.tree()
         nodes, width = min(self.nodes, budget.nodes), min(self.width, budget.width)
         carries, reached = {-1: scores.start()}, []
         heap: list[tuple[float, float, int, int, int]] = []  # (-log utility, -log probability, parent, depth, token)
 
         def offer(parent: int, place: int, cost: float) -> None:
-            path = path_tokens(build, parent)
+            path = path_tokens(builder, parent)
             last = token_tensor(scores.block.states.device, [path[-1] if path else state.tokens[-1]])
             logits, carries[parent] = scores.step(place, carries[parent], last)
             values, tokens = scores.top_tokens(place, logits, width, [path], state)
@@ -219,16 +219,16 @@ class BlockTree(BlockPassDrafter):
 
         with torch.inference_mode():
             offer(-1, 0, 0.0)
-            while heap and len(build) < nodes:
+            while heap and len(builder) < nodes:
                 utility, cost, parent, depth, token = heapq.heappop(heap)
                 if not self.is_worth_verifying(math.exp(-utility)):
                     break
-                node = build.add(token, parent)
+                node = builder.add(token, parent)
                 carries[node] = carries[parent]
                 reached.append(math.exp(-cost))
                 if depth < len(scores) and token not in state.stop:
                     offer(node, depth, cost)
-        tree = build.tree()
+        tree = builder.tree()
         if self.correction is not None and len(tree):
             note_reach(scores, tree, reached, state)
         return tree

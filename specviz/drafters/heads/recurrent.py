@@ -59,10 +59,10 @@ class MlpSpeculatorTree(LastStateDrafter):
 
 def merged_paths(paths: list[tuple[int, ...]]) -> TreeBuilder:
     """Return a tree of chosen nodes that holds the given paths (tokens after the root), with common prefixes merged."""
-    build = TreeBuilder()
+    builder = TreeBuilder()
     at: dict[tuple[int, ...], int] = {(): -1}
     for path in paths:
         for end in range(1, len(path) + 1):
             if path[:end] not in at:
-                at[path[:end]] = build.add(path[end - 1], at[path[:end - 1]])
-    return build
+                at[path[:end]] = builder.add(path[end - 1], at[path[:end - 1]])
+    return builder

@@ -16,14 +16,14 @@ class LayerSearch:
     trials (SWIFT, Xia et al. 2410.06916).
 
     choices: the sublayers that may be skipped; ratio: share of them that a set holds; rng: random numbers of the search; enough,
-    patience, most: the search ends once the agreement is above ``enough``, after ``patience`` trials without improvement, or after
-    ``most`` trials. best: the best set so far; matched: its agreement with the target in [0, 1], 0 before the first trial.
+    patience, max_trials: the search ends once the agreement is above ``enough``, after ``patience`` trials without improvement, or after
+    ``max_trials`` trials. best: the best set so far; matched: its agreement with the target in [0, 1], 0 before the first trial.
     """
 
-    def __init__(self, choices: tuple[int, ...], ratio: float, rng: random.Random, *, enough=0.95, patience=300, most=1000):
+    def __init__(self, choices: tuple[int, ...], ratio: float, rng: random.Random, *, enough=0.95, patience=300, max_trials=1000):
         self.choices, self.rng = choices, rng
         self.size = int(len(choices) * ratio)
-        self.enough, self.patience, self.most = enough, patience, most
+        self.enough, self.patience, self.max_trials = enough, patience, max_trials
         # start with both sublayers of every other layer
         odd_first = sorted(choices, key=lambda s: (s // 2 % 2 == 0, s))
         self.best: frozenset[int] = frozenset(odd_first[:self.size])
@@ -34,7 +34,8 @@ class LayerSearch:
     def finished(self) -> bool:
         """Whether the search has ended."""
         full = self.size in (0, len(self.choices))  # only one such set exists
-        return full and self.trials > 0 or self.matched > self.enough or self.trials_since_best >= self.patience or self.trials >= self.most
+        return (full and self.trials > 0 or self.matched > self.enough or self.trials_since_best >= self.patience
+                or self.trials >= self.max_trials)
 
     def propose(self) -> frozenset[int]:
         """Return the next set of sublayers to try. The first trial is the initial set, every other layer."""

@@ -48,18 +48,18 @@ class ExitChain(Drafter):
         self.target, self.view = target, target.early(self.exit)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         for depth in range(budget.gamma):
-            chain = DraftTree.chain(build.tokens)
+            chain = DraftTree.chain(builder.tokens)
             states = self.view.step(chain, max(0, len(chain) - 1))
             logits = self.target.head(self.target.norm(states[-1:]))[0]
-            logits = state.process_draft_row(logits, build.tokens)
+            logits = state.process_draft_row(logits, builder.tokens)
             token, probs = sample_token(logits, state)
-            build.add(token, len(build) - 1, build.begin(probs, IID))
+            builder.add(token, len(builder) - 1, builder.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         state.note("layers", count=self.layers, skipped=list(range(2 * self.exit, 2 * self.layers)), reused=self.exit)
-        return build.tree()
+        return builder.tree()
 
 
 class KeptLayers(DraftChain):
@@ -113,21 +113,21 @@ PUBLISHED: Widths = ((3, 5, 8, 10), (1, 3, 5, 10))
 
 
 class SkippedLayers(Drafter):
-    """Drafter of a tree: the target with some sublayers skipped, chosen by a search during generation (SWIFT, Xia et al. 2410.06916).
-    The tree follows the top-1 (or first sampled) token, with more siblings at positions where that token's probability is lower.
+    """Drafter of a tree: the target with some sublayers skipped, chosen by a search during generation (SWIFT, Xia et al.
+    2410.06916). The tree follows the top-1 (or first sampled) token, with more siblings at positions where that token's probability
+    is lower.
 
-    ratio: share of skipped sublayers, not counting the first and last layer; sure: the draft ends at a position with a lower top-1
-    probability; wide: maximum children per node; context: number of tokens on which a set of sublayers is scored; every: rounds
-    between trials; widths: children per node by confidence class, most confident first; memory: keeps the search between answers of
-    a session.
-    """
+    ratio: share of skipped sublayers, not counting the first and last layer; min_top1_prob: the draft ends at a position with a
+    lower top-1 probability; max_children: maximum children per node; context: number of tokens on which a set of sublayers is
+    scored; every: rounds between trials; widths: children per node by confidence class, most confident first; memory: keeps the
+    search between answers of a session."""
 
     needs = frozenset({"skip"})
     restartable = False  # the view uses the target's own KV cache
 
-    def __init__(self, ratio: float = 0.45, sure: float = 0.8, wide: int = 3, context: int = 32, every: int = 1,
+    def __init__(self, ratio: float = 0.45, min_top1_prob: float = 0.8, max_children: int = 3, context: int = 32, every: int = 1,
                  widths: Widths | None = None, memory: Memory | None = None):
-        self.ratio, self.sure, self.wide, self.context, self.every = ratio, sure, wide, context, every
+        self.ratio, self.min_top1_prob, self.max_children, self.context, self.every = ratio, min_top1_prob, max_children, context, every
         self.widths, self.memory = widths or NARROW, memory or Memory()
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -140,23 +140,23 @@ class SkippedLayers(Drafter):
         self.choices: list[int] = []  # top-1 tokens of the full target at the first positions of the answer
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma <= 0:
-            return build.tree()
+            return builder.tree()
         self.view.sync(state.tokens)
         scorer, node, greedy = Scorer(self.view, state), -1, state.sampling.greedy
         for _ in range(budget.gamma):
-            rows = scorer.logits(build, (node,))
+            rows = scorer.logits(builder, (node,))
             best = float(rows[0].softmax(-1).max())
             grade = (best <= 0.95) + (best <= 0.8) + (best <= 0.5)
-            count = min(self.wide, budget.width, self.widths[0 if greedy else 1][grade])
-            children = (chosen_children if greedy else drawn_children)(build, [node], [count], rows, state)[0]
-            if not children or best < self.sure or len(build) >= budget.nodes:
+            count = min(self.max_children, budget.width, self.widths[0 if greedy else 1][grade])
+            children = (chosen_children if greedy else drawn_children)(builder, [node], [count], rows, state)[0]
+            if not children or best < self.min_top1_prob or len(builder) >= budget.nodes:
                 break
             node = children[0]
         state.note("layers", count=self.layers, skipped=sorted(self.search.best), matched=round(self.search.matched, 4),
                    trials=self.search.trials)
-        return build.tree()
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         if len(self.choices) < self.context:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
 from ...indexes.ngram_counts import NgramCounts
 from ...indexes.suffix_array import PART
-from ...indexes.suffix_automaton import GramIndex, SuffixAutomaton, Text
+from ...indexes.suffix_automaton import NgramIndex, SuffixAutomaton, TextIndex
 
 
-def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
-    """Add a chain of up to ``count`` tokens text[place:] under the root of ``build``; return their number. The chain ends after an
+def copy_chain(builder: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
+    """Add a chain of up to ``count`` tokens text[place:] under the root of ``builder``; return their number. The chain ends after an
     end token (``stop``) and before the end of a document (a negative token or a datastore's separator). source: name of the text."""
     tokens = []
     for token in text[place:place + count]:
@@ -21,7 +21,7 @@ def copy_chain(build: TreeBuilder, text, place: int, count: int, stop: frozenset
         tokens.append(int(token))
         if token in stop:
             break
-    build.chain(tokens, [Origin(source, at, at + 1) for at in range(place, place + len(tokens))])
+    builder.chain(tokens, [Origin(source, at, at + 1) for at in range(place, place + len(tokens))])
     return len(tokens)
 
 
@@ -34,7 +34,7 @@ class ContextIndexDrafter(Drafter):
 
     matched = 0
 
-    def __init__(self, index: Text):
+    def __init__(self, index: TextIndex):
         self.index = index
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -42,37 +42,37 @@ class ContextIndexDrafter(Drafter):
         self.index.extend(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma > 0:
             self.index.follow(state.tokens)
-            self.draft(build, state, budget)
-        return build.tree()
+            self.draft(builder, state, budget)
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.index.extend(state.tokens)
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
-        """Add the draft's nodes to ``build``. The index already holds state.tokens."""
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
+        """Add the draft's nodes to ``builder``. The index already holds state.tokens."""
 
 
 class NgramDraft(ContextIndexDrafter):
     """Drafter of a chain, token by token: the most frequent successor of the last n - 1 tokens, with the largest n for which they
-    occurred before (ANPD, Ou et al. 2404.08698). longest, least: largest and smallest n.
+    occurred before (ANPD, Ou et al. 2404.08698). longest, min_match: largest and smallest n.
     """
 
     index: NgramCounts
 
-    def __init__(self, longest: int = 5, least: int = 2):
+    def __init__(self, longest: int = 5, min_match: int = 2):
         super().__init__(NgramCounts(longest))
-        self.longest, self.least = longest, least
+        self.longest, self.min_match = longest, min_match
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         context, orders = list(state.tokens[1 - self.longest:]), []
-        while len(build) < budget.gamma:
+        while len(builder) < budget.gamma:
             token, n, place = self.index.best(context)
-            if n < self.least:
+            if n < self.min_match:
                 break
-            build.add(token, len(build) - 1, origin=Origin("context", place, place + 1))
+            builder.add(token, len(builder) - 1, origin=Origin("context", place, place + 1))
             orders.append(n)
             if token in state.stop:
                 break
@@ -86,38 +86,38 @@ class GramCopy(ContextIndexDrafter):
     """Drafter that copies the continuation of the first (``latest``: the latest) earlier occurrence of the last ``gram`` tokens
     (CopySpec, Dumitru et al. 2502.08923)."""
 
-    index: GramIndex
+    index: NgramIndex
 
     def __init__(self, gram: int = 3, latest: bool = False):
-        super().__init__(GramIndex(gram))
+        super().__init__(NgramIndex(gram))
         self.gram, self.latest = gram, latest
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         end = self.index.latest() if self.latest else self.index.earliest()
         if end:
             self.matched = self.gram
-            copied = copy_chain(build, state.tokens, end, budget.gamma, state.stop)
+            copied = copy_chain(builder, state.tokens, end, budget.gamma, state.stop)
             state.note("match", start=end - self.gram, end=end, n=self.gram, copied=copied)
 
 
 class SuffixCopy(ContextIndexDrafter):
-    """Drafter that copies the continuation of the longest suffix of the context that occurred before, if it has at least ``least``
+    """Drafter that copies the continuation of the longest suffix of the context that occurred before, if it has at least ``min_match``
     tokens (SAM-Decoding, Hu et al. 2411.10666). The draft has 1 + stretch * (match length) tokens.
     """
 
     index: SuffixAutomaton
 
-    def __init__(self, least: int = 5, stretch: float = 4.0):
+    def __init__(self, min_match: int = 5, stretch: float = 4.0):
         super().__init__(SuffixAutomaton())
-        self.least, self.stretch = least, stretch
+        self.min_match, self.stretch = min_match, stretch
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         n, end = self.index.longest()
         count = min(budget.gamma, 1 + int(self.stretch * n))
         shorter, there = self.index.longest(count)
-        if shorter >= self.least:  # a shorter match with more text after it
+        if shorter >= self.min_match:  # a shorter match with more text after it
             n, end = shorter, there
-        if n >= self.least and n:
+        if n >= self.min_match and n:
             self.matched = n
-            copied = copy_chain(build, state.tokens, end, count, state.stop)
+            copied = copy_chain(builder, state.tokens, end, count, state.stop)
             state.note("match", start=end - n, end=end, n=n, copied=copied)

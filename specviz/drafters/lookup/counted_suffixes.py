@@ -48,26 +48,27 @@ class MatchedTree:
     nodes: tuple[tuple[int, int, float, int], ...]
 
 
-def speculate(index: SuffixAutomaton, matches, *, max_nodes: int, factor: float, offset: float, least: float, wide: int) -> MatchedTree:
+def speculate(index: SuffixAutomaton, matches, *, max_nodes: int, factor: float, offset: float, min_prob: float,
+              max_children: int) -> MatchedTree:
     """Return the draft tree with the highest score over all match lengths; of equal ones that with the longer match (SuffixDecoding).
 
     matches: (n, state) as from ``SuffixAutomaton.matches``. A match of n tokens may draft int(n * factor + offset) nodes, at most
-    ``max_nodes``; least: smallest path probability; wide: maximum children per node, 1 for a chain.
+    ``max_nodes``; min_prob: smallest path probability; max_children: per node, 1 for a chain.
     """
     best = MatchedTree(0.0, 0, ())
     for n, state in reversed(matches):
         capacity = min(max_nodes, int(n * factor + offset))
         if capacity <= best.score:  # no node scores above 1
             continue
-        guess = grow(index, state, n, capacity, least, wide)
+        guess = grow(index, state, n, capacity, min_prob, max_children)
         if guess.score > best.score:
             best = guess
     return best
 
 
-def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least: float, wide: int) -> MatchedTree:
+def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, min_prob: float, max_children: int) -> MatchedTree:
     """Return a tree of the ``capacity`` most frequent continuations of the string of an automaton's ``state``, with relative
-    frequencies as probabilities. matched: length of the match; least, wide: as in ``speculate``."""
+    frequencies as probabilities. matched: length of the match; min_prob, max_children: as in ``speculate``."""
     nodes: list[tuple[int, int, float, int]] = []
     heap: list[tuple] = []
 
@@ -75,11 +76,11 @@ def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, least:
         if matched + depth >= index.depth or not index.count[state]:
             return
         counts, total = index.count, index.count[state]
-        floor = least * total / prob * (1 - 1e-9)  # a common token has thousands of rare successors
+        floor = min_prob * total / prob * (1 - 1e-9)  # a common token has thousands of rare successors
         after = [(-counts[to], token, to) for token, to in index.next[state].items() if counts[to] >= floor and token >= 0]
-        for count, token, to in sorted(after)[:wide]:
+        for count, token, to in sorted(after)[:max_children]:
             share = -prob * count / total
-            if share >= least:
+            if share >= min_prob:
                 heapq.heappush(heap, (-share, depth, parent, token, to))
 
     offer(-1, state, 1.0, 0)
@@ -101,10 +102,10 @@ class CountedSuffixes(Drafter):
     matched = 0
 
     def __init__(self, memory: Memory, *, depth: int = 64, capacity: int = CAPACITY, factor: float = 1.0, offset: float = 0.0,
-                 least: float = 0.1, wide: int = 8):
+                 min_prob: float = 0.1, max_children: int = 8):
         self.local = SuffixAutomaton(depth)
         self.memory, self.past = memory, memory.table(("past answers", depth, capacity), lambda: PastAnswers(depth, capacity))
-        self.depth, self.settings = depth, dict(factor=factor, offset=offset, least=least, wide=wide)
+        self.depth, self.settings = depth, dict(factor=factor, offset=offset, min_prob=min_prob, max_children=max_children)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.local.clear()
@@ -112,21 +113,21 @@ class CountedSuffixes(Drafter):
         self.past.read(self.memory)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma <= 0:
-            return build.tree()
+            return builder.tree()
         self.local.follow(state.tokens)
-        settings = {**self.settings, "max_nodes": budget.nodes, "wide": min(self.settings["wide"], budget.width)}
+        settings = {**self.settings, "max_nodes": budget.nodes, "max_children": min(self.settings["max_children"], budget.width)}
         found = [(speculate(self.local, self.local.suffixes(self.depth), **settings), "context")]
         for half, name in zip(self.past.halves, ("answers", "older answers")):
             found.append((speculate(half, suffix_states(half, state.tokens, self.depth), **settings), name))
         guess, source = max(found, key=lambda f: f[0].score)  # ties go to the context
-        add_guess(build, guess, source, budget.gamma, state.stop)
+        add_guess(builder, guess, source, budget.gamma, state.stop)
         self.matched = guess.matched
-        if len(build):
-            state.note("suffix", source=source, n=guess.matched, score=round(guess.score, 4), nodes=len(build),
-                       chances=[round(prob, 4) for _, _, prob, _ in guess.nodes[:len(build)]])
-        return build.tree()
+        if len(builder):
+            state.note("suffix", source=source, n=guess.matched, score=round(guess.score, 4), nodes=len(builder),
+                       chances=[round(prob, 4) for _, _, prob, _ in guess.nodes[:len(builder)]])
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.local.extend(state.tokens)
@@ -146,13 +147,13 @@ def extend_match(index: SuffixAutomaton, tokens, state: int = 0, matched: int = 
     return state, matched
 
 
-def add_guess(build: TreeBuilder, guess: MatchedTree, source: str, max_depth: int, stop: frozenset[int]) -> None:
+def add_guess(builder: TreeBuilder, guess: MatchedTree, source: str, max_depth: int, stop: frozenset[int]) -> None:
     """Add the nodes of a MatchedTree to a draft tree as chosen nodes, none deeper than ``max_depth`` and none after an end token
     (``stop``). source: name of the text."""
     at = {-1: (-1, 0)}
     for place, (token, parent, _, end) in enumerate(guess.nodes):
         if parent in at and at[parent][1] < max_depth:
             node, depth = at[parent]
-            new = build.add(token, node, origin=Origin(source, end - 1, end))
+            new = builder.add(token, node, origin=Origin(source, end - 1, end))
             if token not in stop:
                 at[place] = (new, depth + 1)

@@ -17,32 +17,33 @@ class StoreTree(Drafter):
     """Drafter of a tree: the most frequent continuations of the context's longest suffix that occurs in a datastore (REST, He et al.
     2311.08252).
 
-    longest, least: bounds of the suffix's length; hits: maximum number of occurrences examined. Depth, width and nodes come from
+    longest, min_match: bounds of the suffix's length; hits: maximum number of occurrences examined. Depth, width and nodes come from
     the budget. matched: number of context tokens that matched before the last proposal.
     """
 
     matched = 0
 
-    def __init__(self, store: Store, longest: int = 16, least: int = 2, hits: int = 5000):
-        self.store, self.longest, self.least, self.hits = store, longest, least, hits
+    def __init__(self, store: Store, longest: int = 16, min_match: int = 2, hits: int = 5000):
+        self.store, self.longest, self.min_match, self.hits = store, longest, min_match, hits
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma > 0:
-            n, places = self.draft(build, state, budget)
+            n, places = self.draft(builder, state, budget)
             if n:
-                state.note("retrieved", source=self.store.name, n=n, places=places, nodes=len(build))
-        return build.tree()
+                state.note("retrieved", source=self.store.name, n=n, places=places, nodes=len(builder))
+        return builder.tree()
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> tuple[int, int]:
-        """Add the draft's nodes to ``build``; return the length of the match and its number of occurrences in the datastore."""
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> tuple[int, int]:
+        """Add the draft's nodes to ``builder``; return the length of the match and its number of occurrences in the datastore."""
         array = self.store.array
-        n, low, high = array.longest(state.tokens, self.longest, self.least)
-        found = array.frequent(n, low, high, deep=budget.gamma, nodes=budget.nodes, hits=self.hits, wide=budget.width) if n else []
+        n, low, high = array.longest(state.tokens, self.longest, self.min_match)
+        found = array.frequent_continuations(n, low, high, max_depth=budget.gamma, max_nodes=budget.nodes, hits=self.hits,
+                                             max_children=budget.width) if n else []
         at = {-1: -1}
         for place, (token, parent, _, where) in enumerate(found):
             if parent in at:
-                node = build.add(token, at[parent], origin=Origin(self.store.name, where, where + 1))
+                node = builder.add(token, at[parent], origin=Origin(self.store.name, where, where + 1))
                 if token not in state.stop:  # nothing is written after an end token
                     at[place] = node
         self.matched = n
@@ -54,11 +55,11 @@ class LongerMatch(SuffixCopy):
     2411.10666).
 
     A match outside the context counts ``bias`` tokens less. A datastore match of at least half the suffix array's sorting depth is
-    copied as a chain; a shorter one yields a tree. least, stretch: as in SuffixCopy; memory: the session's past answers.
+    copied as a chain; a shorter one yields a tree. min_match, stretch: as in SuffixCopy; memory: the session's past answers.
     """
 
-    def __init__(self, store: Store, least: int = 5, stretch: float = 4.0, bias: int = 5, memory: Memory | None = None):
-        super().__init__(least, stretch)
+    def __init__(self, store: Store, min_match: int = 5, stretch: float = 4.0, bias: int = 5, memory: Memory | None = None):
+        super().__init__(min_match, stretch)
         self.store = StoreTree(store)
         self.long = max(1, store.array.depth // 2)
         self.bias, self.memory = bias, memory or Memory()
@@ -87,34 +88,34 @@ class LongerMatch(SuffixCopy):
         return [extend_match(half, tokens[len(self.read):] if goes_on else tokens, *(known if goes_on else (0, 0)))
                 for half, known in zip(self.halves, self.ends)]
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         own, _ = self.index.longest()
-        least = self.least + self.bias
+        min_match = self.min_match + self.bias
         (known, half, end) = max(((n, half, half.first[at]) for half, (at, n) in zip(self.halves, self.reached(state.tokens))),
                                  key=lambda found: found[0])
-        other, place = self.stored(state.tokens, least)
-        if own >= self.least and own >= max(known, other) - self.bias:
-            super().draft(build, state, budget)
-        elif known >= max(least, other):
-            self.copy(build, state, budget, half.text, end, known, "answers")
+        other, place = self.stored(state.tokens, min_match)
+        if own >= self.min_match and own >= max(known, other) - self.bias:
+            super().draft(builder, state, budget)
+        elif known >= max(min_match, other):
+            self.copy(builder, state, budget, half.text, end, known, "answers")
         elif other >= self.long:
-            self.copy(build, state, budget, self.store.store.array.tokens, place, other, self.store.store.name)
+            self.copy(builder, state, budget, self.store.store.array.tokens, place, other, self.store.store.name)
         elif other:
-            n, places = self.store.draft(build, state, budget)
+            n, places = self.store.draft(builder, state, budget)
             self.matched = n
-            state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(build))
+            state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(builder))
 
-    def stored(self, tokens: list[int], least: int) -> tuple[int, int]:
-        """Return the length of the longest suffix of ``tokens``, of at least ``least`` tokens, that occurs in the datastore, and the
+    def stored(self, tokens: list[int], min_match: int) -> tuple[int, int]:
+        """Return the length of the longest suffix of ``tokens``, of at least ``min_match`` tokens, that occurs in the datastore, and the
         position after the occurrence; position 0 for a match too short to be copied as a chain."""
         array = self.store.store.array
-        n, low, high = array.longest(tokens, array.depth, least)
-        return array.whole(tokens, n, low, high) if n >= self.long else (n, 0)
+        n, low, high = array.longest(tokens, array.depth, min_match)
+        return array.extend_match(tokens, n, low, high) if n >= self.long else (n, 0)
 
-    def copy(self, build: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
+    def copy(self, builder: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
         """Copy a chain from position ``place`` of another text, up to the end of its document: at most 1 + stretch * n tokens after a
         match of n tokens."""
         count = min(budget.gamma, 1 + int(self.stretch * n))
-        copied = copy_chain(build, text, place, count, state.stop, source)
+        copied = copy_chain(builder, text, place, count, state.stop, source)
         self.matched = n
         state.note("match", source=source, start=place - n, end=place, n=n, copied=copied)

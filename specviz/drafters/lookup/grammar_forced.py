@@ -12,24 +12,24 @@ class GrammarForced(Drafter):
     """Drafter of the chain of tokens that the request's grammar forces. If the next token is not forced, or there is no grammar, the
     drafter ``inner`` drafts.
 
-    most: maximum number of forced tokens per round.
+    max_tokens: maximum number of forced tokens per round.
     """
 
-    def __init__(self, inner: Drafter, most: int = 32):
-        self.inner, self.most = inner, most
+    def __init__(self, inner: Drafter, max_tokens: int = 32):
+        self.inner, self.max_tokens = inner, max_tokens
         self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        forced = state.processors.forced(state.tokens, state.start)[:self.most] if state.processors and budget.gamma > 0 else []
+        forced = state.processors.forced(state.tokens, state.start)[:self.max_tokens] if state.processors and budget.gamma > 0 else []
         if not forced:
             return self.inner.propose(state, budget)
         state.note("forced", tokens=forced)
-        build = TreeBuilder()
-        build.chain(forced, [Origin("grammar", at, at + 1) for at in range(len(forced))])
-        return build.tree()
+        builder = TreeBuilder()
+        builder.chain(forced, [Origin("grammar", at, at + 1) for at in range(len(forced))])
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.inner.observe(state, outcome)

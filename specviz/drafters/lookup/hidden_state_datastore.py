@@ -6,29 +6,28 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
-from ...indexes.nearest import marks
+from ...indexes.nearest import is_made_for
 from ...indexes.store import Store, StoreError
 from ...indexes.suffix_array import PART
 
 
 class StoreStates(Drafter):
-    """Drafter of a tree: the continuations of the ``neighbours`` datastore positions with the most similar hidden states (DReSD, Gritta
-    et al. 2502.15572), one chain each, merged along common prefixes.
+    """Drafter of a tree: the continuations of the ``neighbours`` datastore positions with the most similar hidden states (DReSD,
+    Gritta et al. 2502.15572), one chain each, merged along common prefixes.
 
-    least: smallest cosine similarity. matched: similarity of the best position times 8, rounded down. Raises StoreError if the store
-    has no hidden states, or those of another target.
-    """
+    min_similarity: smallest cosine similarity of a position that is used. matched: similarity of the best position times 8, rounded
+    down. Raises StoreError if the store has no hidden states, or those of another target."""
 
     hidden_states = frozenset({"final"})
     needs = frozenset({"tap:final"})
     restartable = False  # needs the target's hidden states
     matched = 0
 
-    def __init__(self, store: Store, target: Target, neighbours: int = 3, least: float = 0.0):
-        if store.dense is None or not marks(store.facts.get("states"), target):
+    def __init__(self, store: Store, target: Target, neighbours: int = 3, min_similarity: float = 0.0):
+        if store.dense is None or not is_made_for(store.facts.get("states"), target):
             raise StoreError(f"The datastore {store.name!r} holds no hidden states of this target: build it again with "
                              "`python -m specviz.training.datastore --dense`.", "datastore.no_states")
-        self.store, self.dense, self.neighbours, self.least = store, store.dense, neighbours, least
+        self.store, self.dense, self.neighbours, self.min_similarity = store, store.dense, neighbours, min_similarity
         self.state: Tensor | None = None  # [d], produced the last token
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -39,30 +38,30 @@ class StoreStates(Drafter):
         self.state = outcome.scores.hidden_states["final"][outcome.kept[-1]]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, dense = TreeBuilder(), self.dense
+        builder, dense = TreeBuilder(), self.dense
         if budget.gamma <= 0 or self.state is None:
-            return build.tree()
+            return builder.tree()
         key = dense.frame.keys(self.state[None])[0]
-        near = [(p, x) for p, x in dense.nearest(self.store.array, state.tokens[-1], key, self.neighbours) if x >= self.least]
+        near = [(p, x) for p, x in dense.nearest(self.store.array, state.tokens[-1], key, self.neighbours) if x >= self.min_similarity]
         for place, _ in near[:budget.width]:
-            self.add(build, place + 1, budget, state.stop)
+            self.add(builder, place + 1, budget, state.stop)
         if near:
             self.matched = max(0, int(8 * near[0][1]))
             state.note("neighbours", source=self.store.name, places=[p + 1 for p, _ in near], likeness=[round(x, 4) for _, x in near],
-                       nodes=len(build), how=dense.how)
-        return build.tree()
+                       nodes=len(builder), how=dense.how)
+        return builder.tree()
 
-    def add(self, build: TreeBuilder, place: int, budget: Budget, stop: frozenset[int]) -> None:
+    def add(self, builder: TreeBuilder, place: int, budget: Budget, stop: frozenset[int]) -> None:
         """Add the chain from position ``place`` of the datastore, up to the end of its document, merged with the existing nodes."""
         tokens = self.store.array.tokens
-        node, under = -1, {(build.parents[i], build.tokens[i]): i for i in range(len(build))}
+        node, under = -1, {(builder.parents[i], builder.tokens[i]): i for i in range(len(builder))}
         for at in range(place, min(place + budget.gamma, len(tokens))):
             token = int(tokens[at])
             if token == PART:
                 return
             if (node, token) in under:
                 node = under[node, token]
-            elif len(build) < budget.nodes:
-                node = build.add(token, node, origin=Origin(self.store.name, at, at + 1))
-            if token in stop or len(build) >= budget.nodes:
+            elif len(builder) < budget.nodes:
+                node = builder.add(token, node, origin=Origin(self.store.name, at, at + 1))
+            if token in stop or len(builder) >= budget.nodes:
                 return

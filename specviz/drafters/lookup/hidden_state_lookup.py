@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
-from ...indexes.suffix_automaton import GramIndex
+from ...indexes.suffix_automaton import NgramIndex
 
 MOST = 4096  # most recent positions of a token that are compared
 
 
 class HiddenStateCopy(Drafter):
-    """Drafter of a tree: the continuations of the ``neighbours`` earlier positions of the context with the most similar hidden states
-    (DReSD, Gritta et al. 2502.15572), one chain each, merged along common prefixes.
+    """Drafter of a tree: the continuations of the ``neighbours`` earlier positions of the context with the most similar hidden
+    states (DReSD, Gritta et al. 2502.15572), one chain each, merged along common prefixes.
 
-    least: smallest cosine similarity; dims: hidden states are reduced to this many principal components of the prompt's, if the
-    prompt has more tokens. matched: similarity of the best position times 8, rounded down.
-    """
+    min_similarity: smallest cosine similarity of a position that is used; dims: hidden states are reduced to this many principal
+    components of the prompt's, if the prompt has more tokens. matched: similarity of the best position times 8, rounded down."""
 
     matched = 0
 
@@ -29,9 +28,9 @@ class HiddenStateCopy(Drafter):
     needs = frozenset({"tap:final"})
     restartable = False  # needs the target's hidden states
 
-    def __init__(self, neighbours: int = 3, least: float = 0.0, dims: int = 64):
-        self.neighbours, self.least, self.dims = neighbours, least, dims
-        self.places = GramIndex(1)
+    def __init__(self, neighbours: int = 3, min_similarity: float = 0.0, dims: int = 64):
+        self.neighbours, self.min_similarity, self.dims = neighbours, min_similarity, dims
+        self.places = NgramIndex(1)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         rows = prefill.hidden_states["final"]
@@ -66,16 +65,16 @@ class HiddenStateCopy(Drafter):
         return torch.nn.functional.normalize(z if self.axes is None else z @ self.axes, dim=-1)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         tokens = state.tokens
         if budget.gamma > 0 and self.count and len(tokens) == self.first + self.count + 1:
             near = self.nearest(tokens)
             for place, _ in near[:budget.width]:
-                self.add(build, tokens, place, budget, state.stop)
+                self.add(builder, tokens, place, budget, state.stop)
             if near:
                 self.matched = max(0, int(8 * near[0][1]))
-                state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(build))
-        return build.tree()
+                state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(builder))
+        return builder.tree()
 
     def nearest(self, tokens) -> list[tuple[int, float]]:
         """Return (position, cosine similarity) for the earlier occurrences of the last token with the most similar hidden states, most
@@ -87,17 +86,17 @@ class HiddenStateCopy(Drafter):
         likeness = before @ self.keys[self.count - 1]
         found = likeness.topk(min(self.neighbours, len(ends)))
         pairs = torch.stack([found.indices.to(found.values.dtype), found.values]).tolist()
-        return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*pairs)) if x >= self.least]
+        return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*pairs)) if x >= self.min_similarity]
 
-    def add(self, build: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
+    def add(self, builder: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
         """Add the chain from position ``place`` of the context, merged with the existing nodes."""
-        node, under = -1, {(build.parents[i], build.tokens[i]): i for i in range(len(build))}
+        node, under = -1, {(builder.parents[i], builder.tokens[i]): i for i in range(len(builder))}
         for at in range(place, min(place + budget.gamma, len(tokens))):
             token = tokens[at]
             if (node, token) in under:
                 node = under[node, token]
-            elif len(build) < budget.nodes:
-                node = build.add(token, node, origin=Origin("context", at, at + 1))
+            elif len(builder) < budget.nodes:
+                node = builder.add(token, node, origin=Origin("context", at, at + 1))
             else:
                 return
             if token in stop:

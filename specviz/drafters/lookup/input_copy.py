@@ -25,13 +25,13 @@ class InputCopy(Drafter):
         self.place, self.at = (0 if self.from_start else None), len(self.source)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         follows = self.place is not None and self.at == len(state.tokens)
         place, n = (self.place, 0) if follows else self.find_match(state.tokens)
         if place is not None and budget.gamma > 0:
-            copied = copy_chain(build, self.source, place, budget.gamma, state.stop)
+            copied = copy_chain(builder, self.source, place, budget.gamma, state.stop)
             state.note("match", start=place - n, end=place, n=n, copied=copied)
-        return build.tree()
+        return builder.tree()
 
     def find_match(self, tokens: list[int]) -> tuple[int | None, int]:
         """Return the prompt position to copy from and the length of the matching suffix of ``tokens``; (None, 0) if no suffix occurs

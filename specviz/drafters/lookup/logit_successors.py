@@ -3,7 +3,7 @@ distribution that produced the last token start one branch each, extended by wha
 from __future__ import annotations
 
 from ...core import Budget, Origin, Outcome, Scores, State, Target, TreeBuilder
-from ...indexes.suffix_automaton import Grams
+from ...indexes.suffix_automaton import NgramIndexes
 from ...trees import top_k
 from .copying import ContextIndexDrafter
 
@@ -16,11 +16,11 @@ class LogitSpecDrafter(ContextIndexDrafter):
 
     longest: longest suffix that is looked up; reach: maximum number of tokens copied directly after the root."""
 
-    index: Grams
+    index: NgramIndexes
     restartable = False  # needs the target's logits of the last position
 
     def __init__(self, longest: int = 3, reach: int = 6):
-        super().__init__(Grams(longest))
+        super().__init__(NgramIndexes(longest))
         self.reach = reach
         self.likely: list[int] = []
 
@@ -32,23 +32,23 @@ class LogitSpecDrafter(ContextIndexDrafter):
         super().observe(state, outcome)
         self.row = outcome.scores.logits[outcome.kept[-1]]
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         tokens, under = state.tokens, {}
         end, self.matched = self.index.match(latest=True)
         if end:
-            self.copy(build, under, state, -1, end, min(self.reach, budget.gamma), budget.nodes)
+            self.copy(builder, under, state, -1, end, min(self.reach, budget.gamma), budget.nodes)
         likely = [] if self.row is None else top_k(self.row[None], budget.nodes + 1)[1][0].tolist()
         for rank, token in enumerate(likely[:budget.width]):
-            if len(build) >= budget.nodes:
+            if len(builder) >= budget.nodes:
                 break
             if token == tokens[-1]:
                 continue
-            node = self.grow(build, under, token, -1, None)
+            node = self.grow(builder, under, token, -1, None)
             reach = min(next((most for below, most in REACH if rank < below), 1), budget.gamma)
             if reach > 1 and token not in state.stop:
                 end = self.after(tokens, token)
-                self.copy(build, under, state, node, end, reach - 1 if end else 0, budget.nodes)
-        if len(build):
+                self.copy(builder, under, state, node, end, reach - 1 if end else 0, budget.nodes)
+        if len(builder):
             state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
 
     def after(self, tokens: list[int], token: int) -> int:
@@ -60,20 +60,20 @@ class LogitSpecDrafter(ContextIndexDrafter):
                 return places[-1]
         return 0
 
-    def copy(self, build: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
+    def copy(self, builder: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
         """Add up to ``count`` context tokens from position ``place`` as a chain under ``node``, while the tree has at most ``room``
         nodes. under: (parent, token) -> node."""
         for at in range(place, min(place + count, len(state.tokens))):
             token = state.tokens[at]
-            if len(build) >= room and (node, token) not in under:
+            if len(builder) >= room and (node, token) not in under:
                 return
-            node = self.grow(build, under, token, node, Origin("context", at, at + 1))
+            node = self.grow(builder, under, token, node, Origin("context", at, at + 1))
             if token in state.stop:
                 return
 
     @staticmethod
-    def grow(build: TreeBuilder, under: dict, token: int, node: int, origin: Origin | None) -> int:
+    def grow(builder: TreeBuilder, under: dict, token: int, node: int, origin: Origin | None) -> int:
         """Return the child of ``node`` with this token; add it if it does not exist. under: (parent, token) -> node."""
         if (node, token) not in under:
-            under[node, token] = build.add(token, node, origin=origin)
+            under[node, token] = builder.add(token, node, origin=origin)
         return under[node, token]

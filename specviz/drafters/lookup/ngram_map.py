@@ -8,7 +8,7 @@ from collections import Counter
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
 from ...indexes.earlier_answers import Memory
 from ...indexes.hash_pool import HashPool
-from ...indexes.suffix_automaton import GramIndex
+from ...indexes.suffix_automaton import NgramIndex
 from .copying import ContextIndexDrafter, copy_chain
 
 VALUES = 4  # continuations per key
@@ -17,27 +17,27 @@ CLEAR = 2  # required frequency ratio of the best to the next
 
 
 class NgramMap(ContextIndexDrafter):
-    """Drafter that copies the continuation of the last ``key`` tokens if they occurred at least ``least`` times before (llama.cpp's
+    """Drafter that copies the continuation of the last ``key`` tokens if they occurred at least ``min_count`` times before (llama.cpp's
     ngram-simple, ngram-map-k and ngram-map-k4v).
 
     counted: copy the most frequent of up to four continuations if it is at least twice as frequent as the next one, else draft
     nothing; otherwise copy the latest continuation.
     """
 
-    index: GramIndex
+    index: NgramIndex
 
-    def __init__(self, key: int = 12, least: int = 1, counted: bool = False):
-        super().__init__(GramIndex(key))
-        self.key, self.least, self.counted = key, least, counted
+    def __init__(self, key: int = 12, min_count: int = 1, counted: bool = False):
+        super().__init__(NgramIndex(key))
+        self.key, self.min_count, self.counted = key, min_count, counted
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         places = self.index.before()
-        if not places or len(places) < self.least:
+        if not places or len(places) < self.min_count:
             return
         end = self.dominant_continuation(places[-LATEST:], budget.gamma) if self.counted else places[-1]
         if end:
             self.matched = self.key
-            copied = copy_chain(build, state.tokens, end, budget.gamma, state.stop)
+            copied = copy_chain(builder, state.tokens, end, budget.gamma, state.stop)
             state.note("match", start=end - self.key, end=end, n=self.key, copied=copied)
 
     def dominant_continuation(self, places: list[int], size: int) -> int:
@@ -57,19 +57,19 @@ class NgramMap(ContextIndexDrafter):
 class NgramPool(Drafter):
     """Drafter of a chain from a hash table of n-gram successors, filled from all texts of a session (llama.cpp's ngram-mod).
 
-    memory: the session's memory, which holds the table; key: length of an n-gram, in tokens; least: shorter drafts are not proposed.
+    memory: the session's memory, which holds the table; key: length of an n-gram, in tokens; min_draft: shorter drafts are not proposed.
     matched: equal to ``key``.
     """
 
-    def __init__(self, memory: Memory, key: int = 24, least: int = 1):
-        self.pool, self.least, self.matched = memory.table(("n-gram pool", key), lambda: HashPool(key)), least, key
+    def __init__(self, memory: Memory, key: int = 24, min_draft: int = 1):
+        self.pool, self.min_draft, self.matched = memory.table(("n-gram pool", key), lambda: HashPool(key)), min_draft, key
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.pool.add(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         found = self.pool.follow(state.tokens, budget.gamma, state.stop)
-        if len(found) < min(self.least, budget.gamma):
+        if len(found) < min(self.min_draft, budget.gamma):
             return DraftTree()
         if found:
             state.note("pool", keys=self.pool.used, nodes=len(found))

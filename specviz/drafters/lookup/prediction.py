@@ -13,7 +13,7 @@ ASSUMED = 10  # match length assumed before anything was compared
 
 class Prediction(Drafter):
     """Drafter that copies a predicted text while the answer follows it. After a difference it continues after the longest suffix of
-    the answer, of least..longest tokens, that occurs in the text: after its next occurrence, or else its last one.
+    the answer, of min_match to longest tokens, that occurs in the text: after its next occurrence, or else its last one.
 
     text: the predicted tokens; None: the prompt is the prediction. matched: number of answer tokens that matched before the
     proposal, plus ASSUMED until the first difference.
@@ -21,26 +21,26 @@ class Prediction(Drafter):
 
     matched = 0
 
-    def __init__(self, text: Sequence[int] | None = None, longest: int = 8, least: int = 2):
-        self.text, self.longest, self.least = text, longest, min(least, longest)
+    def __init__(self, text: Sequence[int] | None = None, longest: int = 8, min_match: int = 2):
+        self.text, self.longest, self.min_match = text, longest, min(min_match, longest)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.source = list(state.tokens[:state.start] if self.text is None else self.text)
         self.ends: dict[tuple[int, ...], list[int]] = {}
-        for end in range(self.least, len(self.source)):
-            for n in range(self.least, min(self.longest, end) + 1):
+        for end in range(self.min_match, len(self.source)):
+            for n in range(self.min_match, min(self.longest, end) + 1):
                 self.ends.setdefault(tuple(self.source[end - n:end]), []).append(end)
         self.place, self.at, self.agreed = 0, state.start, ASSUMED  # source[place] is the prediction for position ``at``
         self.lost = False
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         place, n = self.follow(state.tokens, self.place, self.agreed, self.lost, self.at)[:2]
         if n and budget.gamma > 0:
             self.matched = n
-            copied = copy_chain(build, self.source, place, budget.gamma, state.stop, "predicted")
+            copied = copy_chain(builder, self.source, place, budget.gamma, state.stop, "predicted")
             state.note("match", source="predicted", start=place - min(n, place), end=place, n=n, copied=copied)
-        return build.tree()
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.place, self.agreed, self.lost = self.follow(state.tokens, self.place, self.agreed, self.lost, self.at)
@@ -60,7 +60,7 @@ class Prediction(Drafter):
     def realign(self, tokens: list[int], near: int) -> tuple[int, int]:
         """Find the longest suffix of ``tokens`` that occurs in the predicted text. Return the position after it (the first one from
         ``near`` on, else the last one) and the suffix's length; (near, 0) if there is none."""
-        for n in range(min(self.longest, len(tokens)), self.least - 1, -1):
+        for n in range(min(self.longest, len(tokens)), self.min_match - 1, -1):
             ends = self.ends.get(tuple(tokens[-n:]))
             if ends:
                 return next((end for end in ends if end >= near), ends[-1]), n

@@ -6,7 +6,7 @@ copy its continuation. transformers scans the context; here hash tables of all n
 from __future__ import annotations
 
 from ...core import Budget, State, TreeBuilder
-from ...indexes.suffix_automaton import Grams
+from ...indexes.suffix_automaton import NgramIndexes
 from .copying import ContextIndexDrafter, copy_chain
 
 
@@ -14,14 +14,14 @@ class PromptLookup(ContextIndexDrafter):
     """Drafter that copies the continuation of the longest suffix of the context, of up to ``longest`` tokens, that occurred before.
     latest: copy after its last earlier occurrence instead of its first."""
 
-    index: Grams
+    index: NgramIndexes
 
     def __init__(self, longest: int = 3, latest: bool = False):
-        super().__init__(Grams(longest))
+        super().__init__(NgramIndexes(longest))
         self.latest = latest
 
-    def draft(self, build: TreeBuilder, state: State, budget: Budget) -> None:
+    def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         end, self.matched = self.index.match(self.latest)
         if self.matched:
-            copied = copy_chain(build, state.tokens, end, budget.gamma, state.stop)
+            copied = copy_chain(builder, state.tokens, end, budget.gamma, state.stop)
             state.note("match", start=end - self.matched, end=end, n=self.matched, copied=copied)

@@ -32,22 +32,22 @@ class TokenRecycling(Drafter):
             self.successors[token] = [after, *(x for x in known if x != after)][:self.keep]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, at = TreeBuilder(), {-1: -1}
+        builder, at = TreeBuilder(), {-1: -1}
         shape = self.shape.within(budget.gamma, budget.width)
         for place, (parent, rank) in enumerate(zip(shape.parents, shape.ranks)):
             if parent not in at:
                 continue
             node = at[parent]
-            known = self.successors.get(build.tokens[node] if node >= 0 else state.tokens[-1], ())
+            known = self.successors.get(builder.tokens[node] if node >= 0 else state.tokens[-1], ())
             if rank < len(known):
-                at[place] = build.add(known[rank], node)
-        state.note("pool", keys=len(self.successors), nodes=len(build))
-        self.note_rows(build, state)
-        return build.tree()
+                at[place] = builder.add(known[rank], node)
+        state.note("pool", keys=len(self.successors), nodes=len(builder))
+        self.note_rows(builder, state)
+        return builder.tree()
 
-    def note_rows(self, build: TreeBuilder, state: State) -> None:
+    def note_rows(self, builder: TreeBuilder, state: State) -> None:
         """Attach the note "successors": the table's rows of the first SHOWN tokens with children in this tree, the root's first."""
-        used = list(dict.fromkeys([state.tokens[-1], *(build.tokens[p] for p in build.parents if p >= 0)]))[:SHOWN]
+        used = list(dict.fromkeys([state.tokens[-1], *(builder.tokens[p] for p in builder.parents if p >= 0)]))[:SHOWN]
         rows = [{"tok": t, "tokens": list(self.successors.get(t, ())), "fresh": t in self.updated_tokens} for t in used]
         state.note("successors", rows=rows, keep=self.keep)
 

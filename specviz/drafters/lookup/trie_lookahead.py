@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
-from ...indexes.branch_trie import BranchTrie, grow
+from ...indexes.branch_trie import BranchTrie, frequent_continuations
 from ...indexes.earlier_answers import Memory
 
 
@@ -20,36 +20,36 @@ class TrieLookahead(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.prompt = BranchTrie(self.length)
-        self.prompt.put(state.tokens[:state.start])
+        self.prompt.insert(state.tokens[:state.start])
         self.put = state.start
 
     def observe(self, state: State, outcome: Outcome) -> None:
         whole = len(state.tokens) - self.length + 1  # complete sequences
         if whole > self.put:
-            self.answers.put(state.tokens, self.put, whole)
+            self.answers.insert(state.tokens, self.put, whole)
             self.put = whole
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, at = TreeBuilder(), {-1: -1}
+        builder, at = TreeBuilder(), {-1: -1}
         if budget.gamma <= 0:
-            return build.tree()
+            return builder.tree()
         n, found = self.find_continuations(state.tokens, budget)
         for place, (token, parent, _) in enumerate(found):
             if parent in at:
-                node = build.add(token, at[parent])
+                node = builder.add(token, at[parent])
                 if token not in state.stop:  # nothing is written after an end token
                     at[place] = node
         if n:
             often = sum(int(count) for _, parent, count in found if parent < 0)
-            state.note("retrieved", source="prompt and answers", n=n, places=often, nodes=len(build))
-        return build.tree()
+            state.note("retrieved", source="prompt and answers", n=n, places=often, nodes=len(builder))
+        return builder.tree()
 
     def find_continuations(self, tokens: list[int], budget: Budget) -> tuple[int, list[tuple[int, int, float]]]:
         """Return the length of the suffix of ``tokens`` with the most continuations, and these: (token, parent, count) per node."""
         fullest: tuple[int, list] = (0, [])
         for n in range(min(self.longest, len(tokens)), 0, -1):
             nodes = [node for node in (self.prompt.find(tokens[-n:]), self.answers.find(tokens[-n:])) if node is not None]
-            ways = grow(nodes, min(budget.gamma, self.length - n), budget.nodes, budget.width)
+            ways = frequent_continuations(nodes, min(budget.gamma, self.length - n), budget.nodes, budget.width)
             if len(ways) > len(fullest[1]):
                 fullest = (n, ways)
             if len(ways) >= min(self.length, budget.nodes):

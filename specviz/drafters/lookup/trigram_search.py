@@ -88,24 +88,24 @@ class TrigramSearch(Drafter):
             drop_lowest_scores(known, c)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma <= 0 or len(state.tokens) < 2:
-            return build.tree()
+            return builder.tree()
         pair = state.tokens[-2], state.tokens[-1]
         if not self.matrix[pair]:
-            return build.tree()
+            return builder.tree()
         # a separate random stream: the draft must not depend on the verifier's random numbers
-        rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")
-        root = self.search(pair, budget.gamma, rolls)
+        rng = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/{pair}")
+        root = self.search(pair, budget.gamma, rng)
         chosen = most_visited(root, budget.nodes, budget.width, state.stop)
         at = {id(root): -1}
         for place in chosen:
-            at[id(place)] = build.add(place.token, at[id(place.parent)])
+            at[id(place)] = builder.add(place.token, at[id(place.parent)])
         state.note("search", iterations=self.iterations, pairs=len(self.matrix),
                    visits=[p.visits for p in chosen], priors=[round(p.prior, 4) for p in chosen])
-        return build.tree()
+        return builder.tree()
 
-    def search(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> SearchNode:
+    def search(self, pair: tuple[int, int], depth: int, rng: random.Random) -> SearchNode:
         """Run Monte Carlo tree search over continuations of ``pair``, at most ``depth`` tokens deep; return the root."""
         root = SearchNode(-1, pair, None, 1.0, 0.0)
         for _ in range(self.iterations):
@@ -114,7 +114,7 @@ class TrigramSearch(Drafter):
                 place, deep = self.select(place), deep + 1
             if deep < depth and (place.visits or place is root) and self.expand(place):
                 place, deep = place.children[0], deep + 1
-            reward = 1.0 + self.rollout(place.pair, depth - deep, rolls)
+            reward = 1.0 + self.rollout(place.pair, depth - deep, rng)
             up = place
             while up is not None:
                 reward, up = reward + up.score, up.parent
@@ -145,7 +145,7 @@ class TrigramSearch(Drafter):
                           for token, score in sorted(known.items(), key=lambda item: -item[1])]
         return True
 
-    def rollout(self, pair: tuple[int, int], depth: int, rolls: random.Random) -> float:
+    def rollout(self, pair: tuple[int, int], depth: int, rng: random.Random) -> float:
         """Return the summed scores of a random continuation of ``pair``, up to ``depth`` tokens, each sampled in proportion to its
         score."""
         gained = 0.0
@@ -153,7 +153,7 @@ class TrigramSearch(Drafter):
             known = self.matrix[pair]
             if not known:
                 break
-            token = rolls.choices(list(known), list(known.values()))[0]
+            token = rng.choices(list(known), list(known.values()))[0]
             gained, pair = gained + known[token], (pair[1], token)
         return gained
 

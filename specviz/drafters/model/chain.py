@@ -59,24 +59,24 @@ class DraftChain(ModelDrafter):
         return run_alone(self.steps(state, budget))
 
     def steps(self, state: State, budget: Budget) -> DraftSteps:
-        build, scorer, node = TreeBuilder(), Scorer(self.model), -1
+        builder, scorer, node = TreeBuilder(), Scorer(self.model), -1
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-            written = yield UnbatchedCall(partial(self._write, build, state, budget))
+            written = yield UnbatchedCall(partial(self._write, builder, state, budget))
             if written:
-                return build.tree()
+                return builder.tree()
         for depth in range(budget.gamma):
-            scores = yield scorer.forward_pass(build, (node,))
-            logits, states = state.process_draft_row(scores.logits[-1], build.tokens), scores.hidden_states.get("final")
+            scores = yield scorer.forward_pass(builder, (node,))
+            logits, states = state.process_draft_row(scores.logits[-1], builder.tokens), scores.hidden_states.get("final")
             token, probs = sample_token(logits, state)
-            node = build.add(token, node, build.begin(probs, IID))
+            node = builder.add(token, node, builder.begin(probs, IID))
             # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the softmax instead
             hidden = None if states is None else states[-1]
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth, hidden)):
                 break
-        return build.tree()
+        return builder.tree()
 
-    def _write(self, build: TreeBuilder, state: State, budget: Budget) -> bool:
+    def _write(self, builder: TreeBuilder, state: State, budget: Budget) -> bool:
         """Draft the chain with the draft model's own generation loop if it has one; return whether it did. Stop functions that need more
         than a token's probability are called after each piece, because tokens after the stop are wasted."""
         sampling, model = state.sampling, cast(CapableTarget, self.model)  # whatever drafts a chain states its capabilities
@@ -86,16 +86,16 @@ class DraftChain(ModelDrafter):
         sure = stop if isinstance(stop, StopBelowProbability) else None
         piece = budget.gamma if stop is never_stop or sure else self.piece
         draw_uniforms = lambda count: (rng.uniforms if stop is never_stop else rng.ahead)("draft", count)  # noqa: E731
-        while len(build) < budget.gamma:
-            before, ended = len(build), False
-            written = model.draft_chain(build.tokens, min(piece, budget.gamma - before), temperature, draw_uniforms,
+        while len(builder) < budget.gamma:
+            before, ended = len(builder), False
+            written = model.draft_chain(builder.tokens, min(piece, budget.gamma - before), temperature, draw_uniforms,
                                         sure.least if sure else None)
             if written is None:  # end of the context, or nothing generated
                 return before > 0
             distributions = (check_distributions(written.distributions) if temperature
                              else one_hot(written.logits, torch.tensor(written.tokens)[:, None]))
             for at, (token, probs) in enumerate(zip(written.tokens, distributions)):
-                build.add(token, len(build) - 1, build.begin(probs, IID))
+                builder.add(token, len(builder) - 1, builder.begin(probs, IID))
                 if sure:
                     ended = sure.takes(written.token_probs[at])
                 elif stop is not never_stop:
@@ -103,7 +103,7 @@ class DraftChain(ModelDrafter):
                 if ended:
                     break
             if temperature and stop is not never_stop:  # random numbers of dropped tokens are reused by the next draft
-                rng.uniforms("draft", len(build) - before)
+                rng.uniforms("draft", len(builder) - before)
             if ended:
                 break
         return True
@@ -112,19 +112,19 @@ class DraftChain(ModelDrafter):
 def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
     """Return a chain of n draft tokens, each sampled independently from its own row of the logits ``rows`` [n, vocab] of one forward
     pass. The chain ends early after an end token or where budget.stop says so."""
-    build, sure = TreeBuilder(), []
+    builder, sure = TreeBuilder(), []
     if is_on_device(rows) and not state.processors and budget.stop is never_stop and (state.sampling.greedy or not state.stop):
         return _draw_on_device(rows, state)
     for depth, row in enumerate(rows):
-        logits = state.process_draft_row(row, build.tokens)
+        logits = state.process_draft_row(row, builder.tokens)
         token, probs = sample_token(logits, state)
-        build.add(token, len(build) - 1, build.begin(probs, IID))
+        builder.add(token, len(builder) - 1, builder.begin(probs, IID))
         row_probs = policy_probs(logits, probs, state)
         sure.append(round(float(row_probs[token]), 4))
         if token in state.stop or budget.stop is not never_stop and budget.stop(Step(token, row_probs, depth)):
             break
     state.note("masks", places=len(rows), chances=sure)
-    return build.tree()
+    return builder.tree()
 
 
 def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
@@ -132,13 +132,13 @@ def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
     made = [sample_token(logits, state) for logits in rows]
     row_probs = torch.stack([policy_probs(logits, probs, state) for logits, (_, probs) in zip(rows, made)])
     sure = read(row_probs.gather(1, token_tensor(rows.device, [token for token, _ in made])[:, None])[:, 0])
-    build = TreeBuilder()
+    builder = TreeBuilder()
     for token, probs in made:
-        build.add(int(token), len(build) - 1, build.begin(probs, IID))
+        builder.add(int(token), len(builder) - 1, builder.begin(probs, IID))
         if token in state.stop:
             break
-    state.note("masks", places=len(rows), chances=[round(prob, 4) for prob in sure[:len(build)]])
-    return build.tree()
+    state.note("masks", places=len(rows), chances=[round(prob, 4) for prob in sure[:len(builder)]])
+    return builder.tree()
 
 
 class StateChain(DraftChain):

@@ -41,18 +41,18 @@ class ConfidentTree(ModelDrafter):
         self.beam, self.gain, self.with_temperature, self.check_gain_on_device = beam, gain, with_temperature, check_gain_on_device
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer, values = TreeBuilder(), Scorer(self.model, state), []
+        builder, scorer, values = TreeBuilder(), Scorer(self.model, state), []
         frontier, hoped, grown = [-1], 0.0, 0
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
-            first, rows = len(build), scorer.logits(build, frontier)
+            first, rows = len(builder), scorer.logits(builder, frontier)
             if not first and is_on_device(rows) and not state.processors and (self.gain <= 0 or not self.check_gain_on_device):
-                grown = self._grow_on_device(build, values, rows, budget, state)
+                grown = self._grow_on_device(builder, values, rows, budget, state)
                 hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[:budget.nodes])
                 break
             grown += len(frontier) * min(budget.width, rows.shape[-1])
-            self._level(build, values, frontier, rows, budget, state)
+            self._level(builder, values, frontier, rows, budget, state)
             kept = sorted(values, reverse=True)[:budget.nodes]
             token_probs = [math.exp(value) for value in kept]
             if sum(token_probs) - hoped <= self.gain:
@@ -60,11 +60,11 @@ class ConfidentTree(ModelDrafter):
             hoped = sum(token_probs)
             # path probabilities never rise, so only nodes above the last kept one can have kept children
             least = kept[-1] if len(kept) == budget.nodes else -math.inf
-            level = sorted(range(first, len(build)), key=lambda node: -values[node])[:self._widest(budget)]
+            level = sorted(range(first, len(builder)), key=lambda node: -values[node])[:self._widest(budget)]
             frontier = [node for node in level if values[node] > least]
             if not frontier:
                 break
-        tree = build.tree()
+        tree = builder.tree()
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
             tree = tree.keep(order[:budget.nodes], by_token=True)  # path probabilities fall with depth, so parents are kept
@@ -74,7 +74,7 @@ class ConfidentTree(ModelDrafter):
     def _widest(self, budget: Budget) -> int:
         return 1 if budget.width == 1 else self.beam
 
-    def _level(self, build: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
+    def _level(self, builder: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State) -> None:
         """Add the most probable children of the frontier."""
         worth = [values[parent] if parent >= 0 else 0.0 for parent in frontier]
         if not is_on_device(rows) and budget.width < budget.nodes:
@@ -83,7 +83,7 @@ class ConfidentTree(ModelDrafter):
             above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
             children = zip(*torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist())  # one transfer
         for value, at, token in sorted((child for child in children if child[0] > -math.inf), key=lambda child: child[1]):
-            build.add(int(token), frontier[int(at)])
+            builder.add(int(token), frontier[int(at)])
             values.append(value)
 
     def _few(self, rows: Tensor, worth: list[float], budget: Budget, state: State) -> list[tuple[float, int, int]]:
@@ -98,8 +98,8 @@ class ConfidentTree(ModelDrafter):
         return rows if temperature == 1.0 else rows / temperature
 
     def _children(self, rows: Tensor, above: Tensor, budget: Budget, state: State) -> tuple[Tensor, Tensor, Tensor]:
-        """Return path log-probabilities, parent indices and tokens of the best children of a frontier with log-probabilities ``above``; at
-        most budget.nodes of them, since no more can be kept."""
+        """Return path log-probabilities, parent indices and tokens of the best children of a frontier with log-probabilities
+        ``above``; at most budget.nodes of them, since no more can be kept."""
         rows = self._scaled(rows, state)
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
         if budget.width < budget.nodes:
@@ -111,7 +111,7 @@ class ConfidentTree(ModelDrafter):
             found, parents, tokens = top_k_entries(rows + offsets, budget.nodes)  # a single node may have all of them
         return found.minimum(above.index_select(0, parents)), parents, tokens  # clamp rounding errors above the parent
 
-    def _grow_on_device(self, build: TreeBuilder, values: list[float], rows: Tensor, budget: Budget, state: State) -> int:
+    def _grow_on_device(self, builder: TreeBuilder, values: list[float], rows: Tensor, budget: Budget, state: State) -> int:
         """Grow all levels on the device and read the tree with one synchronisation; return the number of candidates examined."""
         growing, children, grown, first = DeviceTree(rows, 1 + self.beam * budget.gamma), [], 0, 0
         above, nodes = rows.new_zeros(1), torch.full((1,), -1, device=rows.device)  # frontier: log-probabilities, node indices
@@ -129,7 +129,7 @@ class ConfidentTree(ModelDrafter):
         table = torch.cat(children, 1)
         flat, count = read(table.flatten()), table.shape[1]
         for value, parent, token in zip(flat[:count], flat[count:2 * count], flat[2 * count:]):
-            build.add(int(token), int(parent))
+            builder.add(int(token), int(parent))
             values.append(value)
         return grown
 
@@ -149,40 +149,40 @@ class GreedyTree(ModelDrafter):
         self.ahead, self.temperature, self.layered = ahead, temperature, layered
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer = TreeBuilder(), Scorer(self.model, state)
+        builder, scorer = TreeBuilder(), Scorer(self.model, state)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-        (self._layers if self.layered else self._one_by_one)(build, scorer, with_temperature(state, self.temperature), budget)
-        return build.tree()
+        (self._layers if self.layered else self._one_by_one)(builder, scorer, with_temperature(state, self.temperature), budget)
+        return builder.tree()
 
     @staticmethod
-    def _layers(build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
+    def _layers(builder: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
         """Fill all slots above the threshold level by level; at most budget.nodes."""
         level, least = [(1.0, -1)], 1 / budget.nodes
         for _ in range(budget.gamma):
             level = [place for place in level if place[0] > least]
-            if not level or len(build) >= budget.nodes:
+            if not level or len(builder) >= budget.nodes:
                 break
             below = []
-            for (value, parent), row in zip(level, scorer.logits(build, [parent for _, parent in level])):
-                if len(build) >= budget.nodes:
+            for (value, parent), row in zip(level, scorer.logits(builder, [parent for _, parent in level])):
+                if len(builder) >= budget.nodes:
                     break
-                slot = SiblingSampler(build, row, state)
-                while value > least and slot.drawn < budget.width and slot.has_more and len(build) < budget.nodes:
-                    node, prob = slot.draw(build, parent, state)
+                slot = SiblingSampler(builder, row, state)
+                while value > least and slot.drawn < budget.width and slot.has_more and len(builder) < budget.nodes:
+                    node, prob = slot.draw(builder, parent, state)
                     below.append((value * prob, node))
                     value *= 1 - prob
             level = below
 
-    def _one_by_one(self, build: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
+    def _one_by_one(self, builder: TreeBuilder, scorer: Scorer, state: State, budget: Budget) -> None:
         depth, heap, slots, count = {-1: 0}, [(-1.0, 0, -1)], {}, 0
-        while heap and len(build) < budget.nodes and budget.gamma > 0:
+        while heap and len(builder) < budget.nodes and budget.gamma > 0:
             value, _, parent = heapq.heappop(heap)
             if parent not in slots:
                 waiting = [node for _, _, node in heapq.nsmallest(self.ahead, heap) if node not in slots]
-                nodes = [parent, *waiting] if len(build) else [parent]
-                slots |= zip(nodes, (SiblingSampler(build, row, state) for row in scorer.logits(build, nodes)))
-            node, prob = slots[parent].draw(build, parent, state)
+                nodes = [parent, *waiting] if len(builder) else [parent]
+                slots |= zip(nodes, (SiblingSampler(builder, row, state) for row in scorer.logits(builder, nodes)))
+            node, prob = slots[parent].draw(builder, parent, state)
             depth[node] = depth[parent] + 1
             count += 2
             if slots[parent].drawn < budget.width and slots[parent].has_more:
@@ -198,30 +198,30 @@ class SiblingSampler:
     probability are left.
     """
 
-    def __init__(self, build: TreeBuilder, logits: Tensor, state: State):
+    def __init__(self, builder: TreeBuilder, logits: Tensor, state: State):
         self.greedy = state.sampling.greedy
         probs = logits.softmax(-1) if self.greedy else state.sampling.probs(logits)
-        self.at = -1 if self.greedy else build.begin(probs, WITHOUT_REPLACEMENT)
+        self.at = -1 if self.greedy else builder.begin(probs, WITHOUT_REPLACEMENT)
         self.drawn, self.has_more, self._left, self._mass = 0, True, probs, 1.0
 
-    def draw(self, build: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
+    def draw(self, builder: TreeBuilder, parent: int, state: State) -> tuple[int, float]:
         """Add the next child under node ``parent``; return its index and the probability with which its token was sampled."""
         left = self._left if self.drawn == 0 else self._left.div_(self._mass)
         if is_on_device(left):
-            return self._draw_on_device(build, parent, left, state)
+            return self._draw_on_device(builder, parent, left, state)
         token = int(left.argmax()) if self.greedy else state.rng.pick("draft", left)
         prob = float(left[token])
         self._left = left.clone() if self.drawn == 0 else left
         self._left[token] = 0
         self._mass = float(self._left.sum())
         self.has_more, self.drawn = self._mass > 0, self.drawn + 1
-        return build.add(token, parent, self.at), prob
+        return builder.add(token, parent, self.at), prob
 
-    def _draw_on_device(self, build: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
+    def _draw_on_device(self, builder: TreeBuilder, parent: int, left: Tensor, state: State) -> tuple[int, float]:
         """Do the same on a device with one synchronisation for token, probability and remaining mass."""
         token = lazy_ints(left.argmax(-1, keepdim=True))[0] if self.greedy else pick(left, state)
         place = token_tensor(left.device, [token])
         self._left = left.index_fill(0, place, 0.0)
         prob, self._mass = read(torch.cat([left.index_select(0, place), self._left.sum(dim=0, keepdim=True)]))
         self.has_more, self.drawn = self._mass > 0, self.drawn + 1
-        return build.add(int(token), parent, self.at), prob
+        return builder.add(int(token), parent, self.at), prob

@@ -22,19 +22,19 @@ class DraftPaths(ModelDrafter):
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer = TreeBuilder(), Scorer(self.model, state)
+        builder, scorer = TreeBuilder(), Scorer(self.model, state)
         tips = [-1] * (1 if state.sampling.greedy else budget.width)
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
-            alike = first_duplicates(build, tips)
+            alike = first_duplicates(builder, tips)
             alone = sorted(set(alike))
-            distributions = dict(zip(alone, state.sampling.probs(scorer.logits(build, [tips[i] for i in alone]))))
+            distributions = dict(zip(alone, state.sampling.probs(scorer.logits(builder, [tips[i] for i in alone]))))
             for i, tip in zip(alike, tips):
                 scorer.share_scores(tip, tips[i])
-            draws = {i: build.begin(probs, IID) for i, probs in distributions.items()}
-            tips = [build.add(state.rng.pick("draft", distributions[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
-        return build.tree()
+            draws = {i: builder.begin(probs, IID) for i, probs in distributions.items()}
+            tips = [builder.add(state.rng.pick("draft", distributions[i]), tip, draws[i]) for i, tip in zip(alike, tips)]
+        return builder.tree()
 
 
 class StochasticBeam(ModelDrafter):
@@ -47,20 +47,20 @@ class StochasticBeam(ModelDrafter):
     """
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer = TreeBuilder(), Scorer(self.model, state)
+        builder, scorer = TreeBuilder(), Scorer(self.model, state)
         beam = [(-1, 0.0, 0.0)]  # node, log-probability of its sequence, perturbed value
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         grow = self._likely if state.sampling.greedy else self._drawn
         for _ in range(budget.gamma):
-            rows = scorer.logits(build, [node for node, _, _ in beam])
-            beam = grow(build, beam, rows, budget.width, state)
-        return build.tree()
+            rows = scorer.logits(builder, [node for node, _, _ in beam])
+            beam = grow(builder, beam, rows, budget.width, state)
+        return builder.tree()
 
     @staticmethod
-    def _drawn(build: TreeBuilder, beam, rows, width: int, state: State):
+    def _drawn(builder: TreeBuilder, beam, rows, width: int, state: State):
         distributions = list(state.sampling.probs(rows))
-        draws = [build.begin(probs, WITHOUT_REPLACEMENT) for probs in distributions]
+        draws = [builder.begin(probs, WITHOUT_REPLACEMENT) for probs in distributions]
         left: dict[int, Tensor] = {}  # for a sequence with a child: its distribution without the drawn tokens, renormalised
         masses = [0.0] * len(distributions)  # log of the remaining mass of each distribution
         heap = [(-value, i) for i, (_, _, value) in enumerate(beam)]
@@ -70,7 +70,7 @@ class StochasticBeam(ModelDrafter):
             value, i = -heap[0][0], heap[0][1]
             node, logprob, _ = beam[i]
             token = state.rng.pick("draft", left.get(i, distributions[i]))
-            out.append((build.add(token, node, draws[i]), logprob + math.log(float(distributions[i][token])), value))
+            out.append((builder.add(token, node, draws[i]), logprob + math.log(float(distributions[i][token])), value))
             if len(out) == width:
                 break
             if i not in left:
@@ -88,14 +88,14 @@ class StochasticBeam(ModelDrafter):
         return out
 
     @staticmethod
-    def _likely(build: TreeBuilder, beam, rows, width: int, state: State):
+    def _likely(builder: TreeBuilder, beam, rows, width: int, state: State):
         """Plain beam search."""
         values, tokens = top_k(rows, width)
         values = values - rows.logsumexp(-1, keepdim=True)
         found_rows = torch.stack([values.double(), tokens.double()]).tolist()  # one transfer
         found = sorted(((beam[i][1] + value, i, int(token)) for i, (row, ids) in enumerate(zip(*found_rows))
                         for value, token in zip(row, ids) if value > -math.inf), key=lambda item: -item[0])[:width]
-        return [(build.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
+        return [(builder.add(token, beam[i][0]), logprob, logprob) for logprob, i, token in found]
 
 
 def truncated_gumbel(location: float, below: float, u: float) -> float:

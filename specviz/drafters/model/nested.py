@@ -10,16 +10,15 @@ from .chain import policy_probs
 
 
 class NestedChain(Drafter):
-    """Drafter of a chain with a draft model that contains smaller sub-models: its first layers, the final norm and the lm_head (S2D,
-    Kavehzadeh et al. 2407.01955). Each token is sampled from one of them.
+    """Drafter of a chain with a draft model that contains smaller sub-models: its first layers, the final norm and the lm_head
+    (S2D, Kavehzadeh et al. 2407.01955). Each token is sampled from one of them.
 
     size: index of the sub-model, smallest first; None: for each token the smallest one whose top-1 probability is at least
-    ``sure``, or the largest if none reaches it. The choice depends on distributions, not on tokens. A model without layer skipping
-    (capability "skip") has one size.
-    """
+    ``min_top1_prob``, or the largest if none reaches it. The choice depends on distributions, not on tokens. A model without layer
+    skipping (capability "skip") has one size."""
 
-    def __init__(self, model: CapableTarget, size: int | None = None, sure: float = 0.6):
-        self.sizes, self.sure = sub_model_layers(model.layers) if "skip" in model.capabilities else (model.layers,), sure
+    def __init__(self, model: CapableTarget, size: int | None = None, min_top1_prob: float = 0.6):
+        self.sizes, self.min_top1_prob = sub_model_layers(model.layers) if "skip" in model.capabilities else (model.layers,), min_top1_prob
         self.views = [model if count == model.layers else model.skipping(range(2 * count, 2 * model.layers)) for count in self.sizes]
         last = len(self.sizes) - 1
         self.used_sizes = range(last + 1) if size is None else (min(size, last) % (last + 1),)
@@ -29,25 +28,26 @@ class NestedChain(Drafter):
             self.views[at].sync(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, used, token_probs = TreeBuilder(), [], []
+        builder, used, token_probs = TreeBuilder(), [], []
         readers: dict[int, SubModelScorer] = {}
         for depth in range(budget.gamma):
             for at in self.used_sizes:
                 if at not in readers:
                     readers[at] = SubModelScorer(self.views[at], state)
-                logits = readers[at].next_logits(build)
+                logits = readers[at].next_logits(builder)
                 prob = float(logits.softmax(-1).max())
-                if prob >= self.sure:
+                if prob >= self.min_top1_prob:
                     break
             token, probs = sample_token(logits, state)
-            build.add(token, len(build) - 1, build.begin(probs, IID))
+            builder.add(token, len(builder) - 1, builder.begin(probs, IID))
             used.append(at)
             token_probs.append(round(prob, 4))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         if used:
-            state.note("sizes", layers=list(self.sizes), used=used, sure=token_probs, least=self.sure if len(self.used_sizes) > 1 else 0.0)
-        return build.tree()
+            limit = self.min_top1_prob if len(self.used_sizes) > 1 else 0.0
+            state.note("sizes", layers=list(self.sizes), used=used, sure=token_probs, least=limit)
+        return builder.tree()
 
 
 class SubModelScorer:
@@ -58,8 +58,8 @@ class SubModelScorer:
         view.sync(state.tokens)
         self.scorer, self.read = Scorer(view, state), 0  # tokens processed, the root included
 
-    def next_logits(self, build: TreeBuilder) -> Tensor:
-        """Return the logits [vocab] after the last token of the chain ``build``."""
-        missing = range(self.read - 1, len(build))  # -1 is the root
-        self.read = len(build) + 1
-        return self.scorer.logits(build, missing)[-1]
+    def next_logits(self, builder: TreeBuilder) -> Tensor:
+        """Return the logits [vocab] after the last token of the chain ``builder``."""
+        missing = range(self.read - 1, len(builder))  # -1 is the root
+        self.read = len(builder) + 1
+        return self.scorer.logits(builder, missing)[-1]

@@ -1,7 +1,7 @@
 """Draft on a shortened prompt: RAPID (Chen et al. 2502.20330).
 
 The prompt is split into chunks; the chunks most relevant to the last one by BM25 (the paper uses an embedding model) are kept in their
-order, up to ``room`` tokens, between the beginning and the end of the prompt.
+order, up to a maximum number of tokens, between the beginning and the end of the prompt.
 """
 from __future__ import annotations
 
@@ -47,20 +47,21 @@ class ShortContext(DraftChain):
     """Drafter of a chain with the draft model on a shortened prompt: its first tokens, the most relevant chunks and its last tokens
     (RAPID, Chen et al. 2502.20330).
 
-    room: maximum number of tokens in kept chunks; size: tokens per chunk; sure: the draft ends after a token with a lower draft
-    probability. beliefs: the draft distribution [vocab] at each node of the last proposal (at temperature 0 the softmax)."""
+    max_chunk_tokens: maximum number of tokens in kept chunks; size: tokens per chunk; min_prob: the draft ends after a token with a
+    lower draft probability. beliefs: the draft distribution [vocab] at each node of the last proposal (at temperature 0 the
+    softmax)."""
 
-    def __init__(self, model: Target, room: int = 512, size: int = 64, sure: float = 0.4):
+    def __init__(self, model: Target, max_chunk_tokens: int = 512, size: int = 64, min_prob: float = 0.4):
         super().__init__(model)
         self.context = model.context
-        self.room, self.size, self.sure = room, size, sure
+        self.max_chunk_tokens, self.size, self.min_prob = max_chunk_tokens, size, min_prob
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         prompt = state.tokens[:state.start]
         self.kept_chunks: list[Chunk] = []
         self.opening, self.suffix_start = prompt, state.start  # a short prompt is used whole
-        if len(prompt) > HEAD + self.size + self.room:
-            kept, left = [], self.room
+        if len(prompt) > HEAD + self.size + self.max_chunk_tokens:
+            kept, left = [], self.max_chunk_tokens
             for piece in sorted(score_chunks(prompt, self.size), key=lambda p: (-p.score, p.start)):
                 if piece.score > 0 and piece.end - piece.start <= left:
                     kept.append(piece)
@@ -75,10 +76,10 @@ class ShortContext(DraftChain):
 
         def stop(step: Step) -> bool:
             self.beliefs.append(step.probs)
-            return float(step.probs[step.token]) < self.sure
+            return float(step.probs[step.token]) < self.min_prob
 
         short = self.opening + state.tokens[self.suffix_start:]
         state.note("chunks", kept=[{"start": p.start, "end": p.end, "score": round(p.score, 3)} for p in self.kept_chunks],
                    read=len(short), of=len(state.tokens), whole=not self.kept_chunks)
-        room = max(0, self.context - len(short))
-        return (yield from super().steps(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, room), stop=stop)))
+        left = max(0, self.context - len(short))
+        return (yield from super().steps(replace(state, tokens=short), replace(budget, gamma=min(budget.gamma, left), stop=stop)))

@@ -50,41 +50,41 @@ class StagedDrafter(Drafter):
         return inner.tokens[len(state.tokens):], rows
 
     def _tree(self, shape: Shape, tokens: list[int], rows: list[Tensor], state: State) -> DraftTree:
-        build, at, node, spine = TreeBuilder(), {-1: -1}, -1, _spine(shape)[:len(tokens)]
+        builder, at, node, spine = TreeBuilder(), {-1: -1}, -1, _spine(shape)[:len(tokens)]
         for place, token, row in zip(spine, tokens, rows):
             above = shape.parents[place]
             siblings = [i for i, parent in enumerate(shape.parents) if parent == above]  # in the order of their ranks
-            at |= zip(siblings, self._children(build, node, token, row, len(siblings), state))
+            at |= zip(siblings, self._children(builder, node, token, row, len(siblings), state))
             node = at[place]
         inside = set(spine) | {-1}
         grow = [place for place in at if place not in inside and place in shape.fanout]
         if grow:
-            self._fill(build, shape, at, grow, [at[place] for place in spine], state)
-        return build.tree()
+            self._fill(builder, shape, at, grow, [at[place] for place in spine], state)
+        return builder.tree()
 
     @staticmethod
-    def _children(build: TreeBuilder, parent: int, token: int, row: Tensor, count: int, state: State) -> list[int]:
+    def _children(builder: TreeBuilder, parent: int, token: int, row: Tensor, count: int, state: State) -> list[int]:
         """Add the inner run's token and its siblings: sampled without replacement, or at temperature 0 the next most probable ones."""
         if state.sampling.greedy:
             others = [x for x in top_k(row[None], count)[1][0].tolist() if x != token][:count - 1]
-            return [build.add(x, parent) for x in (token, *others)]
+            return [builder.add(x, parent) for x in (token, *others)]
         probs = state.sampling.probs(row)
-        draw, rest = build.begin(probs, WITHOUT_REPLACEMENT), probs.clone()
+        draw, rest = builder.begin(probs, WITHOUT_REPLACEMENT), probs.clone()
         rest[token] = 0
         mass = float(rest.sum())
         others = sample_without_replacement(rest / mass, count - 1, state) if mass > 0 and count > 1 else []
-        return [build.add(x, parent, draw) for x in (token, *others)]
+        return [builder.add(x, parent, draw) for x in (token, *others)]
 
-    def _fill(self, build: TreeBuilder, shape: Shape, at: dict[int, int], grow: list[int], spine: list[int], state: State) -> None:
+    def _fill(self, builder: TreeBuilder, shape: Shape, at: dict[int, int], grow: list[int], spine: list[int], state: State) -> None:
         """Fill the levels below the further children, one draft pass per level; the first also covers the inner run's path."""
         self.model.sync(state.tokens)
         scorer, children = Scorer(self.model, state), chosen_children if state.sampling.greedy else drawn_children
-        scorer.logits(build, (-1,))
+        scorer.logits(builder, (-1,))
         known = spine[:max((shape.depths[place] for place in grow), default=1) - 1]
         while grow:
             nodes = [at[place] for place in grow]
-            rows = scorer.logits(build, [*known, *nodes])[len(known):]
-            made, known, below = children(build, nodes, [shape.fanout[place] for place in grow], rows, state), [], []
+            rows = scorer.logits(builder, [*known, *nodes])[len(known):]
+            made, known, below = children(builder, nodes, [shape.fanout[place] for place in grow], rows, state), [], []
             for place, parent in enumerate(shape.parents):
                 if parent in grow and shape.ranks[place] < len(made[grow.index(parent)]):
                     at[place] = made[grow.index(parent)][shape.ranks[place]]

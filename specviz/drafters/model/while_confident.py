@@ -8,28 +8,27 @@ from .chain import ModelDrafter
 
 
 class ConfidentChain(ModelDrafter):
-    """Drafter of a chain that ends before the first position at which the draft model's top-1 probability is below ``least`` (BiLD, Kim
-    et al. 2302.07863). The decision uses the distribution before a token is sampled.
+    """Drafter of a chain that ends before the first position at which the draft model's top-1 probability is below ``min_prob``
+    (BiLD, Kim et al. 2302.07863). The decision uses the distribution before a token is sampled.
 
-    The note "fallback" tells where and why the draft ended: "unsure", or "full" if the budget was used up.
-    """
+    The note "fallback" tells where and why the draft ended: "unsure", or "full" if the budget was used up."""
 
-    def __init__(self, model: DraftingModel, least: float = 0.6):
+    def __init__(self, model: DraftingModel, min_prob: float = 0.6):
         super().__init__(model)
-        self.least = least
+        self.min_prob = min_prob
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer, node, sure = TreeBuilder(), Scorer(self.model, state), -1, []
+        builder, scorer, node, sure = TreeBuilder(), Scorer(self.model, state), -1, []
         if budget.gamma > 0:
             self.model.sync(state.tokens)
-        while len(build) < budget.gamma:
-            logits = scorer.logits(build, (node,))[0]
+        while len(builder) < budget.gamma:
+            logits = scorer.logits(builder, (node,))[0]
             sure.append(round(float((logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)).max()), 5))
-            if sure[-1] < self.least:
+            if sure[-1] < self.min_prob:
                 break
             token, probs = sample_token(logits, state)
-            node = build.add(token, node, build.begin(probs, IID))
+            node = builder.add(token, node, builder.begin(probs, IID))
         if sure:
-            state.note("fallback", at=len(state.tokens) + len(build), sure=sure, least=self.least,
-                       why="unsure" if sure[-1] < self.least else "full")
-        return build.tree()
+            state.note("fallback", at=len(state.tokens) + len(builder), sure=sure, least=self.min_prob,
+                       why="unsure" if sure[-1] < self.min_prob else "full")
+        return builder.tree()

@@ -12,7 +12,7 @@ import random
 from torch import Tensor
 
 from ...core import IID, Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder, select_rows
-from ...indexes.suffix_automaton import Grams
+from ...indexes.suffix_automaton import NgramIndexes
 from ...trees import Shape, sample_token, top_k
 from ..combined.fusion import merge_trees_with_sources
 
@@ -69,53 +69,53 @@ class SampledJacobi(Drafter):
         self.rows = None
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, tokens = TreeBuilder(), state.tokens
+        builder, tokens = TreeBuilder(), state.tokens
         for row in self.rows[:budget.gamma] if self.rows is not None else ():
             token, probs = sample_token(row, state)  # sampled now, so that the draft depends on this round's random numbers only
-            build.add(token, len(build) - 1, build.begin(probs, IID))
-        drawn = len(build)
+            builder.add(token, len(builder) - 1, builder.begin(probs, IID))
+        drawn = len(builder)
         for place in range(drawn, budget.gamma):
-            self.fill(build, place, state)
-        if len(build):
-            state.note("grid", block=list(build.tokens), carried=drawn, at=len(tokens), number=0)
-        return build.tree()
+            self.fill(builder, place, state)
+        if len(builder):
+            state.note("grid", block=list(builder.tokens), carried=drawn, at=len(tokens), number=0)
+        return builder.tree()
 
-    def fill(self, build: TreeBuilder, place: int, state: State) -> None:
-        """Add to ``build`` a guess for position ``place`` of the chain, which the last pass did not score."""
+    def fill(self, builder: TreeBuilder, place: int, state: State) -> None:
+        """Add to ``builder`` a guess for position ``place`` of the chain, which the last pass did not score."""
         if self.init == "sample" and self.rows is not None and len(self.rows):
             token, probs = sample_token(self.rows[-1], state)
-            build.add(token, place - 1, build.begin(probs, IID))
+            builder.add(token, place - 1, builder.begin(probs, IID))
         elif self.init == "random" and len(self.tokens):
             rng = random.Random(f"{state.sampling.seed}/{len(state.tokens) + place}/fill")  # apart from the run's random streams
-            build.add(rng.choice(self.tokens), place - 1)
+            builder.add(rng.choice(self.tokens), place - 1)
         elif self.init == "context":
             at = place % len(state.tokens)
-            build.add(state.tokens[at], place - 1, origin=Origin("context", at, at + 1))
+            builder.add(state.tokens[at], place - 1, origin=Origin("context", at, at + 1))
         else:
-            build.add(self.neighbour(build, place, state), place - 1)
+            builder.add(self.neighbour(builder, place, state), place - 1)
 
-    def neighbour(self, build: TreeBuilder, place: int, state: State) -> int:
+    def neighbour(self, builder: TreeBuilder, place: int, state: State) -> int:
         """Return the token before position ``place`` of the chain; with "above", and in the first column of the grid, the token one row
         before."""
         written = len(state.tokens) - state.start + place
         back = self.columns if self.columns and written >= self.columns and (self.init == "above" or not written % self.columns) else 1
-        return build.tokens[place - back] if place >= back else state.tokens[place - back]
+        return builder.tokens[place - back] if place >= back else state.tokens[place - back]
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.rows = outcome.scores.logits[len(outcome.verdict.path) + 1:]
 
 
 class JacobiTree(Drafter):
-    """Drafter of a tree by TR-Jacobi (Wang et al. 2406.17404): the top tokens of the target's last pass at each position fill a tree,
-    which is merged with a chain copied from the context.
+    """Drafter of a tree by TR-Jacobi (Wang et al. 2406.17404): the top tokens of the target's last pass at each position fill a
+    tree, which is merged with a chain copied from the context.
 
-    shape: of the tree; wide: tokens kept per position; chain: maximum number of copied tokens; match: maximum match length.
-    """
+    shape: of the tree; tokens_per_position: top tokens kept per position; chain: maximum number of copied tokens; match: maximum
+    match length."""
 
     restartable = False  # guesses belong to the target's last pass
 
-    def __init__(self, shape: Shape, wide: int = 10, chain: int = 5, match: int = 3):
-        self.shape, self.wide, self.chain, self.text = shape, wide, chain, Grams(match)
+    def __init__(self, shape: Shape, tokens_per_position: int = 10, chain: int = 5, match: int = 3):
+        self.shape, self.tokens_per_position, self.chain, self.text = shape, tokens_per_position, chain, NgramIndexes(match)
         self.places: list[list[int]] = []
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -134,26 +134,26 @@ class JacobiTree(Drafter):
     def fill(self, state: State, budget: Budget) -> DraftTree:
         """Return the tree with each depth filled with the guesses for its position; positions without guesses get random tokens of the
         context."""
-        build, at = TreeBuilder(), {-1: -1}
+        builder, at = TreeBuilder(), {-1: -1}
         shape = self.shape.within(budget.gamma, budget.width)
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # a separate random stream
         words = list(dict.fromkeys(state.tokens))
         for place, (parent, rank, depth) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
             while depth > len(self.places):
-                self.places.append(rolls.sample(words, min(self.wide, len(words))))
+                self.places.append(rolls.sample(words, min(self.tokens_per_position, len(words))))
             known = self.places[depth - 1]
             if parent in at and rank < len(known):
-                at[place] = build.add(known[rank], at[parent])
-        return build.tree()
+                at[place] = builder.add(known[rank], at[parent])
+        return builder.tree()
 
     def copy_from_context(self, state: State, budget: Budget) -> DraftTree:
         """Return the chain that followed the longest suffix of the context that occurred before; empty without a match."""
-        build, tokens = TreeBuilder(), state.tokens
+        builder, tokens = TreeBuilder(), state.tokens
         self.text.follow(tokens)
         end, _ = self.text.match()
         for at in range(end, min(end + min(self.chain, budget.gamma), len(tokens)) if end else end):
-            build.add(tokens[at], len(build) - 1, origin=Origin("context", at, at + 1))
-        return build.tree()
+            builder.add(tokens[at], len(builder) - 1, origin=Origin("context", at, at + 1))
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         """Keep the top-k tokens of the rows after the accepted path as guesses for the next positions."""
@@ -163,36 +163,36 @@ class JacobiTree(Drafter):
         while tree.children(node):  # first children are the most probable
             node = tree.children(node)[0]
             rows.append(node + 1)
-        self.places = top_k(select_rows(outcome.scores.logits, rows), self.wide)[1].tolist() if rows else []
+        self.places = top_k(select_rows(outcome.scores.logits, rows), self.tokens_per_position)[1].tolist() if rows else []
 
 
 class LexicalUnits(Drafter):
     """Drafter by lexical unit decoding (Sun et al. 2405.15208). The target's pass scores ``blanks`` filler tokens after the text; the
-    tokens that it predicts there with probability at least ``sure`` are drafted in the next round, and accepted without
+    tokens that it predicts there with probability at least ``min_prob`` are drafted in the next round, and accepted without
     verification. New fillers are scored in the same pass, as nodes that are no candidates.
     """
 
     restartable = False  # guesses belong to the target's last pass
 
-    def __init__(self, blanks: int, sure: float):
-        self.blanks, self.sure = blanks, sure
+    def __init__(self, blanks: int, min_prob: float):
+        self.blanks, self.min_prob = blanks, min_prob
         self.unit: list[int] = []
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.unit, self.token_probs = [], []
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         for token in self.unit[:budget.gamma]:
-            build.add(token, len(build) - 1)
+            builder.add(token, len(builder) - 1)
             if token in state.stop:
                 break
-        self.size = len(build)
+        self.size = len(builder)
         blank = state.tokens[-1]  # the paper trains a blank token; an end token would bias the model
         for _ in range(self.blanks):
-            build.add(blank, len(build) - 1, probe=True)
-        state.note("unit", tokens=list(build.tokens[:self.size]), chances=self.token_probs[:self.size], blanks=self.blanks)
-        return build.tree()
+            builder.add(blank, len(builder) - 1, probe=True)
+        state.note("unit", tokens=list(builder.tokens[:self.size]), chances=self.token_probs[:self.size], blanks=self.blanks)
+        return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.unit, self.token_probs = [], []
@@ -201,7 +201,7 @@ class LexicalUnits(Drafter):
         distributions = outcome.scores.logits[self.size + 1:].softmax(-1)
         last = state.tokens[-1]
         for prob, token in zip(*(x.tolist() for x in distributions.max(-1))):
-            if prob < self.sure or token == last:  # a repeated token indicates an uninformed blank
+            if prob < self.min_prob or token == last:  # a repeated token indicates an uninformed blank
                 break
             self.unit.append(token)
             self.token_probs.append(round(prob, 4))

@@ -30,29 +30,29 @@ class Lookahead(Drafter):
         self.levels = [[state.tokens[7 * i % len(state.tokens)] for i in range(self.window + self.ngram - 3)]]
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build = TreeBuilder()
+        builder = TreeBuilder()
         if budget.gamma > 0:
-            self._add_guesses(build, state.tokens[-1], budget.gamma)
-            self._add_window(build)
+            self._add_guesses(builder, state.tokens[-1], budget.gamma)
+            self._add_window(builder)
             state.note("pool", keys=len(self.pool), guesses=self.pool.get(state.tokens[-1], []), window=self.levels)
-        return build.tree()
+        return builder.tree()
 
-    def _add_guesses(self, build: TreeBuilder, root: int, deepest: int) -> None:
+    def _add_guesses(self, builder: TreeBuilder, root: int, deepest: int) -> None:
         """Add the n-grams that start with the root as a trie, newest first."""
         children: dict[tuple[int, int], int] = {}
         for gram in self.pool.get(root, ()):
             node = -1
             for token in gram[:deepest]:
                 if (node, token) not in children:
-                    children[node, token] = build.add(token, node)
+                    children[node, token] = builder.add(token, node)
                 node = children[node, token]
 
-    def _add_window(self, build: TreeBuilder) -> None:
+    def _add_window(self, builder: TreeBuilder) -> None:
         above: list[int] = [-1]
         for token in self.levels[0]:
-            above.append(build.add(token, above[-1], probe=True))
+            above.append(builder.add(token, above[-1], probe=True))
         for level in self.levels[1:]:
-            above = [build.add(token, above[j], probe=True) for j, token in enumerate(level)]
+            above = [builder.add(token, above[j], probe=True) for j, token in enumerate(level)]
 
     def observe(self, state: State, outcome: Outcome) -> None:
         if not outcome.tree.probes:  # the last round has no window

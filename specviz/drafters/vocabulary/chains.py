@@ -35,16 +35,16 @@ class StringMatch(Drafter):
         """Return up to ``count`` draft tokens, decoded greedily; fewer after a control token, none if they do not fit into the draft
         model's context."""
         context = self.follower.follow(state.tokens) if count > 0 else []
-        build, scorer = TreeBuilder(), Scorer(self.model)
+        builder, scorer = TreeBuilder(), Scorer(self.model)
         if not context or len(context) + count > self.model.context:
             return []
         self.model.sync(context)
-        while len(build) < count:
-            node = len(build) - 1
-            build.add(int(scorer.logits(build, (node,))[0].argmax()), node)
-            if build.tokens[-1] in self.bridge.theirs.special:
+        while len(builder) < count:
+            node = len(builder) - 1
+            builder.add(int(scorer.logits(builder, (node,))[0].argmax()), node)
+            if builder.tokens[-1] in self.bridge.theirs.special:
                 break
-        return build.tokens
+        return builder.tokens
 
 
 class Intersection(DraftChain):
@@ -88,23 +88,23 @@ class StringRejection(StringMatch):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        build, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        builder, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
         if not context or len(context) + 2 * budget.gamma > self.model.context:
-            return build.tree()
+            return builder.tree()
         self.model.sync(context)
         row = scorer.logits(theirs, (tip,))[0]
         while True:
             found = TwoTokenProposal(self, theirs, scorer, row, tip, state)
             drawn, tokens = found.draw(state)
-            build.add(tokens[0], len(build) - 1, build.begin(found.probs, IID))
-            for token in tokens[1:1 + budget.gamma - len(build)]:
-                build.add(token, len(build) - 1)
+            builder.add(tokens[0], len(builder) - 1, builder.begin(found.probs, IID))
+            for token in tokens[1:1 + budget.gamma - len(builder)]:
+                builder.add(token, len(builder) - 1)
             drawn_tokens += drawn
-            if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
+            if len(builder) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
             tip, row = found.follow(drawn)
-        note_alignment(state, self.bridge, drawn_tokens, build.tokens)
-        return build.tree()
+        note_alignment(state, self.bridge, drawn_tokens, builder.tokens)
+        return builder.tree()
 
 
 class TwoTokenProposal:

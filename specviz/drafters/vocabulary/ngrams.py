@@ -151,25 +151,25 @@ class MergingChain(StringMatch):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        build, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        builder, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
         self.hidden = []
         if not context or len(context) + self.cache.longest * budget.gamma > self.model.context:
-            return build.tree()
+            return builder.tree()
         self.model.sync(context)
         scores = scorer.scores(theirs, (tip,))
         while True:
             found = self.proposal_class(self, theirs, scorer, tip, scores, state)
             drawn, token = found.draw(state)
             self.hidden.append(found.hidden)
-            build.add(token, len(build) - 1, build.begin(found.probs, IID))
+            builder.add(token, len(builder) - 1, builder.begin(found.probs, IID))
             drawn_tokens += drawn
-            if len(build) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
+            if len(builder) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
-            if budget.stop is not never_stop and budget.stop(Step(token, found.probs, len(build) - 1, found.hidden)):
+            if budget.stop is not never_stop and budget.stop(Step(token, found.probs, len(builder) - 1, found.hidden)):
                 break
             tip, scores = found.follow(drawn)
-        note_alignment(state, self.bridge, drawn_tokens, build.tokens)
-        return build.tree()
+        note_alignment(state, self.bridge, drawn_tokens, builder.tokens)
+        return builder.tree()
 
 
 def last_rows(scores: Scores, count: int) -> list[tuple[Tensor, Tensor | None]]:

@@ -13,7 +13,7 @@ def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, 
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = CountedSuffixes(memory_of(kit), depth=depth, capacity=room, factor=factor, least=least)
+    drafter = CountedSuffixes(memory_of(kit), depth=depth, capacity=room, factor=factor, min_prob=least)
     return Parts(with_cost_gate(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
 
 

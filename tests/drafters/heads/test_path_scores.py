@@ -47,7 +47,7 @@ def norm(x, gain, eps=1e-6):
 
 def opened(kit, kind, block):
     head = kit.head(kind)
-    return head, (head.limited(VOCAB) if kind == "treeflash" else head).open(block)
+    return head, (head.with_previous(VOCAB) if kind == "treeflash" else head).open(block)
 
 
 def along(scores, path):
@@ -199,7 +199,7 @@ def test_tokens_that_no_place_offered_get_no_children_or_the_drafters_own_scores
     block = material(kit)
     outside = int(block.logits[0].argmin())
     with torch.inference_mode():
-        few = kit.head("treeflash").limited(2).open(block)
+        few = kit.head("treeflash").with_previous(2).open(block)
         assert not along(few, [5, outside])[1].isfinite().any()
         lattice = kit.head("lilicorr").open(block)
         row = along(lattice, [5, outside])[1]

@@ -70,7 +70,7 @@ def test_bayesian_steps_pay():
 def test_search_ends():
     assert search(set(range(20)), enough=0.1)[0].trials == 1
     assert search(set(), patience=7)[0].trials == 7
-    assert search({2, 3}, most=9, enough=2, patience=99)[0].trials == 9
+    assert search({2, 3}, max_trials=9, enough=2, patience=99)[0].trials == 9
     nothing = LayerSearch((), 0.45, random.Random(1))
     assert nothing.best == frozenset() and not nothing.finished
     nothing.learn(nothing.propose(), 0.3)
@@ -164,7 +164,7 @@ def test_swift_drafts_with_the_best_set_it_knows(folder):
     parts = SWIFT.build(one, **SWIFT.read_knobs({"context": 16, "every": 1}))
     drafter = parts.drafter
     play_all(SWIFT, one, [3, 7, 1], 60, parts=parts)
-    begun = SkippedLayers(drafter.ratio, drafter.sure, drafter.wide)
+    begun = SkippedLayers(drafter.ratio, drafter.min_top1_prob, drafter.max_children)
     begun.start(State([3, 7, 1]), one.target, None)
     assert drafter.view.skip == drafter.search.best != begun.search.best
 

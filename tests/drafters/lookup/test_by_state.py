@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import Budget, Scores, State, open_run, play
 from specviz.drafters.lookup.hidden_state_lookup import HiddenStateCopy
-from specviz.indexes.nearest import mark_of, marks
+from specviz.indexes.nearest import target_fingerprint, marks
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
 from specviz.targets.tiny import TinyTarget
@@ -134,7 +134,7 @@ def test_a_graph_finds_the_same_places(tmp_path, monkeypatch):
 def test_without_faiss_the_search_is_exact(monkeypatch):
     from specviz.indexes import nearest as near
 
-    monkeypatch.setattr(near, "library", lambda: None)
+    monkeypatch.setattr(near, "import_faiss", lambda: None)
     assert dense_store(kit(12, 1), graph=1).dense.how == "exact"
 
 
@@ -156,9 +156,9 @@ def test_a_target_is_known_again_on_a_processor_that_rounds_otherwise(noise):
     """Float32 in another order of its sums, and half precision. A digest of rounded numbers is another one on the next machine."""
     one, rng = kit(12, 1), torch.Generator().manual_seed(3)
     head = one.target.head
-    reported = mark_of(one.target)
+    reported = target_fingerprint(one.target)
     one.target.head = lambda states: (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=rng))
-    assert mark_of(one.target) != reported and marks(reported, one.target) and not marks(reported, kit(12, 5).target)
+    assert target_fingerprint(one.target) != reported and marks(reported, one.target) and not marks(reported, kit(12, 5).target)
     assert not any(marks(other, one.target) for other in ("89aebf618721103d", None, reported[1:], [*reported[1:], "0"], [*reported[1:], float("nan")]))
 
 

@@ -63,7 +63,7 @@ texts = st.integers(1, 4).flatmap(lambda v: st.lists(st.integers(0, v), min_size
 def test_guess_in_the_text_itself(text, depth, factor, least, wide):
     index = SuffixAutomaton(depth)
     index.follow(text)
-    guess = speculate(index, index.suffixes(depth), max_nodes=7, factor=factor, offset=0.0, least=least, wide=wide)
+    guess = speculate(index, index.suffixes(depth), max_nodes=7, factor=factor, offset=0.0, min_prob=least, max_children=wide)
     score, n, nodes = plain_search([text], text, depth, 7, factor, least, wide, True)
     assert guess.score == pytest.approx(score)
     if nodes:
@@ -78,7 +78,7 @@ def test_guess_in_past_answers(answers, context, depth):
     for answer in answers:
         past.add(answer)
     index = past.halves[0]
-    guess = speculate(index, suffix_states(index, context, depth), max_nodes=7, factor=2.0, offset=0.0, least=0.1, wide=8)
+    guess = speculate(index, suffix_states(index, context, depth), max_nodes=7, factor=2.0, offset=0.0, min_prob=0.1, max_children=8)
     joined = [x for answer in answers for x in [*answer, PART]]  # the mark ends an answer: it counts as going on, but is never drafted
     score, n, nodes = plain_search([joined], context, depth, 7, 2.0, 0.1, 8, False)
     assert guess.score == pytest.approx(score)

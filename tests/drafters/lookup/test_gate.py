@@ -203,12 +203,12 @@ def test_memory_forgets_the_oldest_and_never_grows():
 
 def test_memory_of_another_target_is_forgotten():
     memory = Memory()
-    memory.belong("a")
+    memory.clear_unless_mark("a")
     memory.add([1, 2])
     memory.table("t", dict)["x"] = 1
-    memory.belong("a")
+    memory.clear_unless_mark("a")
     assert len(memory.answers) == 1
-    memory.belong("b")
+    memory.clear_unless_mark("b")
     assert not memory.answers and memory.table("t", dict) == {} and memory.taken == 0
 
 

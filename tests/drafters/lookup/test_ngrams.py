@@ -27,8 +27,8 @@ def test_a_key_of_twelve_and_a_draft_of_forty_eight():
     text = [*KEY, *range(40, 100), *KEY]
     assert list(tree_of(NgramMap(12), text, Budget(48)).tokens) == list(range(40, 88))
     assert len(tree_of(NgramMap(12), text[1:])) == 0, "eleven tokens are not a key"
-    assert len(tree_of(NgramMap(12, least=2), text)) == 0, "once before is not twice"
-    assert list(tree_of(NgramMap(12, least=2), [*KEY, 1, *text], Budget(2)).tokens) == [40, 41], "the latest place"
+    assert len(tree_of(NgramMap(12, min_count=2), text)) == 0, "once before is not twice"
+    assert list(tree_of(NgramMap(12, min_count=2), [*KEY, 1, *text], Budget(2)).tokens) == [40, 41], "the latest place"
 
 
 def test_of_several_values_the_clearly_most_frequent_one_or_none():
@@ -63,21 +63,21 @@ def test_the_pool_outlives_the_run_and_short_drafts_are_dropped():
     memory = Memory()
     tree_of(NgramPool(memory, 4), [1, 2, 3, 4, 5, 6, 7])
     assert tree_of(NgramPool(memory, 4), [9, 1, 2, 3, 4]).tokens == (5, 6, 7)
-    assert len(tree_of(NgramPool(memory, 4, least=4), [9, 1, 2, 3, 4])) == 0
+    assert len(tree_of(NgramPool(memory, 4, min_draft=4), [9, 1, 2, 3, 4])) == 0
     memory.clear()
     assert len(tree_of(NgramPool(memory, 4), [9, 1, 2, 3, 4])) == 0
 
 
 def test_a_trie_counts_its_pieces_and_forgets_the_rare_ones():
     trie = BranchTrie(3)
-    trie.put([1, 2, 3, 1, 2, 4])
+    trie.insert([1, 2, 3, 1, 2, 4])
     assert trie.find([1]).count == 2 and trie.find([1, 2, 4]).count == 1 and trie.find([2, 4, 1]) is None
     assert [token for token, parent, _ in grow([trie.find([1])], 2, 9, 9)] == [2, 3, 4]
     assert [(token, parent) for token, parent, _ in grow([trie.find([1])], 2, 2, 9)] == [(2, -1), (3, 0)]
     small = BranchTrie(2, most=6)
     for _ in range(8):
-        small.put([1, 2])
-    small.put([3, 4, 5, 6, 7])
+        small.insert([1, 2])
+    small.insert([3, 4, 5, 6, 7])
     assert small.find([1, 2]).count >= 1 and small.find([3]) is None and small.size <= 6
 
 

@@ -38,13 +38,13 @@ def test_it_goes_on_where_the_answer_follows_it():
 
 
 def test_after_a_difference_the_place_is_found_again_ahead():
-    drafter, state = begun(least=2)
+    drafter, state = begun(min_match=2)
     commit(drafter, state, 10, 11, 12, 13, 99)
     assert drafted(drafter, state) == [] and drafter.lost
     commit(drafter, state, 11, 12)  # stands twice: the nearest one ahead of the place that was reached
     assert drafted(drafter, state) == [16, 17]
     assert drafter.matched == 2
-    drafter, state = begun(least=1)
+    drafter, state = begun(min_match=1)
     commit(drafter, state, 10, 99, 13)
     assert drafted(drafter, state) == [14, 15, 11, 12]
 

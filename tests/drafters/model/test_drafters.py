@@ -10,7 +10,7 @@ from specviz.drafters.lookup.token_recycling import TokenRecycling
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.jacobi import Jacobi
 from specviz.drafters.parallel.lookahead import Lookahead
-from specviz.indexes.suffix_automaton import Grams
+from specviz.indexes.suffix_automaton import NgramIndexes
 from specviz.policies import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import RECYCLING
@@ -33,7 +33,7 @@ def test_lookup_finds_what_a_naive_search_finds(latest):
     for _ in range(400):
         tokens = [source.randrange(3) for _ in range(source.randrange(1, 20))]
         longest = source.randrange(1, 5)
-        index = Grams(longest)
+        index = NgramIndexes(longest)
         index.follow(tokens)
         assert index.match(latest) == naive_match(tokens, longest, latest)
 

@@ -49,7 +49,7 @@ def test_a_larger_size_reads_what_it_missed_in_one_pass(net):
     tree = drafter.propose(State(TEXT, Sampling(1.0, seed=1)), Budget(4))
     small, middle, whole = drafter.views
     assert len(tree) == 4 and small.passes > 0 == middle.passes == whole.passes
-    drafter.sure = 1.1
+    drafter.min_top1_prob = 1.1
     drafter.propose(State(TEXT, Sampling(1.0, seed=1)), Budget(1))
     assert middle.passes <= 2 and whole.passes <= 2  # the prompt, and the root
 

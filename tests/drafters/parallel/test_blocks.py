@@ -123,7 +123,7 @@ def test_guesses_are_what_the_pass_before_said_of_their_places(method, knobs, sa
 
 
 def test_tree_places_come_from_the_refused_path():
-    drafter = JacobiTree(full_tree((2, 2)), wide=2, chain=1, match=1)
+    drafter = JacobiTree(full_tree((2, 2)), tokens_per_position=2, chain=1, match=1)
     drafter.start(State([1]), None, None)
     tree = DraftTree.chain([5, 6, 7])
     logits = torch.zeros(4, 9)
@@ -189,7 +189,7 @@ def test_the_published_template_of_tr_jacobi():
 
 
 def test_unknown_places_hold_several_tokens_of_the_text_and_the_chain_is_the_first_longest_match():
-    drafter, tokens = JacobiTree(full_tree((4, 2)), wide=4, chain=2, match=2), [1, 2, 5, 6, 1, 2, 7, 8, 1, 2]
+    drafter, tokens = JacobiTree(full_tree((4, 2)), tokens_per_position=4, chain=2, match=2), [1, 2, 5, 6, 1, 2, 7, 8, 1, 2]
     state = State(list(tokens))
     drafter.start(state, None, None)
     tree = drafter.fill(state, Budget(2, 4, 20))

@@ -73,7 +73,7 @@ def test_the_drafter_reads_the_pieces_that_share_rare_tokens():
     assert [p.start for p in scored] == list(range(HEAD, len(prompt) - 4, 4))
     best = max(scored, key=lambda p: p.score)
     assert prompt[best.start:best.end] == [1, 2, 9, 8]
-    drafter = ShortContext(TinyTarget(kit(12).net, 128), room=8, size=4, sure=0.0)
+    drafter = ShortContext(TinyTarget(kit(12).net, 128), max_chunk_tokens=8, size=4, min_prob=0.0)
     state = State(list(prompt))
     drafter.start(state, None, None)
     assert drafter.opening[:HEAD] == prompt[:HEAD] and drafter.opening[-4:] == prompt[-4:] and len(drafter.opening) == HEAD + 8 + 4

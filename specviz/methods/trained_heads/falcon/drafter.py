@@ -49,32 +49,32 @@ class BlockwiseTree(Drafter):
     def propose(self, state: State, budget: Budget) -> DraftTree:
         if budget.gamma < 1 or not self.model.sync(state.tokens):
             return DraftTree()
-        build, values, passes = TreeBuilder(), [], []
+        builder, values, passes = TreeBuilder(), [], []
         with torch.inference_mode():
             paths, guesses = [(-1, 0.0)], self.model.first()[None]  # leaf and log probability of each path; [paths, k, hidden]
             above, run, depth = [-1], 0, 0  # last scratch row above each path; scratch rows in all; levels drafted
             while paths:
                 passes.append(len(paths))
-                ends = self._places(build, values, paths, guesses, budget, budget.gamma - depth, state)
+                ends = self._places(builder, values, paths, guesses, budget, budget.gamma - depth, state)
                 depth += guesses.shape[1]
                 if depth >= budget.gamma or not ends:
                     break
                 ends = sorted(ends, key=lambda end: -values[end[0]])[:1 if budget.width == 1 else self.beam]
-                tokens, k = [token for leaf, _ in ends for token in self._tail(build, leaf, guesses.shape[1])], guesses.shape[1]
+                tokens, k = [token for leaf, _ in ends for token in self._tail(builder, leaf, guesses.shape[1])], guesses.shape[1]
                 parents = [above[path] for _, path in ends for _ in range(k)]
                 depths = [depth - k + i + 1 for _ in ends for i in range(k)]
                 stood = select_rows(guesses, [path for _, path in ends]).flatten(0, 1)
                 out = self.model.rows.below(self.model.target.embed(tokens), stood, parents, depths)
                 above, run = [run + k * (i + 1) - 1 for i in range(len(ends))], run + k * len(ends)
                 paths, guesses = [(leaf, values[leaf]) for leaf, _ in ends], out.unflatten(0, (len(ends), k))
-        tree = build.tree()
+        tree = builder.tree()
         if len(tree) > budget.nodes:
             order = sorted(range(len(tree)), key=lambda node: (-values[node], node))
             tree = tree.keep(order[:budget.nodes], by_token=True)
         state.note("rounds", size=self.net.size, paths=passes, nodes=len(tree))
         return tree
 
-    def _places(self, build: TreeBuilder, values: list[float], paths, guesses: Tensor, budget: Budget, left: int,
+    def _places(self, builder: TreeBuilder, values: list[float], paths, guesses: Tensor, budget: Budget, left: int,
                 state: State) -> list[tuple[int, int]]:
         """Add the top tokens of each position below each path, at most budget.nodes per level; return the full paths as (leaf,
         index of the path it extends)."""
@@ -85,7 +85,7 @@ class BlockwiseTree(Drafter):
         for place in range(min(k, left)):
             if state.processors:  # what may follow depends on the drafted tokens
                 rows = logits[[path * k + place for *_, path in level]]
-                rows = state.process_draft_logits(rows, [path_tokens(build, node) for _, node, _ in level])
+                rows = state.process_draft_logits(rows, [path_tokens(builder, node) for _, node, _ in level])
                 own, tokens = _best(rows, budget.width)
             else:
                 own, tokens = ([part[path * k + place] for *_, path in level] for part in (found, ids))
@@ -94,16 +94,16 @@ class BlockwiseTree(Drafter):
             level = []
             for value, node, path, token in sorted(wider, key=lambda one: -one[0])[:budget.nodes]:
                 values.append(value)
-                level.append((value, build.add(int(token), node), path))
-            level = [one for one in level if build.tokens[one[1]] not in state.stop]
+                level.append((value, builder.add(int(token), node), path))
+            level = [one for one in level if builder.tokens[one[1]] not in state.stop]
         return [(node, path) for _, node, path in level]
 
     @staticmethod
-    def _tail(build: TreeBuilder, leaf: int, count: int) -> list[int]:
+    def _tail(builder: TreeBuilder, leaf: int, count: int) -> list[int]:
         tokens = []
         for _ in range(count):
-            tokens.append(build.tokens[leaf])
-            leaf = build.parents[leaf]
+            tokens.append(builder.tokens[leaf])
+            leaf = builder.parents[leaf]
         return tokens[::-1]
 
 

@@ -97,21 +97,21 @@ class CapeChain(ModelDrafter):
         self.widths = widths
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, scorer, node, sure, wide = TreeBuilder(), Scorer(self.model, state), -1, [], []
+        builder, scorer, node, sure, wide = TreeBuilder(), Scorer(self.model, state), -1, [], []
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
-            if len(build) >= budget.nodes:
+            if len(builder) >= budget.nodes:
                 break
-            row = scorer.logits(build, (node,))
+            row = scorer.logits(builder, (node,))
             sure.append(round(float(row.softmax(-1).max()), 4))
             count = next(count for prob, count in self.widths if sure[-1] <= prob or prob == self.widths[-1][0])
-            wide.append(min(count, budget.width, budget.nodes - len(build), row.shape[-1]))
-            children = [build.add(token, node) for token in self._best(row, wide[-1])]
+            wide.append(min(count, budget.width, budget.nodes - len(builder), row.shape[-1]))
+            children = [builder.add(token, node) for token in self._best(row, wide[-1])]
             node = children[0]
         if wide:
             state.note("widths", sure=sure, wide=wide)
-        return build.tree()
+        return builder.tree()
 
     @staticmethod
     def _best(row: Tensor, count: int) -> list[int]:

@@ -63,22 +63,22 @@ class ExitAdapter(Drafter):
             self.read = before
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, before = TreeBuilder(), state.tokens[self.rows.first:-1]
+        builder, before = TreeBuilder(), state.tokens[self.rows.first:-1]
         if common_prefix_length(self.read, before) + sum(map(len, self._waiting)) != len(before):
-            return build.tree()  # a text whose states are not known
+            return builder.tree()  # a text whose states are not known
         self._crop(before)
         for depth in range(budget.gamma):
-            chain = DraftTree.chain(build.tokens)
+            chain = DraftTree.chain(builder.tokens)
             logits = self._adapt(self.view.step(chain, max(0, len(chain) - 1))[-1:])
-            self.read = before + [state.tokens[-1], *build.tokens]
-            logits = state.process_draft_row(logits, build.tokens)
+            self.read = before + [state.tokens[-1], *builder.tokens]
+            logits = state.process_draft_row(logits, builder.tokens)
             token, probs = sample_token(logits, state)
-            build.add(token, len(build) - 1, build.begin(probs, IID))
+            builder.add(token, len(builder) - 1, builder.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         layers = self.target.layers
         state.note("layers", count=layers, skipped=list(range(2 * self.adapter.exit, 2 * layers)), reused=self.adapter.exit)
-        return build.tree()
+        return builder.tree()
 
     def _adapt(self, state: Tensor) -> Tensor:
         """Return logits [vocab] after a state [1, hidden], which is processed after the pending ones."""

@@ -31,22 +31,22 @@ class M2R2Chain(Drafter):
         self.target, self.view = target_for_drafting(target, self.net), target.early(self.net.exit)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        build, moved = TreeBuilder(), []
+        builder, moved = TreeBuilder(), []
         for depth in range(budget.gamma):
-            chain = DraftTree.chain(build.tokens)
+            chain = DraftTree.chain(builder.tokens)
             slow = self.view.step(chain, max(0, depth - 1))[-1:]
-            logits, share = self._logits_after(build.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
+            logits, share = self._logits_after(builder.tokens[-1] if depth else state.tokens[-1], slow, len(state.tokens) - 1 + depth)
             moved.append(share)
-            logits = state.process_draft_row(logits, build.tokens)
+            logits = state.process_draft_row(logits, builder.tokens)
             token, probs = sample_token(logits, state)
-            build.add(token, len(build) - 1, build.begin(probs, IID))
+            builder.add(token, len(builder) - 1, builder.begin(probs, IID))
             if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
                 break
         layers, exit = self.target.layers, self.net.exit
         state.note("layers", count=layers, skipped=list(range(2 * exit, 2 * layers)), reused=exit)
         if moved:
             state.note("residuals", line=moved, exit=exit)
-        return build.tree()
+        return builder.tree()
 
     def _logits_after(self, token: int, slow: Tensor, at: int) -> tuple[Tensor, float]:
         """Return logits [vocab] after a token at a position, and the norm of the change of its fast residual relative to the slow
