@@ -58,6 +58,7 @@ interface Header {
   picture: { src: string; hidden: boolean } | null; // before the prompt
   sampling: Record<string, unknown>;
   answer?: { index: number; of: number }; // one of several answers to one prompt (n)
+  about?: { title: string; text: string }; // what a shipped recording shows
   [field: string]: unknown;
 }
 

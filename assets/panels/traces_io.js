@@ -9,13 +9,14 @@
     !K.finite(n) ? "" : n >= 1e6 ? (n / 1e6).toFixed(1) + " MB" : Math.max(1, Math.round(n / 1e3)) + " kB";
 
   /* A text becomes the board's trace, or one sentence says why not; a refused one leaves the board as it was. */
-  function openText(env, text, name) {
+  function openText(env, text, name, view = {}) {
     const { records, why } = SpecViz.reader.read(text);
     if (why) return why;
     const refusal = env.ctx.board?.load?.(records);
     if (typeof refusal === "string" && refusal) return refusal;
     env.ctx.opened?.(name || "");
-    env.ctx.go?.(records.filter((r) => r.type === "header").length > 2 ? "race" : "watch");
+    env.ctx.go?.(view.layout || (records.filter((r) => r.type === "header").length > 2 ? "race" : "watch"));
+    if (view.panel) env.ctx.board?.goto?.({ tab: view.panel });
     return "";
   }
 
@@ -133,7 +134,7 @@
     async function open(x, press) {
       const text = await K.request(env.ctx, "library_trace", { name: x.name }, { press, tell, busy: "Opening\u2026" });
       if (text === null) return;
-      const why = openText(env, typeof text === "string" ? text : P.history.lines(text), x.name);
+      const why = openText(env, typeof text === "string" ? text : P.history.lines(text), x.name, x);
       tell.set(why, "error");
     }
     return {

@@ -160,7 +160,10 @@
       notice.say.after(this.pays);
       this.more = el("button", { class: "pays more", hidden: true, on: { click: () => this.writeOn() } });
       this.pays.after(this.more);
-      this.root = el("div", { class: "hero" }, this.text, notice.root);
+      this.aboutTitle = el("b");
+      this.aboutText = el("span");
+      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText);
+      this.root = el("div", { class: "hero" }, this.text, this.about, notice.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
     paint({ focus, base, race, empty, runs }) {
@@ -169,10 +172,19 @@
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
       this.same.hidden = !summary || !summary.same || race;
+      this.describe(empty ? null : this.board.header());
       this.offerMore(empty ? null : focus);
       this.tick.style.display = summary && summary.sure ? "" : "none";
       this.place.hidden = !summary || summary.at === null;
       this.at = summary && summary.at !== null ? { lane: focus, i: summary.at } : null;
+    }
+    /* What a shipped recording shows, in its own words. */
+    describe(header) {
+      const about = (header && header.about) || null;
+      this.about.hidden = !about;
+      if (!about) return;
+      setText(this.aboutTitle, about.title + ".");
+      setText(this.aboutText, about.text);
     }
     /* An answer that was cut by the limit can be written on: the same message once more, with twice the tokens. */
     offerMore(lane) {

@@ -132,6 +132,7 @@
       answer: r.answer
         ? { index: Math.max(0, int(obj(r.answer).index, 0)), of: Math.max(1, int(obj(r.answer).of, 1)) }
         : null,
+      about: r.about ? { title: str(obj(r.about).title, 120), text: str(obj(r.about).text, 400) } : null,
     }),
     prefill: (r) => ({ ...span(r), n: int(r.n, 0) }),
     draft: (r) => ({ ...span(r), kind: oneOf(r.kind, ["none", "chain", "tree"], "tree"), nodes: nodes(r.nodes) }),

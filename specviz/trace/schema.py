@@ -163,7 +163,7 @@ HEADER = fields(
     knobs=anything, prompt=asked,
     sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole(-2**63, 2**63)), max_new_tokens=COUNT,
     target=fields(name=LABEL), draft=maybe(fields(name=LABEL)), tokenizer=LABEL, env=anything, clock=one_of("engine", "client"),
-    top_k_saved=COUNT, baseline_run_id=maybe(LABEL), answer_=fields(index=COUNT, of=COUNT),
+    top_k_saved=COUNT, baseline_run_id=maybe(LABEL), answer_=fields(index=COUNT, of=COUNT), about_=fields(title=LABEL, text=LABEL),
     output_=fields(kind=LABEL, rows_=whole(1, 64), columns_=whole(1, 64), patch_=whole(1, 64), grids_=many(whole(1, 64), 16)),
 )
 TOTALS = fields(

@@ -174,6 +174,9 @@ def test_the_library_lists_what_lies_there(tmp_path):
     (tmp_path / "index.yaml").write_text("b: {title: Bee, about: hums}\ngone: {title: x}\n")
     assert [(x["name"], x["title"]) for x in library.library(tmp_path)] == [("b", "Bee"), ("a", "a")]
     assert library.library_trace("a", tmp_path) == "\u00e4\n"
+    (tmp_path / "b.jsonl").write_text('{"type": "header", "lane": 0}\n{"type": "done"}\n')
+    header, rest = library.library_trace("b", tmp_path).split("\n", 1)
+    assert json.loads(header)["about"] == {"title": "Bee", "text": "hums"} and rest == '{"type": "done"}\n'
     for name in ("../b", "gone", None, 7, ["a"], "b.jsonl"):
         with refuses(lab.LabError, "recording.missing"):
             library.library_trace(name, tmp_path)
@@ -187,7 +190,8 @@ def test_every_shipped_recording_is_whole():
 
     for entry in ask("library", {})[-1]:
         records = [json.loads(line) for line in ask("library_trace", {"name": entry["name"]})[-1].splitlines()]
-        assert entry["title"] and entry["about"] and Trace(records).header(0)["mode"] == "recorded"
+        header = Trace(records).header(0)
+        assert header["about"] == {"title": entry["title"], "text": entry["about"]} and header["mode"] == "recorded"
 
 
 @pytest.mark.parametrize("speeds, winner, says", [

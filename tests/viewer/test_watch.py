@@ -93,6 +93,22 @@ def test_node_mask_row_and_text_are_one_thing(drive, settled) -> None:
     drive(use)
 
 
+def test_a_shipped_recording_says_what_it_shows_and_other_traces_say_nothing(drive, settled) -> None:
+    about = {"title": "A state", "text": "<b>No</b> keys & values."}
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps([r | {"about": about} if r["type"] == "header" else r for r in RACE]))
+        for layout in ("watch", "race"):
+            page.evaluate("(layout) => board.setLayout(layout)", layout)
+            settled(page)
+            assert page.inner_text(".hero .about") == f"{about['title']}. {about['text']}"
+        page.evaluate(LOAD, json.dumps(RACE))
+        settled(page)
+        assert page.is_hidden(".hero .about")
+
+    drive(use)
+
+
 def test_blanks_and_open_bytes_are_shown_on_demand_and_change_no_text(drive, settled) -> None:
     records = sample.race(("plain", "chain"), text=sample.UNICODE, split=True)
 
