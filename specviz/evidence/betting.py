@@ -1,8 +1,9 @@
 """Sequential tests by betting: p-values that stay valid for dependent observations and any stopping time.
 
 A likelihood ratio of an alternative to the null hypothesis has expectation 1 under the null, whatever came before. The product of such
-ratios is a test martingale, and its value exceeds 1 / a with probability at most a (Ville 1939; Shafer 2021). Each ratio is mixed half
-and half with 1, so that a single impossible observation under the alternative does not end the test.
+ratios is a test martingale, and its value exceeds 1 / a with probability at most a (Ville 1939; Shafer 2021). Each ratio is mixed
+with 1, so that a single impossible observation under the alternative does not end the test: half and half, and one part in ten for
+mistakes that are made seldom.
 """
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import math
 import random
 from dataclasses import dataclass, field
 
-STAKE = 0.5  # share of the wealth that is bet on the alternative
+STAKE, RARE = 0.5, 0.1  # shares of the wealth that are bet on an alternative: on one that holds often, and on one that holds seldom
+SPLIT = ": "  # after the stretch to which an alternative is limited
 FLOOR = 1e-4  # smallest null probability used in a ratio; raising it only weakens the test
 DRAWS = 400  # resamples of the power
 
@@ -31,18 +33,22 @@ class TestMartingale:
 
         ratios: likelihood ratio for each alternative; whole: ratios that are never 0, on which all of the wealth is bet; if_true: the
         ratio that an observation from the main alternative would have; whole_if_true: whether that is one of ``whole``."""
-        stakes = [(ratios, STAKE), (whole or {}, 1.0)]
+        rare = {f"rarely {name}": ratio for name, ratio in ratios.items()}
+        stakes = [(ratios, STAKE), (rare, RARE), (whole or {}, 1.0)]
         for name, ratio, stake in ((name, ratio, stake) for some, stake in stakes for name, ratio in some.items()):
             self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio, stake)
         self.gains.append(log_gain(if_true, 1.0 if whole_if_true else STAKE))
 
     @property
     def p(self) -> float | None:
-        """The p-value: one over the mean wealth; None without observations."""
+        """The p-value: one over the mean wealth; None without observations. Alternatives that are limited to a stretch (``SPLIT`` in
+        their names) share one half of the weight, so that they do not dilute the others."""
         if not self.wealth:
             return None
+        limited = [value for name, value in self.wealth.items() if SPLIT in name]
+        halves = [part for part in (limited, [value for name, value in self.wealth.items() if SPLIT not in name]) if part]
         top = max(self.wealth.values())
-        mean = top + math.log(sum(math.exp(value - top) for value in self.wealth.values()) / len(self.wealth))
+        mean = top + math.log(sum(math.exp(value - top) / len(part) for part in halves for value in part) / len(halves))
         return min(1.0, math.exp(-mean)) if mean > -700 else 1.0
 
     def power(self, level: float, seed: int = 0) -> float | None:
@@ -50,7 +56,8 @@ class TestMartingale:
         resampling the observations."""
         if not self.gains:
             return None
-        rng, needed = random.Random(seed), math.log(max(1, len(self.wealth)) / level)
+        whole = [name for name in self.wealth if SPLIT not in name]
+        rng, needed = random.Random(seed), math.log(max(1, len(whole) * (2 if len(whole) < len(self.wealth) else 1)) / level)
         return sum(sum(rng.choices(self.gains, k=len(self.gains))) >= needed for _ in range(DRAWS)) / DRAWS
 
 

@@ -22,7 +22,7 @@ from ..loops import speculate
 from ..methods import catalogue
 from ..models.cuda_graph_capture import BUCKETS
 from ..trace.events import Committed, Decided, Drafted
-from .statistics import Acceptance, Cells, Tokens, normal_score, chi_square
+from .statistics import Acceptance, Cells, Tokens, chi_square, normal_score
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -49,7 +49,7 @@ TEXTS = {  # details of a certificate, by identifier
 
 
 def fix_bucket(loaded: Loaded) -> str:
-    """Run every pass of a target with static shapes in the largest bucket, so that plain decoding and verification
+    """Make every forward pass of a target with static shapes use the largest shape, so that plain decoding and verification
     compute the same sums. Return a description of forward pass and data type."""
     numbers = loaded.facts["env"]["dtype"]
     if getattr(loaded, "forward", "eager") == "eager":
@@ -123,7 +123,7 @@ def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | No
 
 
 def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset()) -> tuple[list[int], list[float]]:
-    """Return the target's greedy tokens, computed with one pass per token, and the difference of the top two logits at each."""
+    """Return (the target's greedy tokens, computed with one pass per token, and the difference of the top two logits at each)."""
     tokens, gaps = list(prompt), []
     target.capture(frozenset())
     while len(gaps) < limit and not (gaps and tokens[-1] in stop):
@@ -135,7 +135,8 @@ def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset
 
 
 class NextTokenDistribution:
-    """The target's distribution of the next token, after the prompt and a few further tokens."""
+    """The target's next-token distribution: calling it with a few further tokens returns the distribution [vocab] after the prompt
+    and them."""
 
     def __init__(self, target: Target, prompt: list[int], sampling: Sampling):
         self._target, self._prompt, self._sampling = target, prompt, sampling
@@ -160,8 +161,8 @@ def _write(loaded, method: Method, knobs, ids: list[int], limit: int) -> list[in
 
 
 def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Generator[tuple[Tokens, dict | None]]:
-    """Run a method many times. Yield for each run its first tokens, and the decision about the first draft node (None
-    without a draft)."""
+    """Run a method many times. Yield for each run its first tokens, and the decision about the first draft node (None without a
+    draft)."""
     kit = loaded.kit()
     parts = method.build(kit, **method.read_knobs(knobs or {}))
     for run in range(samples):
@@ -188,13 +189,13 @@ def _divergence(loaded, tokens, plain, ours, gaps, at: int) -> dict[str, Any]:
     """Classify the divergence of two texts after ``tokens``; plain, ours, gaps: from there on."""
     if not plain or not ours:
         return _greedy_result("diverged", position=at, detail=TEXTS["ended_before" if plain else "ended_after"].format(at=at))
-    noise = _noise(loaded.open_target(), tokens)
-    tie = gaps[0] <= TIE * noise
+    rounding = noise(loaded.open_target(), tokens)
+    tie = gaps[0] <= TIE * rounding
     return _greedy_result("near_tie" if tie else "diverged", position=at, margin=gaps[0],
-                          detail=TEXTS["near_tie" if tie else "diverged"].format(at=at, gap=gaps[0], noise=noise))
+                          detail=TEXTS["near_tie" if tie else "diverged"].format(at=at, gap=gaps[0], noise=rounding))
 
 
-def _noise(target: Target, tokens: list[int]) -> float:
+def noise(target: Target, tokens: list[int]) -> float:
     """Return how much the logits after ``tokens`` vary with the number of tokens in the pass."""
     target.capture(frozenset())
     rows = [_next(target, tokens).float()]
@@ -206,6 +207,7 @@ def _noise(target: Target, tokens: list[int]) -> float:
 
 
 def encode(loaded, prompt: str | list[int]) -> list[int]:
+    """Return the token ids of a prompt in the chat template; ids are returned unchanged."""
     return loaded.codec.encode([{"role": "user", "content": prompt}], False) if isinstance(prompt, str) else list(prompt)
 
 

@@ -4,36 +4,54 @@
   temperature and filters, and one without end tokens or repetitions;
 - accepted: whether a tested draft token was accepted, against sum(min(p, q)), for chains verified by rejection sampling;
 - tested: each test of a drafted token x, against min(1, p(x) / q(x)), or p(x) for a chosen one; p is the residual distribution after
-  the siblings that were rejected before it;
+  the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the round, or to a stretch of the
+  answer: each is an alternative of its own;
 - correction: the token after a rejection, against the residual distribution after all of them;
 - first: the first token of each answer, against the top-1 token, the token of the answer before to the same prompt, and the distribution
   without temperature and filters.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .betting import FLOOR, TestMartingale
+from .betting import FLOOR, SPLIT, TestMartingale
 
 DRAFTED = ("accepted", "correction")
 APART = {"bonus": "always the top-1 token", "accepted": "every tested draft token accepted", "tested": "acceptance a quarter too frequent",
          "correction": "sampled from the target's distribution instead of the residual one",
          "first": "always the top-1 token"}  # main alternative of each kind
 TILTS = (0.05, 0.2, 0.5)  # shares by which a rate is moved towards 1, or towards 0
+FACTORS = (0.9, 1.12)  # by which a rate is multiplied
 BIAS, SURE = 1.25, 0.98  # factor of the acceptance probability in the main alternative of "tested", which reaches SURE at most
 POWERS = {"much sharper": 2.0, "sharper": 4 / 3, "flatter": 3 / 4, "much flatter": 0.5}  # exponents of the distribution
+TINY = 1e-12  # smallest ratio of these
+DEEP = (2, 3, 4)  # tokens before it in the round, from which on a mistake may begin
+LATE = 24  # tokens before it in the answer
 
 
 class NodeTest(NamedTuple):
-    """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled from, None if it was chosen."""
+    """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled from, None if it was chosen;
+    accept, draw: the acceptance probability and the uniform number as the verifier reports them, or None."""
 
     token: int
     draft: Tensor | None
     accepted: bool
+    accept: float | None = None
+    draw: float | None = None
+
+
+class Rate(NamedTuple):
+    """A distribution [vocab] against which a token is tested, the probability of acceptance, and the mass that rejections have left of
+    the target's distribution."""
+
+    probs: Tensor
+    value: float
+    mass: float
 
 
 @dataclass(frozen=True)
@@ -43,7 +61,8 @@ class Token:
     probs [vocab]: the target's distribution at its position; raw [vocab]: the same without temperature and filters;
     before: the token before it; ends: end tokens; draft [vocab]: the distribution of the draft token of a chain that
     rejection sampling tested, else None; tests: all tests at its position, in order; first: whether it begins the
-    answer; earlier: the first token of the previous answer to the same prompt, or None.
+    answer; earlier: the first token of the previous answer to the same prompt, or None; depth: number of tokens before
+    it in its round; place: number of tokens before it in its answer.
     """
 
     token: int
@@ -56,6 +75,12 @@ class Token:
     tests: tuple[NodeTest, ...] = ()
     first: bool = False
     earlier: int | None = None
+    depth: int = 0
+    place: int = 0
+
+    def stretches(self) -> dict[str, bool]:
+        """Return the stretches of rounds and answers to which a mistake may be limited, and whether the token lies in each."""
+        return {"": True, **{f"depth {depth}{SPLIT}": self.depth >= depth for depth in DEEP}, f"late{SPLIT}": self.place >= LATE}
 
     def ratio(self, other: Tensor, null: Tensor) -> float:
         """Return the likelihood ratio of the token under another distribution [vocab]."""
@@ -73,52 +98,69 @@ class Token:
         return (self.token not in tokens) / max(left, FLOOR)
 
 
-def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) -> None:
-    """Test one token by its origin. rng: for the simulated alternatives."""
+def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) -> tuple[list[Rate], Rate | None]:
+    """Test one token by its origin, and return its ``acceptance_rates``. rng: for the simulated alternatives."""
     if token.first:
         top, if_true = token.top()
-        ratios = {"top-1": top, "unprocessed": token.ratio(token.raw, token.probs)}
-        if token.earlier is not None:
-            ratios["repeated"] = (token.token == token.earlier) / max(float(token.probs[token.earlier]), FLOOR)
-        apart["first"].bet(ratios, if_true)
+        again = 1.0 if token.earlier is None else (token.token == token.earlier) / max(float(token.probs[token.earlier]), FLOOR)
+        apart["first"].bet({"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "repeated": again}, if_true)
     if token.kind == "bonus":
         _bet_bonus(apart["bonus"], token)
-        return
+        return [], None
     if token.draft is not None and token.draft.shape == token.probs.shape and token.kind in DRAFTED:
         rate = float(torch.minimum(token.probs, token.draft.double().cpu()).sum())
         accepted = token.kind == "accepted"
-        apart["accepted"].bet({"always": accepted / max(rate, FLOOR)}, 1 / max(rate, FLOOR), _rates(rate, accepted))
-    residual = _bet_tests(apart["tested"], token, rng)
+        ratios = _within(token.stretches(), _rates(rate, accepted))
+        apart["accepted"].bet({"always": accepted / max(rate, FLOOR)}, 1 / max(rate, FLOOR), ratios)
+    rates, residual = acceptance_rates(token)
+    _bet_tests(apart["tested"], token, rates, rng)
     if residual is not None and token.kind == "correction":
-        _bet_correction(apart["correction"], token, residual, rng)
+        _bet_correction(apart["correction"], token, residual.probs, rng)
+    return rates, residual
 
 
 def _bet_bonus(on: TestMartingale, token: Token) -> None:
     top, if_true = token.top()
     other = {name: token.probs ** power for name, power in POWERS.items()}
-    ratios = {name: token.ratio(probs / probs.sum(), token.probs) for name, probs in other.items()}
-    on.bet({"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "no end": token.avoids(token.ends),
-            "no repetition": token.avoids(frozenset({token.before})), **ratios}, if_true)
+    bent = {name: max(token.ratio(probs / probs.sum(), token.probs), TINY) for name, probs in other.items()}
+    ratios = {"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "no end": token.avoids(token.ends),
+              "no repetition": token.avoids(frozenset({token.before}))}
+    stretches = token.stretches()
+    on.bet(_within(stretches, ratios), if_true, _within(stretches, bent))
 
 
-def _bet_tests(on: TestMartingale, token: Token, rng: torch.Generator) -> Tensor | None:
-    """Bet on the tests at a position; return the residual distribution [vocab] after the last, None if nothing is left."""
-    p = token.probs if token.tests else None
-    for place, tested in enumerate(token.tests):
+def _within(stretches: dict[str, bool], ratios: dict[str, float]) -> dict[str, float]:
+    """Return the likelihood ratios of mistakes that are limited to a stretch; 1 where the token lies outside."""
+    return {f"{stretch}{name}": ratio if inside else 1.0 for stretch, inside in stretches.items() for name, ratio in ratios.items()}
+
+
+def acceptance_rates(token: Token) -> tuple[list[Rate], Rate | None]:
+    """Return for each test of a position what rejection sampling compares there, and the residual distribution after the last (with
+    value 0); None if nothing is left, or a test cannot be recomputed (then the rates end before it)."""
+    p, mass, rates = token.probs, 1.0, list[Rate]()
+    for tested in token.tests:
         q = None if tested.draft is None else tested.draft.double().cpu()
-        if p is None or q is not None and (q.shape != p.shape or float(q[tested.token]) <= 0):
-            return None
-        rate = float(p[tested.token]) if q is None else min(1.0, float(p[tested.token]) / float(q[tested.token]))
+        if q is not None and (q.shape != p.shape or float(q[tested.token]) <= 0):
+            return rates, None
+        rates.append(Rate(p, float(p[tested.token]) if q is None else min(1.0, float(p[tested.token]) / float(q[tested.token])), mass))
+        rest = (p - (torch.nn.functional.one_hot(torch.tensor(tested.token), len(p)) if q is None else q)).clamp(min=0)
+        left = float(rest.sum())
+        if left <= FLOOR:
+            return rates, None
+        p, mass = rest / left, mass * left
+    return rates, Rate(p, 0.0, mass) if token.tests else None
+
+
+def _bet_tests(on: TestMartingale, token: Token, rates: Sequence[Rate], rng: torch.Generator) -> None:
+    stretches = token.stretches()
+    for place, (rate, tested) in enumerate(zip((one.value for one in rates), token.tests)):
         more = max(rate, min(SURE, BIAS * rate))
         would = float(torch.rand(1, generator=rng)) < more
         known = FLOOR < rate < SURE
         biased, if_true = (_rate_ratio(more, rate, hit) if known else 1.0 for hit in (tested.accepted, would))
         ratios = _rates(rate, tested.accepted) | {"biased": biased}
-        later = {f"later sibling {name}": ratio for name, ratio in ratios.items()} if place else {}  # a mistake may be theirs alone
-        on.bet({}, if_true, ratios | later, True)
-        rest = (p - (torch.nn.functional.one_hot(torch.tensor(tested.token), len(p)) if q is None else q)).clamp(min=0)
-        p = rest / rest.sum() if float(rest.sum()) > FLOOR else None
-    return p
+        ratios |= {f"*{factor}": _rate_ratio(min(SURE, factor * rate), rate, tested.accepted) if known else 1.0 for factor in FACTORS}
+        on.bet({}, if_true, _within(stretches | {f"later sibling{SPLIT}": place > 0}, ratios), True)
 
 
 def _rates(rate: float, accepted: bool) -> dict[str, float]:
@@ -134,6 +176,9 @@ def _rate_ratio(other: float, null: float, accepted: bool) -> float:
 
 def _bet_correction(on: TestMartingale, token: Token, residual: Tensor, rng: torch.Generator) -> None:
     other = int(torch.multinomial(token.probs, 1, generator=rng))
+    draft = token.tests[-1].draft
+    drafted = residual if draft is None else draft.double().cpu()
     top = float(residual.max())
-    on.bet({"target": token.ratio(token.probs, residual), "top-1": (token.token == int(residual.argmax())) / top},
-           float(token.probs[other]) / max(float(residual[other]), FLOOR))
+    ratios = {"target": token.ratio(token.probs, residual), "top-1": (token.token == int(residual.argmax())) / top,
+              "draft": token.ratio(drafted, residual)}
+    on.bet(_within(token.stretches(), ratios), float(token.probs[other]) / max(float(residual[other]), FLOOR))

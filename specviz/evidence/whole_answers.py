@@ -8,13 +8,17 @@ recomputed by plain scoring, one pass per answer.
 Values are also tested by the origin of the token. Accepted tokens and corrections are only uniform together, because
 which of the two a token is depends on the token. Whether a position has a draft does not depend on it, so bonus tokens,
 and tokens without a draft, are uniform separately. Any order that is fixed before the token is sampled is valid; for a
-sampled chain, the order by the ratio of target to draft probability finds verification errors sooner ("ratio").
+sampled chain, the order by the ratio of target to draft probability finds verification errors sooner ("ratio"), and the order by
+id finds draws that share their random numbers ("number").
 
 Tokens of several origins are also tested separately by betting (token_bets.py), which is powerful if the distribution is flat. A token
 that the verification rejected and writes all the same has probability 0: the residual distribution is 0 there.
 
+What the verifier reports of its decisions is recomputed, too (decision_checks.py).
+
 Answers are generated at several settings, also with a high temperature; ``power`` is the probability with which each
-mistake would be found.
+mistake would be found. If a test is suspicious, twice and four times as many tokens are generated (LOOKS): p-values of betting are valid
+at any stopping time, and those of uniformity are corrected for the number of looks.
 """
 from __future__ import annotations
 
@@ -31,7 +35,8 @@ from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Committed
 from .betting import TestMartingale
-from .certificate import PROMPTS, encode
+from .certificate import PROMPTS, encode, noise
+from .decision_checks import DecisionChecks
 from .statistics import uniformity_p_values
 from .token_bets import APART, DRAFTED, NodeTest, Token, bet
 
@@ -39,22 +44,27 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 TOKENS = 2400  # tokens of all answers
+LOOKS = (1, 2, 4)  # multiples of them after which the tests are read
+SUSPICIOUS = (0.005, 0.4)  # smallest p-value of uniformity, and of betting, below which more tokens are generated
 LENGTH = 48  # tokens of an answer at most
 CHANCE = 1e-4  # probability that a correct method fails
 BINS = 20  # bins of the histogram
 GROUPS = ("all", "drafted", "bonus", "plain", "other")
-RATIO = "ratio"
+RATIO, NUMBER, DRAWN = "ratio", "number", "draws"  # tests of other values: tokens in other orders, and the uniform numbers of decisions
+NOISE = 4  # tolerance of reported probabilities, as a multiple of the noise of the logits
 WIDER = 1e-3  # tolerance of top-p: rounding may move a token across the cut
 # draft depth (None: the method's default) and sampling: short drafts, so that a whole draft is often accepted; low temperatures, where
-# few tokens are probable, and high ones, where no token dominates; filters, outside which a token has probability 0
+# few tokens are probable, and high ones, where no token dominates; filters, outside which a token has probability 0; long drafts, whose
+# last tokens are seldom reached
 SETTINGS = ((1, Sampling(0.7)), (1, Sampling(1.5, top_p=0.9)), (2, Sampling(1.0)), (None, Sampling(0.9, top_p=0.9)), (2, Sampling(1.5)),
-            (1, Sampling(1.2, top_k=8)))
+            (1, Sampling(1.2, top_k=8)), (6, Sampling(0.8)), (5, Sampling(1.0)))
 RULES = ("ratio", "match")  # after a rejection by one of these the residual distribution is 0 at the rejected token
 PROMPTS_OPEN = ("Write ten random words.", "Invent a name for a new city, a drink and a song.")  # answers of high entropy
 DEPTHS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft depth
 TEXTS = {  # parts of a report's detail, by identifier
     "impossible": " {count} of them have probability 0 under the target.",
     "worst": " Largest deviation: {group}.",
+    "reported": " {wrong} of {decided} decisions report numbers that plain scoring does not give.",
 }
 
 
@@ -66,31 +76,47 @@ class TokenPlaces:
     how: list[str] = field(default_factory=list)
     impossible: int = 0
     ratios: list[float | None] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
     apart: dict[str, TestMartingale] = field(default_factory=lambda: {kind: TestMartingale(why) for kind, why in APART.items()})
+    checks: DecisionChecks = field(default_factory=DecisionChecks)
 
     def group(self, name: str) -> list[float]:
         if name == RATIO:
             return [value for value in self.ratios if value is not None]
+        if name in (NUMBER, DRAWN):
+            return self.numbers if name == NUMBER else self.checks.draws
         return self.values if name == "all" else [value for value, how in zip(self.values, self.how) if how == name]
 
     def first(self, count: int) -> TokenPlaces:
         """Return the first ``count`` values. A fixed number of values is uniform; a number that depends on the answers'
         lengths is not exactly."""
-        return replace(self, values=self.values[:count], how=self.how[:count], ratios=self.ratios[:count])
+        return replace(self, values=self.values[:count], how=self.how[:count], ratios=self.ratios[:count],
+                       numbers=self.numbers[:count])
 
     def report(self) -> dict[str, Any]:
-        """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind: {p, samples, power, against}}}.
-        p is corrected for the number of tests."""
-        groups = {name: self.group(name) for name in (*GROUPS, RATIO)}
-        found = {name: uniformity_p_values(values, serial=name == "all") for name, values in groups.items()}
-        worst = min([p for tests in found.values() for p in tests] + [m.p for m in self.apart.values() if m.p is not None], default=1.0)
-        tests = 2 * len(groups) + 1 + len(self.apart)
-        p = 0.0 if self.impossible else min(1.0, tests * worst)
-        apart = {kind: {"p": m.p, "samples": len(m.gains), "power": m.power(CHANCE / tests), "against": m.alternative}
+        """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind: {p, samples, power, against}},
+        decisions: {decided, wrong, failed}}. p is corrected for the number of tests: one half of the level is spent on uniformity, for
+        every look, and one on betting."""
+        groups = {name: self.group(name) for name in (*GROUPS, RATIO, NUMBER, DRAWN)}
+        found = {name: uniformity_p_values(values, serial=name in ("all", DRAWN)) for name, values in groups.items()}
+        tests = 2 * len(groups) + 2
+        even = tests * len(LOOKS) * min((p for ps in found.values() for p in ps), default=1.0)
+        won = len(self.apart) * min((m.p for m in self.apart.values() if m.p is not None), default=1.0)
+        p = 0.0 if self.impossible or self.checks.failed else min(1.0, 2 * even, 2 * won)
+        apart = {kind: {"p": m.p, "samples": len(m.gains), "power": m.power(CHANCE / (2 * len(self.apart))), "against": m.alternative}
                  for kind, m in self.apart.items() if m.gains}
+        decisions = {"decided": self.checks.decided.total(), "wrong": self.checks.wrong.total(), "failed": self.checks.failed}
         return {"p": p, "samples": len(self.values), "histogram": histogram(self.values), "impossible": self.impossible, "apart": apart,
+                "decisions": decisions,
                 "groups": {name: {"p": min(found[name], default=None), "samples": len(values), "histogram": histogram(values)}
                            for name, values in groups.items() if values}}
+
+
+def suspicious(report: dict[str, Any]) -> bool:
+    """Return whether more tokens may turn a report into a failure."""
+    even = min((group["p"] for group in report["groups"].values() if group["p"] is not None), default=1.0)
+    won = min((kind["p"] for kind in report["apart"].values()), default=1.0)
+    return report["p"] >= CHANCE and (even < SUSPICIOUS[0] or won < SUSPICIOUS[1])
 
 
 def histogram(values: Sequence[float]) -> list[int]:
@@ -121,20 +147,26 @@ def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]
     places, texts = TokenPlaces(), [encode(loaded, prompt) for prompt in prompts]
     writers = [answer_writer(loaded, method, short(method, depth) | (knobs or {}), texts, replace(sampling, seed=seed * len(SETTINGS) + i))
                for i, (depth, sampling) in enumerate(SETTINGS)]  # no two answers share random numbers
-    while len(places.values) < tokens:
-        for writer in writers:
-            next(writer)(places)
-    return conclude(places.first(tokens))
+    places.checks.tolerance += NOISE * noise(loaded.open_target(), texts[0])
+    for look in LOOKS:
+        while len(places.values) < look * tokens:
+            for writer in writers:
+                next(writer)(places)
+        report = places.first(look * tokens).report()
+        if not suspicious(report):
+            break
+    return conclude(report)
 
 
-def conclude(places: TokenPlaces) -> dict[str, Any]:
+def conclude(report: dict[str, Any]) -> dict[str, Any]:
     """Return the report with status and a sentence."""
-    report = places.report()
     passed = report["p"] >= CHANCE
-    counts = ", ".join(f"{group['samples']} {name}" for name, group in report["groups"].items() if name not in ("all", RATIO))
+    counts = ", ".join(f"{report['groups'][name]['samples']} {name}" for name in GROUPS[1:] if name in report["groups"])
     words = f"{report['samples']} tokens of whole answers ({counts}): p = {report['p']:.2g}."
-    if places.impossible:
-        words += TEXTS["impossible"].format(count=places.impossible)
+    if report["decisions"]["failed"]:
+        words += TEXTS["reported"].format(**report["decisions"])
+    if report["impossible"]:
+        words += TEXTS["impossible"].format(count=report["impossible"])
     elif not passed:
         tried = {name: group["p"] for name, group in report["groups"].items() if group["p"] is not None and name != "all"}
         tried |= {kind: kind_["p"] for kind, kind_ in report["apart"].items() if kind_["p"] < tried.get(kind, 1.0)}
@@ -180,9 +212,11 @@ def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts
                 places.impossible += not there
                 places.values.append(1.0 if place.value is None else place.value)
                 places.ratios.append(place.ratio)
-                bet(places.apart, Token(tokens[i], how[i], place.probs, place.raw, state.tokens[len(ids) + i - 1], loaded.end_tokens,
-                                        drafts[i].probs if drafts[i].by_ratio else None, drafts[i].tests, i == 0,
-                                        earlier.get(seed % len(prompts))), rng)
+                places.numbers.append(place.number)
+                token = Token(tokens[i], how[i], place.probs, place.raw, state.tokens[len(ids) + i - 1], loaded.end_tokens,
+                              drafts[i].probs if drafts[i].by_ratio else None, drafts[i].tests, i == 0, earlier.get(seed % len(prompts)),
+                              drafts[i].depth, i)
+                places.checks.add(token, *bet(places.apart, token, rng), drafts[i].sampled)
             if tokens:
                 earlier[seed % len(prompts)] = tokens[0]
 
@@ -194,12 +228,13 @@ def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts
 class Place(NamedTuple):
     """A token's position. probs, raw [vocab]: the target's distribution, and without temperature and filters; value: the token's PIT
     value with the most probable tokens first (None if it has probability 0); ratio: its PIT value with the tokens of the largest ratio of
-    target to draft probability first (None without the draft distribution)."""
+    target to draft probability first (None without the draft distribution); number: with the tokens of the lowest id first."""
 
     probs: Tensor
     raw: Tensor
     value: float | None
     ratio: float | None
+    number: float
 
 
 def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling,
@@ -219,7 +254,8 @@ def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sa
         known = draft if draft is not None and draft.shape == distributions[i].shape else None
         value = _place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None
         worth = None if known is None else distributions[i] / known.double().cpu().clamp(min=1e-30)
-        yield Place(distributions[i], raw[i], value, None if worth is None else _place(distributions[i], worth, token, within[i]))
+        number = min(1.0, float(distributions[i, :token].sum()) + within[i] * float(distributions[i, token]))
+        yield Place(distributions[i], raw[i], value, None if worth is None else _place(distributions[i], worth, token, within[i]), number)
 
 
 def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
@@ -231,11 +267,14 @@ def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
 
 class DraftOf(NamedTuple):
     """The draft at a token's position. probs [vocab]: of a sampled chain, else None; by_ratio: rejection sampling tested the round's
-    tokens; tests: those at this position by RULES."""
+    tokens; tests: those at this position by RULES; depth: tokens before it in the round; sampled [vocab]: the distribution from which
+    the verifier says that it sampled the token after the accepted ones."""
 
     probs: Tensor | None
     by_ratio: bool
     tests: tuple[NodeTest, ...]
+    depth: int
+    sampled: Tensor | None
 
 
 class RecordingVerifier:
@@ -261,12 +300,18 @@ class RecordingVerifier:
         aligned = len(tree) > 0 and count <= len(path) + 1  # the round's tokens are the path's and the one after it
         found = []
         for i in range(count):
-            parent = path[i - 1] if 0 < i <= len(path) else -1
-            here = [one for one in decisions if aligned and one.rule in RULES and tree.parents[one.node] == parent]
-            tests = tuple(NodeTest(tree.tokens[one.node], tree.draft_probs(one.node), one.verdict == "accepted") for one in here
-                          if one.verdict in ("accepted", "rejected"))
-            found.append(DraftOf(tree.draft_probs(i) if drawn and i < len(tree) else None, by_ratio, tests))
+            before = [tree.tokens[node] for node in path[:i]]  # also below duplicate siblings of the accepted nodes
+            here = [one for one in decisions if aligned and one.rule in RULES and _tokens_above(tree, one.node) == before]
+            tests = tuple(NodeTest(tree.tokens[one.node], tree.draft_probs(one.node), one.verdict == "accepted", one.accept, one.draw)
+                          for one in here if one.verdict in ("accepted", "rejected"))
+            sampled = self._verdict.probs if aligned and i == len(path) and (tests or self._verdict.kind == "bonus") else None
+            found.append(DraftOf(tree.draft_probs(i) if drawn and i < len(tree) else None, by_ratio, tests, i, sampled))
         return found
+
+
+def _tokens_above(tree: DraftTree, node: int) -> list[int]:
+    """Return the tokens from the root's child to a node's parent."""
+    return [tree.tokens[above] for above in tree.path(node)[:-1]]
 
 
 def _group(kind: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from specviz.core import Method, Parts, Sampling
 from specviz.drafters.model.chain import DraftChain
 from specviz.evidence import whole_answers as whole
-from specviz.evidence.statistics import CELLS, FEW, kolmogorov, p_value, uniformity
+from specviz.evidence.statistics import CELLS, FEW, kolmogorov_smirnov_p, p_value, uniformity_p_values
 from specviz.lab.broken_methods import BUILT, broken
 from specviz.methods import catalogue
 from specviz.policies import Fixed
@@ -102,7 +102,7 @@ def ask(method, tokens=600, **how):
 def test_a_right_method_is_flat(key):
     answer = ask(key, ends=frozenset({7}))
     assert answer["status"] == "pass" and answer["samples"] == sum(answer["histogram"]) == 600 and not answer["impossible"]
-    parts_of_all = [group["samples"] for name, group in answer["groups"].items() if name not in ("all", "ratio")]
+    parts_of_all = [group["samples"] for name, group in answer["groups"].items() if name not in ("all", whole.RATIO, whole.NUMBER, whole.DRAWN)]
     assert sum(parts_of_all) == 600 and f"p = {answer['p']:.2g}" in answer["detail"]
 
 
@@ -130,7 +130,7 @@ def test_what_was_accepted_is_uniform_only_together_with_the_corrections():
     finally:
         whole._group = grouped
     alone = [x for x, kind in zip(places.values, how) if kind == "correction"]
-    assert min(uniformity(alone)) < 1e-3 < min(uniformity(places.group("drafted")))
+    assert min(uniformity_p_values(alone)) < 1e-3 < min(uniformity_p_values(places.group("drafted")))
 
 
 def test_what_promises_no_distribution_or_cannot_run():
@@ -159,7 +159,7 @@ def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
     seen = []
     spy = replace(catalogue()["speculative"], build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()))
     whole.answers(Loaded(), spy, PROMPTS, 10)
-    assert seen == [1, 1, 2, 4, 2, 1]
+    assert seen == [1, 1, 2, 4, 2, 1, 6, 5]
     seen.clear()
     whole.answers(Loaded(), spy, PROMPTS, 10, {"gamma": 3})
     assert seen == [3] * len(whole.SETTINGS)
@@ -169,12 +169,13 @@ def test_a_place_lies_in_the_mass_of_its_token():
     loaded = Loaded(vocab=5)
     target, tokens = loaded.open_target(), [2, 0, 4, 1]
     places = whole.places_of(target, [1, 3], tokens, Sampling(1.0))
-    for at, (token, (probs_there, _, place, ratio)) in enumerate(zip(tokens, places)):
+    for at, (token, (probs_there, _, place, ratio, number)) in enumerate(zip(tokens, places)):
         fresh = TinyTarget(loaded.toy.net, 96)
         fresh.sync([1, 3, *tokens[:at]])
         probs = fresh.score(whole.DraftTree()).logits[0].softmax(-1)
         before = float(probs[probs > probs[token]].sum())
         assert before <= place <= before + float(probs[token]) + 1e-9 and ratio is None
+        assert float(probs[:token].sum()) - 1e-6 <= number <= float(probs[:token + 1].sum()) + 1e-6
         torch.testing.assert_close(probs_there, probs.double(), atol=1e-6, rtol=0)
 
 
@@ -183,7 +184,7 @@ def test_p_values_of_even_numbers_are_even():
     """Below each level lie about as many p-values as the level says: so a right method fails as rarely as it is told."""
     source, count = torch.Generator().manual_seed(3), 500
     rows = torch.rand(count, 300, generator=source, dtype=torch.float64).tolist()
-    found = [uniformity(row, serial=True) for row in rows]
+    found = [uniformity_p_values(row, serial=True) for row in rows]
     assert {len(tests) for tests in found} == {3}
     for which in range(3):
         for level in (0.5, 0.1, 0.02):
@@ -192,7 +193,7 @@ def test_p_values_of_even_numbers_are_even():
 
 
 def test_too_few_values_are_no_evidence():
-    assert uniformity([0.5] * (FEW - 1)) == [] and min(uniformity([0.5] * FEW)) < 1e-9
+    assert uniformity_p_values([0.5] * (FEW - 1)) == [] and min(uniformity_p_values([0.5] * FEW)) < 1e-9
     assert whole.TokenPlaces([0.5] * 10, ["plain"] * 10).report()["p"] == 1.0
 
 
@@ -200,7 +201,7 @@ def test_neighbours_that_repeat_each_other_are_noticed():
     source = torch.Generator().manual_seed(1)
     even = torch.rand(200, generator=source, dtype=torch.float64)
     twice = even.repeat_interleave(2).tolist()
-    assert uniformity(twice, serial=True)[2] < 1e-9
+    assert uniformity_p_values(twice, serial=True)[2] < 1e-9
 
 
 def test_the_tails_are_the_known_ones():
@@ -208,4 +209,4 @@ def test_the_tails_are_the_known_ones():
     # the 5 % point of the distance for large n is 1.3581 / sqrt(n)
     count, shift = 10_000, 1.3581 / 100
     x = ((torch.arange(count, dtype=torch.float64) + 0.5) / count + shift).clamp(max=1)
-    assert kolmogorov(x) == pytest.approx(0.05, abs=0.004)
+    assert kolmogorov_smirnov_p(x) == pytest.approx(0.05, abs=0.004)
