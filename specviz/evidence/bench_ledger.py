@@ -144,10 +144,10 @@ class Ledger:
 
     def _take(self, row: dict[str, Any], named: dict[str, BenchSession]) -> None:
         if "leg" in row:
-            leg = row["leg"]
+            run_group = row["leg"]
             named[row["sitting"]].run_groups.append(RunGroup(
-                int(leg["prompt"]), str(leg["task"]), int(leg["repeat"]), float(leg["wall"]), Run.read(leg["plain"]),
-                tuple(Run.read(run) for run in leg["runs"])))
+                int(run_group["prompt"]), str(run_group["task"]), int(run_group["repeat"]), float(run_group["wall"]),
+                Run.read(run_group["plain"]), tuple(Run.read(run) for run in run_group["runs"])))
             return
         bench_session = BenchSession(str(row["began"]), dict(row["settings"]), dict(row["machine"]), Requested.read(row["asked"]))
         named[row["sitting"]] = bench_session
@@ -171,10 +171,10 @@ class Ledger:
         self._write({name: value for name, value in asdict(bench_session).items() if name != "run_groups"})
         self.sessions.append(bench_session)
 
-    def add(self, leg: RunGroup) -> None:
+    def add(self, run_group: RunGroup) -> None:
         """Append a group of runs to the current session."""
-        self._write({"leg": asdict(leg)})
-        self.sessions[-1].run_groups.append(leg)
+        self._write({"leg": asdict(run_group)})
+        self.sessions[-1].run_groups.append(run_group)
 
     def _write(self, row: dict[str, Any]) -> None:
         line = json.dumps({"sitting": self._name, **row}, ensure_ascii=False) + "\n"
@@ -190,7 +190,8 @@ def comparable(sessions: Iterable[BenchSession], settings: dict[str, Any], machi
 
 def finished_runs(sessions: Iterable[BenchSession]) -> set[tuple[int, int, str]]:
     """Return (prompt number, repeat, method) of every successful run."""
-    return {(leg.prompt, leg.repeat, run.method) for one in sessions for leg in one.run_groups for run in leg.all_runs() if not run.failed}
+    return {(run_group.prompt, run_group.repeat, run.method) for one in sessions for run_group in one.run_groups
+            for run in run_group.all_runs() if not run.failed}
 
 
 @dataclass(frozen=True)
@@ -219,9 +220,9 @@ def progress_of(sessions: list[BenchSession], asked: Requested) -> Progress:
     there = finished_runs(sessions)
     each = Counter((number, repeat) for number, repeat, method in there if method in asked.methods)
     turns = [(number, repeat) for number, _ in asked.prompts for repeat in range(1, asked.repeats + 1)]
-    run_groups = [leg for one in sessions for leg in one.run_groups]
-    broke = {(leg.prompt, leg.repeat, run.method) for leg in run_groups for run in leg.runs if run.failed} - there
-    hours = sum(leg.wall for leg in run_groups) / 3600
+    run_groups = [run_group for one in sessions for run_group in one.run_groups]
+    broke = {(run_group.prompt, run_group.repeat, run.method) for run_group in run_groups for run in run_group.runs if run.failed} - there
+    hours = sum(run_group.wall for run_group in run_groups) / 3600
     return Progress(sum(each[turn] for turn in turns), len(turns) * len(asked.methods),
                     sum(each[turn] == len(asked.methods) for turn in turns), len(turns), hours,
                     dict(sorted(Counter(method for *_, method in broke).items())))

@@ -147,7 +147,7 @@ def select_sessions(ledger: Ledger, target: str | None, draft: str | None) -> tu
 
 def count_runs(sessions: list[BenchSession]) -> int:
     """Return the number of runs in some sessions, plain decoding included."""
-    return sum(len(leg.runs) + 1 for one in sessions for leg in one.run_groups)
+    return sum(len(run_group.runs) + 1 for one in sessions for run_group in one.run_groups)
 
 
 def group_sessions(sessions: list[BenchSession]) -> list[list[BenchSession]]:
@@ -162,12 +162,12 @@ def figures_by_method(sessions: list[BenchSession]) -> MethodFigures:
     """Return {method key: figures}. If a run was repeated in several sessions, the first one counts."""
     found: MethodFigures = {}
     seen = set()
-    for leg in (leg for one in sessions for leg in one.run_groups):
-        found.setdefault(leg.plain.method, MethodRow()).add(leg.task, leg.plain, leg.plain)
-        for run in leg.runs:
-            if not run.failed and (leg.prompt, leg.repeat, run.method) not in seen:
-                seen.add((leg.prompt, leg.repeat, run.method))
-                found.setdefault(run.method, MethodRow()).add(leg.task, run, leg.plain)
+    for run_group in (run_group for one in sessions for run_group in one.run_groups):
+        found.setdefault(run_group.plain.method, MethodRow()).add(run_group.task, run_group.plain, run_group.plain)
+        for run in run_group.runs:
+            if not run.failed and (run_group.prompt, run_group.repeat, run.method) not in seen:
+                seen.add((run_group.prompt, run_group.repeat, run.method))
+                found.setdefault(run.method, MethodRow()).add(run_group.task, run, run_group.plain)
     return found
 
 
@@ -321,8 +321,8 @@ def plain_differences(sessions: list[BenchSession]) -> list[float]:
     """Return the relative differences between two runs of plain decoding in the same turn, each as a share of the faster run."""
     seen: dict[Any, list[Run]] = defaultdict(list)
     for count, one in enumerate(sessions):
-        for leg in one.run_groups:
-            seen[count, leg.prompt, leg.repeat].append(leg.plain)
+        for run_group in one.run_groups:
+            seen[count, run_group.prompt, run_group.repeat].append(run_group.plain)
     ratios = [walltime_speedup(a, b) for runs in seen.values() for a, b in zip(runs, runs[1:])]
     return [max(ratio, 1 / ratio) - 1 for ratio in ratios if ratio]
 

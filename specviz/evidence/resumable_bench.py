@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
-from ..run.request import SessionError, read_number, read_whole
+from ..run.request import SessionError, read_integer, read_number
 from ..run.result import Result, RunFailed
 from .bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup, comparable, finished_runs, progress_of
 from .benchmark import WARM_TOKENS, Plan, Runner, prepare
@@ -46,7 +46,7 @@ def run_session(loaded: Loaded, methods: Sequence[str], ledger: Ledger, suite: A
     equal; methods, prompts and repeats may be added between sessions. minutes: no group of runs starts after that. Ctrl-C drops
     the current group. A failed run is recorded and repeated in the next session. Raises SessionError before anything is
     measured, and RunFailed if plain decoding fails."""
-    repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
+    repeats, length = read_integer("repeats", repeats, 1, 1000), read_integer("max_new_tokens", max_new_tokens, 1)
     seconds = math.inf if minutes is None else 60 * read_number("minutes", minutes)
     if seconds <= 0:
         raise SessionError("minutes must be more than 0.", "bench.minutes")

@@ -22,23 +22,23 @@ ACCEPTANCE = " First draft token accepted: {measured:.1%}, expected sum min(p, q
 def chi_square(expected: dict[Any, float], counts: Counter, samples: int) -> tuple[float, int]:
     """Return (statistic, degrees of freedom) of counts against expected probabilities; infinite if an outcome of probability 0 was
     counted. Rare outcomes must be pooled before."""
-    freedom = len(expected) - 1
+    degrees_of_freedom = len(expected) - 1
     if any(cell not in expected or expected[cell] <= 0 for cell in counts):
-        return math.inf, freedom
-    return sum((counts[cell] - samples * p) ** 2 / (samples * p) for cell, p in expected.items()), freedom
+        return math.inf, degrees_of_freedom
+    return sum((counts[cell] - samples * p) ** 2 / (samples * p) for cell, p in expected.items()), degrees_of_freedom
 
 
-def normal_score(statistic: float, freedom: int) -> float:
+def normal_score(statistic: float, degrees_of_freedom: int) -> float:
     """Convert a chi-square statistic to a standard normal score (Wilson and Hilferty)."""
-    spread = 2 / (9 * max(1, freedom))
-    return ((statistic / max(1, freedom)) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    spread = 2 / (9 * max(1, degrees_of_freedom))
+    return ((statistic / max(1, degrees_of_freedom)) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
-def p_value(statistic: float, freedom: int) -> float:
+def p_value(statistic: float, degrees_of_freedom: int) -> float:
     """Return the probability of a chi-square statistic at least as large. 1 for a single cell."""
-    if freedom < 1 and math.isfinite(statistic):
+    if degrees_of_freedom < 1 and math.isfinite(statistic):
         return 1.0
-    tail = float(torch.special.gammaincc(*(torch.tensor(x / 2, dtype=torch.float64) for x in (freedom, statistic))))
+    tail = float(torch.special.gammaincc(*(torch.tensor(x / 2, dtype=torch.float64) for x in (degrees_of_freedom, statistic))))
     return tail if math.isfinite(tail) and math.isfinite(statistic) else 0.0
 
 

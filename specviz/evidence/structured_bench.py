@@ -37,54 +37,58 @@ ALONE = 1.05  # tokens per pass below which a method gained nothing
 
 @dataclass
 class Row:
-    """The results of one method. bound, free: totals of the greedy runs with and without the response format."""
+    """The results of one method. constrained, unconstrained: totals of the greedy runs with and without the
+    response format."""
 
     method: str
     answers: int = 0
     valid: int = 0
     equal: int = 0
     valid_sampled: int = 0
-    bound: Totals = field(default_factory=Totals)
-    free: Totals = field(default_factory=Totals)
+    constrained: Totals = field(default_factory=Totals)
+    unconstrained: Totals = field(default_factory=Totals)
 
     def record(self) -> dict[str, Any]:
         """Return the results as plain data."""
-        bound, free = self.bound.metrics(), self.free.metrics()
+        constrained, unconstrained = self.constrained.metrics(), self.unconstrained.metrics()
         return {"method": self.method, "answers": self.answers, "valid": self.valid, "equal": self.equal,
-                "valid_sampled": self.valid_sampled, "tokens_per_pass": bound["block_efficiency"],
-                "unconstrained_tokens_per_pass": free["block_efficiency"],
-                "tokens_per_second": bound["tokens_per_second"], "unconstrained_tokens_per_second": free["tokens_per_second"]}
+                "valid_sampled": self.valid_sampled, "tokens_per_pass": constrained["block_efficiency"],
+                "unconstrained_tokens_per_pass": unconstrained["block_efficiency"],
+                "tokens_per_second": constrained["tokens_per_second"],
+                "unconstrained_tokens_per_second": unconstrained["tokens_per_second"]}
 
 
 def structured_bench(loaded: Loaded, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
                      prompts: Sequence[str] = PROMPTS, report: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
     """Yield the results of each method, plain decoding first. methods None: all exact ones, because others need not equal plain
     decoding. Methods that cannot run on these models are reported (``report``) and left out."""
-    bound = GenerationRequest(response_format=response_format or FORMAT, max_tokens=TOKENS)
-    grammar = Grammar(bound.response_format or FORMAT, loaded.tokenizer, loaded.vocab, sorted(stop_tokens(bound, loaded.end_tokens)))
+    constrained = GenerationRequest(response_format=response_format or FORMAT, max_tokens=TOKENS)
+    stops = sorted(stop_tokens(constrained, loaded.end_tokens))
+    grammar = Grammar(constrained.response_format or FORMAT, loaded.tokenizer, loaded.vocab, stops)
     plain: dict[str, Result] = {}
     exact = [method.key for method in catalogue().values() if method.exactness in ("exact", "greedy only") and not method.bound]
     chosen = [key for key in (methods or exact) if key != "autoregressive"]
     for key in ("autoregressive", *chosen):
         try:
-            yield _row(loaded, key, grammar, bound, prompts, plain)
+            yield _row(loaded, key, grammar, constrained, prompts, plain)
         except (SessionError, RunFailed) as why:
             report(f"{key}: {why}")
 
 
-def _row(loaded: Loaded, key: str, grammar: Grammar, bound: GenerationRequest, prompts: Sequence[str], plain: dict[str, Result]) -> Row:
+def _row(loaded: Loaded, key: str, grammar: Grammar, constrained: GenerationRequest, prompts: Sequence[str],
+         plain: dict[str, Result]) -> Row:
     row = Row(key)
     for i, prompt in enumerate(prompts):
-        result = collect(Session(loaded, key, request=bound).run(prompt))
+        result = collect(Session(loaded, key, request=constrained).run(prompt))
         plain.setdefault(prompt, result)
-        free = collect(Session(loaded, key, request=GenerationRequest(max_tokens=len(result.token_ids))).run(prompt))
+        unconstrained = collect(Session(loaded, key, request=GenerationRequest(max_tokens=len(result.token_ids))).run(prompt))
         row.answers += 1
         row.valid += grammar.matches(result.token_ids)
         row.equal += result.token_ids == plain[prompt].token_ids
-        row.bound += result.totals
-        row.free += free.totals
+        row.constrained += result.totals
+        row.unconstrained += unconstrained.totals
         if catalogue()[key].exactness == "exact":
-            hot = collect(Session(loaded, key, request=replace(bound, temperature=HOT, seed=i)).run(prompt))
+            hot = collect(Session(loaded, key, request=replace(constrained, temperature=HOT, seed=i)).run(prompt))
             row.valid_sampled += grammar.matches(hot.token_ids)
     return row
 

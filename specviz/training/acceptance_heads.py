@@ -32,7 +32,7 @@ class ReplacementFeatures(DraftFeatures):
     device."""
 
     @property
-    def body(self) -> TargetInfo:
+    def target_info(self) -> TargetInfo:
         """The target's sizes and device, for the head's ``build``."""
         return body_of(self.path)
 
@@ -43,7 +43,7 @@ def run(job: Job, recipe: str) -> Path:
     hparams = job.hparams(recipe)
     features = ReplacementFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = judge.build(features.body, hparams)
+    model = judge.build(features.target_info, hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
     kept: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -60,40 +60,40 @@ def run(job: Job, recipe: str) -> Path:
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams) + known)
 
 
-def sample_positions(batch: Batch, room: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Sample ``count`` positions per row of text that are followed by at least ``room`` answer tokens. Return (row indices [r],
+def sample_positions(batch: Batch, min_following: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
+    """Sample ``count`` positions per row of text that are followed by at least ``min_following`` answer tokens. Return (row indices [r],
     positions [r, count]).
 
     Rows without such positions are left out; rows with fewer than ``count`` repeat some."""
     width, found = batch.ids.shape[1], {}
     for place in batch.where.tolist():
         found.setdefault(place // width, []).append(place % width)
-    found = {row: mine[:-room] for row, mine in found.items() if len(mine) > room}
+    found = {row: mine[:-min_following] for row, mine in found.items() if len(mine) > min_following}
     taken = [rng.sample(mine, count) if len(mine) >= count else rng.choices(mine, k=count) for mine in found.values()]
     to = {"dtype": torch.long, "device": batch.ids.device}
     return torch.tensor(list(found), **to), torch.tensor(taken, **to).view(-1, count)
 
 
 @torch.no_grad()
-def continuations(net: Any, ids: Tensor, at: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+def continuations(net: Any, ids: Tensor, positions: Tensor, continuation_ids: Tensor) -> tuple[Tensor, Tensor]:
     """Run a model on texts and on alternative continuations of them in one forward pass. Return its final hidden states along the
     texts, [rows, width, hidden], and along the continuations, [rows, n, steps, hidden].
 
-    ids [rows, width]: the texts; at [rows, n]: the last text position that each continuation attends to; tails [rows, n,
-    steps]: its token ids."""
-    width, (each, steps) = ids.shape[1], tails.shape[1:]
+    ids [rows, width]: the texts; positions [rows, n]: the last text position that each continuation attends to;
+    continuation_ids [rows, n, steps]: its token ids."""
+    width, (each, steps) = ids.shape[1], continuation_ids.shape[1:]
     deep = torch.arange(1, steps + 1, device=ids.device)
-    positions = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (at[..., None] + deep).flatten(1)], 1)
-    sees = extra_row_mask(at, width, 1, steps)
+    places = torch.cat([torch.arange(width, device=ids.device).expand(len(ids), -1), (positions[..., None] + deep).flatten(1)], 1)
+    sees = extra_row_mask(positions, width, 1, steps)
     mask = torch.zeros(sees.shape, dtype=net.dtype, device=ids.device).masked_fill_(~sees, torch.finfo(net.dtype).min)
-    states = net.base_model(torch.cat([ids, tails.flatten(1)], 1), attention_mask=mask[:, None], position_ids=positions,
+    states = net.base_model(torch.cat([ids, continuation_ids.flatten(1)], 1), attention_mask=mask[:, None], position_ids=places,
                             use_cache=False).last_hidden_state
     return states[:, :width], states[:, width:].unflatten(1, (each, steps))
 
 
-def gather_positions(rows: Tensor, at: Tensor) -> Tensor:
-    """Return the entries of values [r, width, ...] at positions ``at`` [r, n] or [r, n, m] of the second dimension."""
-    return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (at.dim() - 1)), at]
+def gather_positions(rows: Tensor, positions: Tensor) -> Tensor:
+    """Return the entries of values [r, width, ...] at positions [r, n] or [r, n, m] of the second dimension."""
+    return rows[torch.arange(len(rows), device=rows.device).view(-1, *[1] * (positions.dim() - 1)), positions]
 
 
 @torch.no_grad()
@@ -101,13 +101,14 @@ def replacement_examples(features: ReplacementFeatures, batch: Batch, hparams: d
     """Return training examples of the judge: (the target's hidden states [n, hidden] at tokens that were replaced by the draft
     model's, labels [n]: 1 if the target assigns about the same probability to its own following tokens)."""
     after = hparams["after"]
-    rows, at = sample_positions(batch, after, hparams["places"], rng)
+    rows, positions = sample_positions(batch, after, hparams["places"], rng)
     ids = batch.ids[rows]
-    probs = features.draft.lm_head(gather_positions(features.draft.base_model(ids).last_hidden_state, at)).float()
-    probs.scatter_(-1, gather_positions(ids, at + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
-    follows = at[..., None] + torch.arange(1, after + 1, device=at.device)  # places that guess the tokens after the swapped one
-    tails = torch.cat([probs.argmax(-1)[..., None], gather_positions(ids, follows[..., 1:])], -1)
-    text, other = continuations(features.target, ids, at, tails)
+    probs = features.draft.lm_head(gather_positions(features.draft.base_model(ids).last_hidden_state, positions)).float()
+    probs.scatter_(-1, gather_positions(ids, positions + 1)[..., None], -torch.inf)  # the most probable token that is not the target's
+    # positions that predict the tokens after the replaced one
+    follows = positions[..., None] + torch.arange(1, after + 1, device=positions.device)
+    continuation_ids = torch.cat([probs.argmax(-1)[..., None], gather_positions(ids, follows[..., 1:])], -1)
+    text, other = continuations(features.target, ids, positions, continuation_ids)
     tokens = gather_positions(ids, follows + 1)[..., None]
     expected = [features.logits(states).log_softmax(-1).gather(-1, tokens)[..., 0].mean(-1)
                 for states in (gather_positions(text, follows), other)]
@@ -126,27 +127,27 @@ def states_along_steps(features: ReplacementFeatures, batch: Batch, hparams: dic
     """Return the target's hidden states, each [n, tokens, hidden], along steps that it generated itself and along steps that the
     draft model generates from the same positions."""
     tokens = hparams["tokens"]
-    rows, at = sample_positions(batch, tokens, hparams["places"], rng)
+    rows, positions = sample_positions(batch, tokens, hparams["places"], rng)
     ids, draft = batch.ids[rows], features.draft
-    last = gather_positions(draft.base_model(ids).last_hidden_state, at)
-    tails = ids.new_zeros(*at.shape, 0)
+    last = gather_positions(draft.base_model(ids).last_hidden_state, positions)
+    continuation_ids = ids.new_zeros(*positions.shape, 0)
     while True:
-        tails = torch.cat([tails, draft.lm_head(last).argmax(-1)[..., None]], -1)
-        if tails.shape[-1] == tokens:
+        continuation_ids = torch.cat([continuation_ids, draft.lm_head(last).argmax(-1)[..., None]], -1)
+        if continuation_ids.shape[-1] == tokens:
             break
-        last = continuations(draft, ids, at, tails)[1][:, :, -1]
-    text, theirs = continuations(features.target, ids, at, tails)
-    own = gather_positions(text, at[..., None] + torch.arange(1, tokens + 1, device=at.device))
+        last = continuations(draft, ids, positions, continuation_ids)[1][:, :, -1]
+    text, theirs = continuations(features.target, ids, positions, continuation_ids)
+    own = gather_positions(text, positions[..., None] + torch.arange(1, tokens + 1, device=positions.device))
     return own.flatten(0, 1), theirs.flatten(0, 1)
 
 
-def measure(model, features: ReplacementFeatures, asked, hparams: dict) -> dict[str, float]:
-    """Return the loss on held-out answers, and the loss of the best constant prediction for comparison. asked: the function that
+def measure(model, features: ReplacementFeatures, make_examples, hparams: dict) -> dict[str, float]:
+    """Return the loss on held-out answers, and the loss of the best constant prediction for comparison. make_examples: the function that
     makes examples, ``replacement_examples`` or ``step_examples``."""
-    room = hparams["after"] if "after" in hparams else hparams["tokens"]
-    some = [a for a in features.heldout if min(len(a.ids), hparams["length"]) - a.start > room]
+    min_following = hparams["after"] if "after" in hparams else hparams["tokens"]
+    some = [a for a in features.heldout if min(len(a.ids), hparams["length"]) - a.start > min_following]
     some, rng = some[:: max(1, len(some) // hparams["measure_rows"])], random.Random(0)
-    found = [asked(features, features.states(collate([a], hparams["length"], features.device)), hparams, rng) for a in some]
+    found = [make_examples(features, features.states(collate([a], hparams["length"], features.device)), hparams, rng) for a in some]
     states, good = (torch.cat(parts) for parts in zip(*found))
     with torch.no_grad():
         logits = model.logit(states)

@@ -47,19 +47,20 @@ def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
     return max(grams.values(), default=0) >= times
 
 
-def greedy_answers(job: Job, model: LlamaForCausalLM, words, texts: list[tuple[str, str]], tokens: int, batch: int = 24) -> list[list[int]]:
+def greedy_answers(job: Job, model: LlamaForCausalLM, tokenizer, texts: list[tuple[str, str]], tokens: int,
+                   batch: int = 24) -> list[list[int]]:
     """Return the greedy answers (token ids, at most ``tokens`` each) to (task, prompt) pairs, in the same order."""
     network: Any = model  # transformers' types lose the model in ``to``
-    maker = generate.AnswerGenerator(network.to(job.torch_device()), words, {"new_tokens": tokens, "top": 1}, job)
-    rows = [(data.chat_prompt(words, text), task, 0.0) for task, text in texts]
+    maker = generate.AnswerGenerator(network.to(job.torch_device()), tokenizer, {"new_tokens": tokens, "top": 1}, job)
+    rows = [(data.chat_prompt(tokenizer, text), task, 0.0) for task, text in texts]
     made = [one for first in range(0, len(rows), batch) for one in maker.decode(rows[first : first + batch])]
     return [one.ids[one.start :].tolist() for one in made]
 
 
-def looping_share(job: Job, model: LlamaForCausalLM, words, heldout: list[data.Row], hparams: dict) -> float:
+def looping_share(job: Job, model: LlamaForCausalLM, tokenizer, heldout: list[data.Row], hparams: dict) -> float:
     """Return the share of greedy answers to held-out prompts that repeat themselves (``loops``). Each task counts the same number
     of prompts."""
     texts = [(task, row.prompt) for task in data.TASKS
              for row in [r for r in heldout if r.task == task][: hparams["looping_prompts"]]]
-    found = [loops(ids) for ids in greedy_answers(job, model, words, texts, hparams["looping_tokens"])]
+    found = [loops(ids) for ids in greedy_answers(job, model, tokenizer, texts, hparams["looping_tokens"])]
     return round(sum(found) / max(1, len(found)), 4)

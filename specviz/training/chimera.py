@@ -22,7 +22,8 @@ from .job import Job
 def run(job: Job) -> Path:
     """Train Chimera's trigram encoder and heads; return the folder of their weights."""
     return parallel_heads.run(job, "chimera", chimera.build, lambda model, features: BatchHeadStates(model, features).head_states,
-                     lambda model, hparams: CARD.format(**hparams), look=text_states, most=1.4e7)  # three states wide before they are one
+                     lambda model, hparams: CARD.format(**hparams), run_attention=text_states,
+                     most=1.4e7)  # three states wide before they are one
 
 
 def text_states(model: chimera.Chimera, head_states: ranks.HeadStates, batch: Batch) -> None:

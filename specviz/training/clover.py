@@ -20,7 +20,7 @@ from .job import Job
 def run(job: Job) -> Path:
     """Train Clover's heads; return the folder of their weights."""
     return parallel_heads.run(job, "clover", clover.build, lambda model, features: BatchHeadStates(model, features).head_states,
-                     lambda model, hparams: CARD.format(**hparams), look=lambda model, head_states, batch: head_states(batch, 0))
+                     lambda model, hparams: CARD.format(**hparams), run_attention=lambda model, head_states, batch: head_states(batch, 0))
 
 
 class BatchHeadStates:

@@ -37,17 +37,17 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     if job.ship and fingerprint(target) != fingerprint(job.shipped / job.target):
         raise TrainingError(f"This draft would follow {target}, which is not the shipped target: ship that one first.",
                             "training.not_shipped")
-    words = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     config = open_config(target)
     model = load_and_grow(job, hparams, config.vocab_size) if "from" in hparams else build(config, hparams)
     if hparams["draft_vocab"]:
-        model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], words)
+        model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], tokenizer)
     runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
-    lesson = DraftTrainer(job, hparams, model, words, runner.device)
+    lesson = DraftTrainer(job, hparams, model, tokenizer, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.done()), lambda: measure(model, lesson.heldout, hparams))
     write = reduced_draft.export if hparams["draft_vocab"] else export
-    made = write(job, job.named(recipe), model, words, "" if recipe not in draft_kinds() else recipe)
+    made = write(job, job.named(recipe), model, tokenizer, "" if recipe not in draft_kinds() else recipe)
     for folder in job.places(made.name):
         write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that one's
@@ -74,8 +74,8 @@ class DraftTrainer:
     the later steps on text that the draft generates (``policy_rows`` answers of ``new_tokens``); divergence: a key of
     divergences.NAMED, or "none" for cross-entropy on the tokens; copy_share: share of the steps on repeated spans."""
 
-    def __init__(self, job: Job, hparams: dict, model: LlamaForCausalLM, words, device: torch.device):
-        self.job, self.hparams, self.model, self.words, self.device = job, hparams, model, words, device
+    def __init__(self, job: Job, hparams: dict, model: LlamaForCausalLM, tokenizer, device: torch.device):
+        self.job, self.hparams, self.model, self.tokenizer, self.device = job, hparams, model, tokenizer, device
         root = generate.folder(job)
         answers, self.heldout = generate.read(root / "train"), generate.read(root / "heldout")
         read = generate.read(root / "read") if hparams["breadth"] or hparams["pretrain"] else []
@@ -85,17 +85,17 @@ class DraftTrainer:
         self.layers = sub_model_layers(hparams["layers"]) if hparams["sorted"] else (hparams["layers"],)
         self.teacher: generate.AnswerGenerator | None = None
 
-    def loss(self, step: int, done: float) -> tuple[Tensor, int]:
-        """Return (loss, number of tokens in it) of a step. done: share of the training budget already spent."""
+    def loss(self, step: int, budget_spent: float) -> tuple[Tensor, int]:
+        """Return (loss, number of tokens in it) of a step. budget_spent: share of the training budget already spent."""
         hparams, kind = self.hparams, self.hparams["divergence"]
         if random.Random(f"{self.job.seed} {step} copy").random() < hparams["copy_share"]:
             return self.copying_loss(step)
-        if self.plain is not None and done < hparams["pretrain"]:
+        if self.plain is not None and budget_spent < hparams["pretrain"]:
             batch, kind = self.plain[step], "none"
         elif random.Random(f"{self.job.seed} {step} policy").random() < hparams["on_policy"]:
             batch = self.on_policy_batch(step)
         else:  # breadth while the rates are high; the target's own text alone while they fall
-            batch = (self.own if done > 1 - hparams["decay"] else self.wide)[step]
+            batch = (self.own if budget_spent > 1 - hparams["decay"] else self.wide)[step]
         if isinstance(self.model.lm_head, ReducedHead):
             batch = self.model.lm_head.to_reduced_vocabulary(batch)
         ids, where, top_ids, top_logp, labels = batch
@@ -115,7 +115,7 @@ class DraftTrainer:
         ids, where, labels = [], [], []
         for index in range(max(1, self.hparams["batch_tokens"] // length)):
             row, counts = repeat_span(rng, length, lambda size: random_or_text_span(
-                rng, size, len(self.words), lambda: concatenated_pieces(pieces, size)))
+                rng, size, len(self.tokenizer), lambda: concatenated_pieces(pieces, size)))
             ids.append(row[:length])
             chosen = [i for i in range(1, length) if counts[i]]
             where += [index * length + i - 1 for i in chosen]
@@ -132,11 +132,11 @@ class DraftTrainer:
         if self.teacher is None:
             path = self.job.model(self.job.target)
             net = open_network(path, torch.bfloat16).to(self.device).eval()
-            self.teacher = generate.AnswerGenerator(net, self.words, self.hparams, self.job)
+            self.teacher = generate.AnswerGenerator(net, self.tokenizer, self.hparams, self.job)
         asked = self.own.rows(step)[:self.hparams["policy_rows"]]
         with torch.random.fork_rng(), torch.autocast(self.device.type, enabled=False):  # stored in float16
             torch.manual_seed(self.job.seed * 1_000_003 + step)
-            writer = generate.AnswerGenerator(self.model, self.words, self.hparams, self.job)
+            writer = generate.AnswerGenerator(self.model, self.tokenizer, self.hparams, self.job)
             made = writer.decode([(a.ids[:a.start].tolist(), a.task, 1.0) for a in asked])
             labelled = self.teacher.read([(a.ids.tolist(), a.start, a.task, None) for a in made])
             return collate(labelled, self.hparams["length"], self.device)
@@ -150,21 +150,21 @@ def concatenated_pieces(pieces, size: int) -> list[int]:
     return found
 
 
-def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, words) -> LlamaForCausalLM:
+def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, tokenizer) -> LlamaForCausalLM:
     """Return the draft model with the target's embedding and an output matrix over the ``count`` most frequent tokens of the
     target's answers."""
     net = open_network(job.model(job.target), torch.bfloat16)
     table, answers = net.get_input_embeddings().weight, generate.read(generate.folder(job) / "train")
-    tokens = reduced_draft.frequent_tokens(answers, len(table), count, [words.eos_token_id])
+    tokens = reduced_draft.frequent_tokens(answers, len(table), count, [tokenizer.eos_token_id])
     return reduced_draft.reduce_vocabulary(model, table, tokens)
 
 
-def load_and_grow(job: Job, hparams: dict, vocabulary: int) -> LlamaForCausalLM:
+def load_and_grow(job: Job, hparams: dict, vocab_size: int) -> LlamaForCausalLM:
     """Load the draft model that the recipe names in ``from``, and make it wider and deeper without changing its outputs. Raises
     TrainingError if its vocabulary is not the target's."""
     old = open_network(job.model(hparams["from"]), torch.float32)
-    if old.config.vocab_size != vocabulary:
-        raise TrainingError(f"{hparams['from']} has {old.config.vocab_size} tokens and {job.target} {vocabulary}: it cannot be its draft.",
+    if old.config.vocab_size != vocab_size:
+        raise TrainingError(f"{hparams['from']} has {old.config.vocab_size} tokens and {job.target} {vocab_size}: it cannot be its draft.",
                             "training.vocabulary")
     return grow_model(old, {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
 
@@ -176,7 +176,7 @@ def label_every_token(answer: generate.Answer) -> generate.Answer:
 
 
 def measure(model: LlamaForCausalLM, heldout: list, hparams: dict) -> dict[str, float]:
-    """Return block efficiency and acceptance rate, replayed on held-out answers. A draft with early exits has figures for each
+    """Return the mean accepted length and acceptance rate, replayed on held-out answers. A draft with early exits has figures for each
     exit, those of the full model first."""
     out: dict[str, float] = {}
     for layers in sub_model_layers(hparams["layers"])[::-1] if hparams["sorted"] else (hparams["layers"],):

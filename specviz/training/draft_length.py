@@ -43,7 +43,7 @@ class DraftFeatures(Features):
         self.draft = net.to(self.device).eval().requires_grad_(False)
 
     @property
-    def body(self) -> TargetInfo:
+    def target_info(self) -> TargetInfo:
         """The draft model's sizes and device, for the network's ``build``."""
         return body_of(self.draft_path)
 
@@ -69,13 +69,13 @@ def run(job: Job, recipe: str) -> Path:
     hparams = job.hparams(recipe)
     features = DraftFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = draft_length.build(features.body, hparams)
+    model = draft_length.build(features.target_info, hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
     predictions = PREDICTIONS[recipe]
 
     def loss_at(step: int):
-        logits, passes = predictions(model, features, features.batch(step, runner.done()), hparams, step)
-        return acceptance_loss(logits, passes, hparams["refused"]), len(passes)
+        logits, accept_probs = predictions(model, features, features.batch(step, runner.done()), hparams, step)
+        return acceptance_loss(logits, accept_probs, hparams["refused"]), len(accept_probs)
 
     runner.train(loss_at, lambda: measure(model, features, predictions, hparams))
     return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams))
@@ -90,27 +90,27 @@ def sample_tokens(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, T
 def specdecpp_predictions(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
     """Return SpecDec++'s predictions and labels: (predicted log odds of acceptance, true acceptance probabilities), both [n], for
     the draft model's tokens in a text of which most tokens are the draft model's."""
-    states, passes, own = states_of_mixed_text(features, batch, hparams["targets"], features.rng(step))
-    return model.logit(states[own]), passes[own]
+    states, accept_probs, own = states_of_mixed_text(features, batch, hparams["targets"], features.rng(step))
+    return model.logit(states[own]), accept_probs[own]
 
 
 @torch.no_grad()
 def states_of_mixed_text(features: DraftFeatures, batch: Batch, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Replace most answer tokens by tokens of the draft model; keep a ``share`` of the target's. Return (the draft model's hidden
     states [n, hidden] after each answer token, acceptance probabilities [n], whether each token is the draft model's [n])."""
-    tokens, passes = sample_tokens(*features.distributions(batch), rng)
+    tokens, accept_probs = sample_tokens(*features.distributions(batch), rng)
     own = torch.rand(len(tokens), generator=rng, device=tokens.device) >= share
     ids = batch.ids.flatten().clone()
     ids[batch.where + 1] = torch.where(own, tokens, batch.labels)
     states = features.draft.base_model(ids.view_as(batch.ids)).last_hidden_state.flatten(0, 1)
-    return states[batch.where + 1], passes, own
+    return states[batch.where + 1], accept_probs, own
 
 
 def disco_predictions(model, features: DraftFeatures, batch: Batch, hparams: dict, step: int) -> tuple[Tensor, Tensor]:
     """Return DISCO's predictions and labels: (predicted log odds of acceptance, true acceptance probabilities), both [m], for the
     tokens that simulated rounds along the answers draft."""
-    q, depths, passes = simulate_rounds(features, batch, hparams["most"], step)
-    return model.logit(q, depths), passes
+    q, depths, accept_probs = simulate_rounds(features, batch, hparams["most"], step)
+    return model.logit(q, depths), accept_probs
 
 
 @torch.no_grad()
@@ -118,21 +118,21 @@ def simulate_rounds(features: DraftFeatures, batch: Batch, most: int, step: int)
     """Simulate rounds of up to ``most`` draft tokens along the answers. Return (draft distributions [m, vocab], positions in the
     draft from 0 [m], acceptance probabilities [m]) of the drafted tokens."""
     p, q = features.distributions(batch)
-    tokens, passes = sample_tokens(p, q, features.rng(step))
+    tokens, accept_probs = sample_tokens(p, q, features.rng(step))
     coin = random.Random(f"{features.job.seed} {step}")
     owner = (batch.where // batch.ids.shape[1]).tolist()
     greedy = {row: coin.random() < 0.5 for row in sorted(set(owner))}
     chosen = torch.tensor([greedy[row] for row in owner], device=q.device)
-    passes = torch.where(chosen, (q.argmax(-1) == p.argmax(-1)).to(passes.dtype), passes)
+    accept_probs = torch.where(chosen, (q.argmax(-1) == p.argmax(-1)).to(accept_probs.dtype), accept_probs)
     kept, depths, depth, before = [], [], 0, -1
-    for i, (row, prob) in enumerate(zip(owner, passes.tolist())):
+    for i, (row, prob) in enumerate(zip(owner, accept_probs.tolist())):
         depth = 0 if row != before else depth
         before = row
         if depth < most:  # else the whole draft was accepted, and this token is the target's
             kept.append(i)
             depths.append(depth)
         depth = depth + 1 if depth < most and coin.random() < prob else 0
-    return q[kept], torch.tensor(depths, device=q.device), passes[kept]
+    return q[kept], torch.tensor(depths, device=q.device), accept_probs[kept]
 
 
 def measure(model, features: DraftFeatures, predictions, hparams: dict) -> dict[str, float]:
@@ -141,12 +141,12 @@ def measure(model, features: DraftFeatures, predictions, hparams: dict) -> dict[
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = [predictions(model, features, features.states(collate([a], hparams["length"], features.device)), hparams, i)
              for i, a in enumerate(some) if a.start < hparams["length"] - 1]
-    logits, passes = (torch.cat(parts) for parts in zip(*found))
-    good = passes.sum()
-    share = (good / (good + hparams["refused"] * (1 - passes).sum())).clamp(1e-6, 1 - 1e-6)
-    return {"loss_heldout": round(float(acceptance_loss(logits, passes, hparams["refused"])), 4),
-            "loss_of_a_constant": round(float(acceptance_loss(share.logit().expand_as(passes), passes, hparams["refused"])), 4),
-            "accepted": round(float(passes.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
+    logits, accept_probs = (torch.cat(parts) for parts in zip(*found))
+    good = accept_probs.sum()
+    share = (good / (good + hparams["refused"] * (1 - accept_probs).sum())).clamp(1e-6, 1 - 1e-6)
+    return {"loss_heldout": round(float(acceptance_loss(logits, accept_probs, hparams["refused"])), 4),
+            "loss_of_a_constant": round(float(acceptance_loss(share.logit().expand_as(accept_probs), accept_probs, hparams["refused"])), 4),
+            "accepted": round(float(accept_probs.mean()), 4), "predicted": round(float(logits.sigmoid().mean()), 4)}
 
 
 PREDICTIONS = {draft_length.ACCEPTANCE: specdecpp_predictions, draft_length.DISCO: disco_predictions}

@@ -85,7 +85,7 @@ class Features:
         self.wide = Batches(self.answers, hparams, job.seed, self.device)
 
     @property
-    def body(self) -> TargetInfo:
+    def target_info(self) -> TargetInfo:
         """The target's sizes and device, for a head's ``build``."""
         return body_of(self.path)
 
@@ -99,10 +99,10 @@ class Features:
         checkpoint."""
         return self.job.folder(name, self.mark)
 
-    def batch(self, step: int, done: float) -> Batch:
-        """Return the batch of a step. done: share of the training budget spent; while the learning rate is high, batches come from
+    def batch(self, step: int, budget_spent: float) -> Batch:
+        """Return the batch of a step. budget_spent: share of the training budget spent; while the learning rate is high, batches come from
         a broad set of texts, later from the target's own answers."""
-        batches = self.own if done > 1 - self.hparams["decay"] else self.wide
+        batches = self.own if budget_spent > 1 - self.hparams["decay"] else self.wide
         if self.kept is None:
             return self.states(batches[step])
         assert self.keeps is not None  # what is kept has a name

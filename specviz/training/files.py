@@ -60,10 +60,10 @@ def write_json(path: Path, value) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_tensors(path: Path, tensors: dict[str, torch.Tensor], note: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically. note: its metadata. Raises TrainingError."""
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically. metadata: stored with it. Raises TrainingError."""
     try:
-        content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, note)
+        content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, metadata)
     except SafetensorError as error:
         raise TrainingError(f"Could not write {path}: {error}.", "training.write") from error
     write_bytes(path, content)

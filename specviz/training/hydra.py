@@ -22,7 +22,7 @@ from .job import Job
 def run(job: Job) -> Path:
     """Train Hydra's heads; return the folder of their weights."""
     return parallel_heads.run(job, "hydra", heads_hydra.build, lambda model, features: BatchHeadStates(model, features).head_states, about,
-                              look=lambda model, head_states, batch: head_states(batch, 0), begin=initialise_output_matrices,
+                              run_attention=lambda model, head_states, batch: head_states(batch, 0), begin=initialise_output_matrices,
                               most=parallel_heads.OWN_MATRICES)
 
 

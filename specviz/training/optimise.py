@@ -107,8 +107,8 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
     return x.T if tall else x
 
 
-def learning_rate_share(done: float, step: int, hparams: dict) -> float:
-    """Return the learning rate of a step as a share of its peak: warm-up, constant, then linear decay. done: share of the training
+def learning_rate_share(budget_spent: float, step: int, hparams: dict) -> float:
+    """Return the learning rate of a step as a share of its peak: warm-up, constant, then linear decay. budget_spent: share of the training
     budget spent."""
     warm = min(1.0, (step + 1) / hparams["warmup_steps"])
-    return warm * min(1.0, max(0.0, 1.0 - done) / hparams["decay"])
+    return warm * min(1.0, max(0.0, 1.0 - budget_spent) / hparams["decay"])

@@ -16,7 +16,8 @@ from transformers import AutoTokenizer, LlamaConfig
 from ..models.pretrained import open_config
 from ..zoo import other_vocabulary as others
 from ..zoo.found_weights import OTHER_DRAFT
-from . import data, draft, generate, losses, tokenizer
+from . import data, draft, generate, losses
+from . import tokenizer as tokenizer_recipe
 from .files import FRONT, export, write_text, write_tokenizer
 from .job import Job, TrainingError, fingerprint
 from .runner import Runner
@@ -31,13 +32,14 @@ def run(job: Job) -> Path:
     root, place = generate.folder(job), job.folder("other_draft", fingerprint(target))
     piles = {pile: generate.read(root / pile) for pile in ("train", "read", "heldout")}
     older = job.model(hparams["from"]) if "from" in hparams else None
-    words = AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older else train_tokenizer(job, hparams, place / "tokenizer")
+    tokenizer = (AutoTokenizer.from_pretrained(older, trust_remote_code=False) if older
+                 else train_tokenizer(job, hparams, place / "tokenizer"))
     theirs = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
-    bridge = others.bridge(target, older or place / "tokenizer", len(theirs), len(words))
+    bridge = others.bridge(target, older or place / "tokenizer", len(theirs), len(tokenizer))
     train, read, heldout = ([reencode(bridge, answer) for answer in pile] for pile in piles.values())
     torch.manual_seed(job.seed)
-    model = draft.load_and_grow(job, hparams, len(words)) if older else draft.build(
-        draft_config(open_config(target), words), hparams)
+    model = draft.load_and_grow(job, hparams, len(tokenizer)) if older else draft.build(
+        draft_config(open_config(target), tokenizer), hparams)
     runner = Runner(job, "other_draft", model, hparams, place)
     own = draft.Batches(train, hparams, job.seed, runner.device)
     wide = draft.Batches(train + read, hparams, job.seed, runner.device)
@@ -47,9 +49,9 @@ def run(job: Job) -> Path:
         return losses.next_token(draft.hidden_states_at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, hparams))
-    made = export(job, job.named("other-draft"), model, words, OTHER_DRAFT)
+    made = export(job, job.named("other-draft"), model, tokenizer, OTHER_DRAFT)
     for folder in job.places(job.named("other-draft")):
-        write_text(folder / "README.md", card(job, model, words, bridge, figures, older.name if older else ""))
+        write_text(folder / "README.md", card(job, model, tokenizer, bridge, figures, older.name if older else ""))
     return made
 
 
@@ -57,17 +59,17 @@ def train_tokenizer(job: Job, hparams: dict, place: Path):
     """Train the tokenizer, once per target; save it in the folder ``place`` and return it."""
     if not (place / "tokenizer.json").is_file():
         rows = data.load(job.data, "train", hparams["own_rows"])
-        words = tokenizer.train_bpe(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
+        tokenizer = tokenizer_recipe.train_bpe(itertools.islice(data.balanced(rows, job.seed + 1), hparams["rows"]), hparams["vocabulary"],
                                 digits=False, quiet=job.quiet)
-        write_tokenizer(words, place)
+        write_tokenizer(tokenizer, place)
     return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
 
 
-def draft_config(target: LlamaConfig, words) -> LlamaConfig:
+def draft_config(target: LlamaConfig, tokenizer) -> LlamaConfig:
     """Return the target's configuration with the vocabulary of the new tokenizer."""
     config = copy.deepcopy(target)
-    config.vocab_size = len(words)
-    config.bos_token_id, config.eos_token_id, config.pad_token_id = words.bos_token_id, words.eos_token_id, words.pad_token_id
+    config.vocab_size = len(tokenizer)
+    config.bos_token_id, config.eos_token_id, config.pad_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id
     return config
 
 
@@ -96,12 +98,12 @@ def measure(model, bridge: others.Bridge, heldout: list, hparams: dict) -> dict:
     return {"nats_a_byte": round(nats / max(1, size), 4), "greedy_right": round(right / max(1, tried), 4)}
 
 
-def card(job: Job, model, words, bridge: others.Bridge, figures: dict, older: str) -> str:
+def card(job: Job, model, tokenizer, bridge: others.Bridge, figures: dict, older: str) -> str:
     """Return the draft's model card."""
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
     size = sum(weight.numel() for weight in model.parameters())
     front = FRONT.format(name=job.named("other-draft"))
-    return (f"{front}{size:,} parameters with a byte-level BPE of their own ({len(words)} tokens, of "
+    return (f"{front}{size:,} parameters with a byte-level BPE of their own ({len(tokenizer)} tokens, of "
             f"which the target has {bridge.overlap:.0%}), trained on the answers of {job.target} by `python -m specviz.training "
             f"other_draft{job.options}`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use "
             "alone. Their **facts are unreliable**, as the target's are. Sources and licences: [LICENSES.md](../LICENSES.md).\n\n"

@@ -52,10 +52,10 @@ def run(job: Job) -> Path:
     hparams = job.hparams("pictures")
     torch.manual_seed(job.seed)
     codes = codebook(hparams, job.seed)
-    words = tokenizer(len(codes))
-    model = LlamaForCausalLM(config(hparams, words))
+    tokenizer = make_tokenizer(len(codes))
+    model = LlamaForCausalLM(config(hparams, tokenizer))
     runner = Runner(job, "pictures", model, hparams, job.folder("pictures", job.size))
-    batches = Batches(codes, words, hparams, job.seed, runner.device)
+    batches = Batches(codes, tokenizer, hparams, job.seed, runner.device)
     heldout = batches.make(-1, hparams["heldout"], drop=False)
 
     def loss_of(batch):
@@ -66,9 +66,9 @@ def run(job: Job) -> Path:
         return {"heldout": round(float(loss_of(heldout)[0]), 4)}
 
     figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"])), measure)
-    place = export(job, hparams["name"], model, words)
+    place = export(job, hparams["name"], model, tokenizer)
     for folder in job.places(hparams["name"]):
-        write_codec(folder, codes, words)
+        write_codec(folder, codes, tokenizer)
         write_text(folder / "README.md", card(hparams, model, batches, figures))
     return place
 
@@ -83,16 +83,16 @@ def card(hparams: dict, model, batches: "Batches", figures: dict) -> str:
         shapes=", ".join(drawings.SHAPES))
 
 
-def config(hparams: dict, words) -> LlamaConfig:
+def config(hparams: dict, tokenizer) -> LlamaConfig:
     """Return the configuration of the Llama network."""
     return LlamaConfig(
-        vocab_size=len(words), hidden_size=hparams["hidden"], intermediate_size=hparams["intermediate"],
+        vocab_size=len(tokenizer), hidden_size=hparams["hidden"], intermediate_size=hparams["intermediate"],
         num_hidden_layers=hparams["layers"], num_attention_heads=hparams["heads"], num_key_value_heads=hparams["kv_heads"],
         head_dim=hparams["head_dim"], max_position_embeddings=hparams["positions"], tie_word_embeddings=True,
-        bos_token_id=words.bos_token_id, eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id)
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
 
 
-def tokenizer(codes: int) -> PreTrainedTokenizerFast:
+def make_tokenizer(codes: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer whose tokens are the known words and the patches. The names of patch tokens contain a space, so that no
     prompt can contain one."""
     names = [*SPECIAL, *sorted(set(drawings.WORDS)), *(f"patch {i}" for i in range(codes))]
@@ -101,22 +101,23 @@ def tokenizer(codes: int) -> PreTrainedTokenizerFast:
     made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("removed"), pre_tokenizers.WhitespaceSplit()])
     made.post_processor = processors.TemplateProcessing(
         single="<words> $A <picture>", special_tokens=[(name, SPECIAL.index(name)) for name in ("<words>", "<picture>")])
-    words = PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", bos_token="<words>", eos_token="<end>", unk_token="<unknown>")
-    return words
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", bos_token="<words>", eos_token="<end>",
+                                        unk_token="<unknown>")
+    return tokenizer
 
 
-def write_codec(folder: Path, codes: np.ndarray, words) -> None:
+def write_codec(folder: Path, codes: np.ndarray, tokenizer) -> None:
     """Write codec.json, which tells how tokens become patches of a picture, into a folder."""
     side = drawings.SIDE // codes.shape[1]
     write_json(folder / codec.FILE, {
-        "kind": "patches", "rows": side, "columns": side, "patch": codes.shape[1], "first": words.convert_tokens_to_ids("patch 0"),
-        "things": list(THINGS), "unconditional": unconditional_tokens(words), "codes": base64.b64encode(codes.tobytes()).decode()})
+        "kind": "patches", "rows": side, "columns": side, "patch": codes.shape[1], "first": tokenizer.convert_tokens_to_ids("patch 0"),
+        "things": list(THINGS), "unconditional": unconditional_tokens(tokenizer), "codes": base64.b64encode(codes.tobytes()).decode()})
 
 
-def unconditional_tokens(words) -> dict[str, int]:
+def unconditional_tokens(tokenizer) -> dict[str, int]:
     """Return the entry of codec.json that gives the tokens of a prompt without words. A share of the training pictures has such
     prompts, for classifier-free guidance."""
-    return {"unknown": words.unk_token_id, "words_from": len(SPECIAL)}
+    return {"unknown": tokenizer.unk_token_id, "words_from": len(SPECIAL)}
 
 
 def cut_patches(pictures: np.ndarray, size: int) -> np.ndarray:
@@ -157,21 +158,21 @@ def nearest_code(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
     return torch.cat([(half - part @ centres.T).argmin(1) for part in points.split(8192)])
 
 
-def prompt_of(words, wish: drawings.Wish, rng: random.Random, drop: float, noise: float) -> list[int]:
+def prompt_of(tokenizer, wish: drawings.Wish, rng: random.Random, drop: float, noise: float) -> list[int]:
     """Return the token ids of a prompt for this content. drop: probability that all of its words are replaced by the unknown word;
     noise: probability that one of them is."""
-    ids = words.encode(drawings.words_of(wish, rng))
-    dropped, unknown = bool(drop) and rng.random() < drop, words.unk_token_id
+    ids = tokenizer.encode(drawings.words_of(wish, rng))
+    dropped, unknown = bool(drop) and rng.random() < drop, tokenizer.unk_token_id
     return [i if i < len(SPECIAL) else unknown if dropped or (noise and rng.random() < noise) else i for i in ids]
 
 
 class Batches:
     """Training batches of drawn pictures. Batch number ``step`` is a function of seed and step."""
 
-    def __init__(self, codes: np.ndarray, words, hparams: dict, seed: int, device):
-        self.words, self.hparams, self.seed, self.device = words, hparams, seed, device
+    def __init__(self, codes: np.ndarray, tokenizer, hparams: dict, seed: int, device):
+        self.tokenizer, self.hparams, self.seed, self.device = tokenizer, hparams, seed, device
         self.centres = torch.from_numpy(codes.reshape(len(codes), -1)).float()
-        self.first = words.convert_tokens_to_ids("patch 0")
+        self.first = tokenizer.convert_tokens_to_ids("patch 0")
 
     def make(self, step: int, count: int, drop: bool = True):
         """Return (ids [count, length], where [n], labels [n]): token ids, flat positions that predict a patch or the end, and the
@@ -184,15 +185,15 @@ class Batches:
         longest = max(map(len, prompts)) + cut.shape[1] + 1
         ids, where, labels = [], [], []
         for index, (prompt, painted) in enumerate(zip(prompts, tokens.tolist())):
-            row = [*prompt, *painted, self.words.eos_token_id]
+            row = [*prompt, *painted, self.tokenizer.eos_token_id]
             where += range(index * longest + len(prompt) - 1, index * longest + len(row) - 1)
             labels += row[len(prompt):]
-            ids.append(row + [self.words.pad_token_id] * (longest - len(row)))
+            ids.append(row + [self.tokenizer.pad_token_id] * (longest - len(row)))
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def prompt(self, wish: drawings.Wish, rng: random.Random, drop: bool) -> list[int]:
         """Return a prompt for this content. drop: with the random omissions of training."""
-        return prompt_of(self.words, wish, rng, *((self.hparams["drop"], self.hparams["noise"]) if drop else (0.0, 0.0)))
+        return prompt_of(self.tokenizer, wish, rng, *((self.hparams["drop"], self.hparams["noise"]) if drop else (0.0, 0.0)))
 
     def error(self) -> float:
         """Return the error of the codebook: the mean absolute difference of a colour value (0 to 255) over 100 pictures."""

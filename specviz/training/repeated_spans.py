@@ -7,17 +7,17 @@ import random
 from collections.abc import Callable
 
 
-def random_span(rng: random.Random, size: int, vocabulary: int) -> list[int]:
+def random_span(rng: random.Random, size: int, vocab_size: int) -> list[int]:
     """Return ``size`` uniformly random token ids, without the first eight of the vocabulary, which are special tokens."""
-    return [rng.randrange(8, vocabulary) for _ in range(size)]
+    return [rng.randrange(8, vocab_size) for _ in range(size)]
 
 
-def random_or_text_span(rng: random.Random, size: int, vocabulary: int, text: Callable[[], list[int]]) -> list[int]:
+def random_or_text_span(rng: random.Random, size: int, vocab_size: int, text: Callable[[], list[int]]) -> list[int]:
     """Return ``size`` token ids: random ones, a shuffled piece of text, or a piece of text, chosen at random. text() returns more
     tokens than ``size``."""
     kind = rng.random()
     if kind < 0.4:
-        return random_span(rng, size, vocabulary)
+        return random_span(rng, size, vocab_size)
     words = text()
     at = rng.randrange(len(words) - size)
     return words[at : at + size] if kind < 0.7 else rng.sample(words, size)

@@ -67,11 +67,11 @@ def run(job: Job) -> Path:
     hparams = job.hparams("scales")
     torch.manual_seed(job.seed)
     codes = codebooks(hparams, job.seed)
-    words = pictures.tokenizer(len(codes))
-    both = LargeAndRefiner(hparams, codes, len(words))
+    tokenizer = pictures.make_tokenizer(len(codes))
+    both = LargeAndRefiner(hparams, codes, len(tokenizer))
     runner = Runner(job, "scales", both, hparams, job.folder("scales", job.size))
-    batches = Batches(both.large, words, hparams, job.seed, runner.device)
-    heldout = batches.make(-1, hparams["heldout"], held=True)
+    batches = Batches(both.large, tokenizer, hparams, job.seed, runner.device)
+    heldout = batches.make(-1, hparams["heldout"], heldout_batch=True)
 
     def loss_at(step: int) -> tuple[Tensor, int]:
         coarse = step % 2
@@ -83,7 +83,7 @@ def run(job: Job) -> Path:
 
     figures = runner.train(loss_at, measure)
     for name in ROLES:
-        write_network(job, hparams, words, getattr(both, name), name, figures | {"error": batches.error()})
+        write_network(job, hparams, tokenizer, getattr(both, name), name, figures | {"error": batches.error()})
     return job.places(hparams["name"])[0]
 
 
@@ -129,37 +129,39 @@ def codebooks(hparams: dict, seed: int) -> Tensor:
 class Batches:
     """Training batches of drawn pictures. Batch number ``step`` is a function of seed and step."""
 
-    def __init__(self, net: ScaleNet, words, hparams: dict, seed: int, device):
-        self.net, self.words, self.hparams, self.seed, self.device = net, words, hparams, seed, device
+    def __init__(self, net: ScaleNet, tokenizer, hparams: dict, seed: int, device):
+        self.net, self.tokenizer, self.hparams, self.seed, self.device = net, tokenizer, hparams, seed, device
         self.scales, self.codes = net.scales, net.codes.detach().clone().cpu()
 
-    def make(self, step: int, count: int, upto: int | None = None, held: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the first ``upto`` scales (None: all) of ``count`` pictures: (word counts of the prompts [count, words], network
-        inputs [count, rows, patch * patch * 3], codebook entries to predict [count, rows]). A row is a patch of a scale; held:
+    def make(self, step: int, count: int, num_scales: int | None = None, heldout_batch: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the first ``num_scales`` scales (None: all) of ``count`` pictures: (word counts of the prompts [count, words], network
+        inputs [count, rows, patch * patch * 3], codebook entries to predict [count, rows]). A row is a patch of a scale; heldout_batch:
         without the random changes of training."""
         rng = random.Random(f"{self.seed} {step} scales")
         wishes = [drawings.draw_wish(rng) for _ in range(count)]
         wanted = centred_pixels([drawings.paint(wish, rng) for wish in wishes])
         counts = torch.zeros(count, self.net.words)
+        changes = (0.0, 0.0) if heldout_batch else (self.hparams["drop"], self.hparams["noise"])
         for row, wish in enumerate(wishes):
-            for word in pictures.prompt_of(self.words, wish, rng, *((0.0, 0.0) if held else (self.hparams["drop"], self.hparams["noise"]))):
+            for word in pictures.prompt_of(self.tokenizer, wish, rng, *changes):
                 counts[row, word] += 1
-        inputs, entries = self.encoded(wanted, upto, 0.0 if held else self.hparams["astray"],
+        inputs, entries = self.encoded(wanted, num_scales, 0.0 if heldout_batch else self.hparams["astray"],
                                        torch.Generator().manual_seed(self.seed * 1_000_003 + step + 1))
         return tuple(t.to(self.device) for t in (counts, inputs, entries))  # type: ignore[return-value]
 
-    def encoded(self, wanted: Tensor, upto: int | None, astray: float, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Encode pictures [n, 3, side, side]. Return (network inputs, nearest codebook entry) of all rows. astray: share of the
+    def encoded(self, wanted: Tensor, num_scales: int | None, wrong_share: float, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Encode pictures [n, 3, side, side]. Return (network inputs, nearest codebook entry) of all rows. wrong_share: share of the
         patches for which one of the eight nearest entries, drawn at random, is painted instead of the nearest."""
         scales, picture, inputs, labels = self.scales, self.scales.blank_pictures(len(wanted)), [], []
-        for scale in range(upto or len(scales.grids)):
+        for scale in range(num_scales or len(scales.grids)):
             lo, hi = scales.starts[scale:scale + 2]
             inputs.append(scales.downsample(picture, scale))
             cut, codes = scales.downsample(wanted - picture, scale), self.codes[lo:hi]
             far = (codes ** 2).sum(1) / 2 - cut @ codes.T
             near = far.topk(min(8, hi - lo), -1, largest=False).indices
             labels.append(near[..., 0])
-            pick = torch.randint(near.shape[-1], near.shape[:-1], generator=draw) * (torch.rand(near.shape[:-1], generator=draw) < astray)
+            pick = torch.randint(near.shape[-1], near.shape[:-1], generator=draw)
+            pick = pick * (torch.rand(near.shape[:-1], generator=draw) < wrong_share)
             picture = picture + scales.upsample(codes[near.gather(-1, pick[..., None])[..., 0]])
         return torch.cat(inputs, 1), torch.cat(labels, 1)
 
@@ -209,7 +211,7 @@ def combined_loss(both: LargeAndRefiner, batch, distil: float) -> Tensor:
     return total / weights
 
 
-def write_network(job: Job, hparams: dict, words, net: ScaleNet, name: str, figures: dict) -> None:
+def write_network(job: Job, hparams: dict, tokenizer, net: ScaleNet, name: str, figures: dict) -> None:
     """Write one network's weights (MXINT8, codebooks in bfloat16), config, tokenizer, codec and card."""
     full, sizes = hparams["name"] + ("" if name == "large" else f"-{name}"), hparams | (hparams["refiner"] if name == "refiner" else {})
     tensors = {key: tensor.detach().cpu().float() for key, tensor in net.state_dict().items()}
@@ -225,11 +227,11 @@ def write_network(job: Job, hparams: dict, words, net: ScaleNet, name: str, figu
     for folder in job.places(full):
         folder.mkdir(parents=True, exist_ok=True)
         write_shards(folder, weights)
-        write_json(folder / "config.json", config(sizes, len(words)))
-        write_tokenizer(words, folder)
+        write_json(folder / "config.json", config(sizes, len(tokenizer)))
+        write_tokenizer(tokenizer, folder)
         write_json(folder / codec.FILE, {
             "kind": "scales", "grids": hparams["grids"], "patch": hparams["patch"], "entries": hparams["entries"],
-            "first": words.convert_tokens_to_ids("patch 0"), "things": list(pictures.THINGS),
-            "unconditional": pictures.unconditional_tokens(words),
+            "first": tokenizer.convert_tokens_to_ids("patch 0"), "things": list(pictures.THINGS),
+            "unconditional": pictures.unconditional_tokens(tokenizer),
             "codes": base64.b64encode((codes + HALF).to(torch.uint8).numpy().tobytes()).decode()})
         write_text(folder / "README.md", card)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 
 from ..core.errors import code_of
-from ..evidence.scaling import FIGURES, ScalingError, drafts_in, report, short
+from ..evidence.scaling import FIGURES, ScalingError, drafts_in, report, short_number
 from .job import Job, TrainingError
 
 
@@ -26,7 +26,7 @@ TEXTS = {
 def text(found: dict) -> str:
     """Return a report of evidence.scaling as text: a table of points, then a sentence per fit."""
     lines = [f"{'draft':32} {'parameters':>10} {'tokens':>8}  " + "  ".join(f"{name:>13}" for name in FIGURES.values())]
-    lines += [f"{one['name']:32} {short(one['parameters']):>10} {short(p['tokens']):>8}  "
+    lines += [f"{one['name']:32} {short_number(one['parameters']):>10} {short_number(p['tokens']):>8}  "
               + "  ".join(f"{p[name]:13.3f}" if name in p else f"{'':13}" for name in FIGURES)
               for one in found["drafts"] for p in one["points"]]
     lines = [line.rstrip() for line in lines] if found["drafts"] else [TEXTS["no_drafts"].format(target=found["target"])]

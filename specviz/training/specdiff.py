@@ -80,11 +80,11 @@ def run(job: Job) -> Path:
 def initialised_network(job: Job, features: TextFeatures, hparams: dict) -> network.DiffusionDrafter:
     """Return the untrained network. If the recipe names a draft model with a reduced vocabulary in ``from``, its weights are
     copied and its most frequent tokens are kept."""
-    model = network.build(features.body, hparams)
+    model = network.build(features.target_info, hparams)
     table = features.embedding.float()
     if "from" in hparams:
         folder = job.model(hparams["from"])
-        weights, config = HeadWeights(folder, features.body), config_of(folder)
+        weights, config = HeadWeights(folder, features.target_info), config_of(folder)
         d, tokens, count = config["hidden_size"], weights.ids("draft_tokens", len(table)), len(model.tokens)
         found = {name: weights.get(f"model.{name}", *tensor.shape) for name, tensor in model.state_dict().items()
                  if name.startswith(("layers.", "norm."))}
@@ -142,22 +142,22 @@ class Trainer:
         self.model, self.features, self.hparams = model, features, hparams
         self.vocabulary = ReducedHead(torch.zeros(len(model.tokens), 1), model.tokens.cpu(), model.vocab).to(features.device)
 
-    def states(self, made: Blocks) -> Tensor:
+    def states(self, block_rows: Blocks) -> Tensor:
         """Return the hidden states that predict the blocks' tokens, [rows, blocks, size - 1, hidden]."""
-        embeds = F.embedding(made.ids, self.features.embedding).float()
-        out = self.model(self.model.rows(embeds, made.masked), made.places, made.mask)
-        rows, count, ahead = made.index.shape
+        embeds = F.embedding(block_rows.ids, self.features.embedding).float()
+        out = self.model(self.model.rows(embeds, block_rows.masked), block_rows.places, block_rows.mask)
+        rows, count, ahead = block_rows.index.shape
         return out[:, -count * (ahead + 1):].unflatten(1, (count, ahead + 1))[:, :, :-1]
 
     def loss(self, batch: Batch, anchors: Tensor, hidden: Tensor) -> Tensor:
         """Return the mean distillation loss over masked positions, weighted by the distance from the anchor."""
-        made = blocks(batch, anchors, hidden)
-        states, hidden = self.states(made), hidden.to(anchors.device) & (made.index >= 0)
+        block_rows = blocks(batch, anchors, hidden)
+        states, hidden = self.states(block_rows), hidden.to(anchors.device) & (block_rows.index >= 0)
         total: Any = 0.0  # a tensor from the first term on
         weights = 0.0
         for ahead in range(states.shape[2]):
             chosen = hidden[:, :, ahead]
-            index = made.index[:, :, ahead][chosen]
+            index = block_rows.index[:, :, ahead][chosen]
             order = torch.arange(len(index), device=index.device)
             _, kept, top_ids, top_logp, labels = self.vocabulary.to_reduced_vocabulary(
                 (batch.ids, order, batch.top_ids[index], batch.top_logp[index], batch.labels[index]))
@@ -170,7 +170,7 @@ class Trainer:
         return total / weights if weights else states.sum() * 0
 
     def measure(self) -> dict[str, float]:
-        """Return block efficiency at temperature 0 with one diffusion step, on a few held-out answers of each task. Every draft is
+        """Return the mean accepted length at temperature 0 with one diffusion step, on a few held-out answers of each task. Every draft is
         a full block."""
         some = [a for a in self.features.heldout if a.greedy]
         some = some[:: max(1, len(some) // self.hparams["measure_rows"])]
@@ -189,11 +189,11 @@ class Trainer:
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[False] * len(batch.labels) for _ in range(self.model.block)]
         every = torch.arange(len(batch.where), device=batch.ids.device)[None]
-        made = blocks(batch, every, torch.ones(*every.shape, self.model.block, dtype=torch.bool))
-        states = self.states(made)
+        block_rows = blocks(batch, every, torch.ones(*every.shape, self.model.block, dtype=torch.bool))
+        states = self.states(block_rows)
         for ahead in range(self.model.block):
-            inside = made.index[0, :, ahead] >= 0
-            index = made.index[0, :, ahead][inside]
+            inside = block_rows.index[0, :, ahead] >= 0
+            index = block_rows.index[0, :, ahead][inside]
             right = self.model.tokens[self.model.lm_head(states[0, :, ahead][inside]).argmax(-1)] == batch.labels[index]
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good

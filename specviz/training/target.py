@@ -16,7 +16,8 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from ..models.pretrained import open_network
-from . import corpus, data, losses, tokenizer
+from . import corpus, data, losses
+from . import tokenizer as tokenizer_recipe
 from .draft import hidden_states_at
 from .files import export, write_text
 from .grow import grow_model
@@ -30,11 +31,11 @@ def run(job: Job) -> Path:
     """Train the target; return its folder."""
     hparams = job.hparams("target")
     torch.manual_seed(job.seed)
-    words, model = load_or_create(job, hparams)
+    tokenizer, model = load_or_create(job, hparams)
     place = "target" if hparams["name"] == TARGET else hparams["name"].lower()
     runner = Runner(job, "target", model, hparams, job.folder(place))
     rows = rows_by_task(job, hparams)
-    batches = Batches(rows, words, hparams, job.seed, runner.device)
+    batches = Batches(rows, tokenizer, hparams, job.seed, runner.device)
     heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
 
     if hparams.get("compile") and any(map(shutil.which, ("g++", "clang++", "c++"))):
@@ -51,28 +52,28 @@ def run(job: Job) -> Path:
 
     def measure() -> dict:
         with torch.compiler.set_stance("force_eager"):  # rows of every length, once each
-            return loss_by_task(model, words, heldout, hparams) | {"induction": copying_loss(model, words, hparams)}
+            return loss_by_task(model, tokenizer, heldout, hparams) | {"induction": copying_loss(model, tokenizer, hparams)}
 
     figures = runner.train(loss_at, measure)
     before = job.shipped / hparams.get("from", hparams["name"])
     if job.ship and teacher is None and (before / "config.json").is_file():
-        require_improvement(before, model, words, heldout, hparams)
-    made = export(job, hparams["name"], model, words, bits=hparams.get("bits", 16))
+        require_improvement(before, model, tokenizer, heldout, hparams)
+    made = export(job, hparams["name"], model, tokenizer, bits=hparams.get("bits", 16))
     if "mixer" in hparams:
         if "story" not in figures:  # the budget was over before the run that measures
-            figures |= loss_by_task(model.eval(), words, heldout, hparams)
+            figures |= loss_by_task(model.eval(), tokenizer, heldout, hparams)
         for folder in job.places(made.name):
             write_text(folder / "README.md", card(model, hparams | {"size": job.size}, figures))
     return made
 
 
-def require_improvement(path: Path, model, words, heldout: list[data.Row], hparams: dict) -> None:
+def require_improvement(path: Path, model, tokenizer, heldout: list[data.Row], hparams: dict) -> None:
     """Raise TrainingError unless the new weights have a lower loss than the shipped ones at ``path`` in every task. Losses are
     compared per byte, because vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
     before = loss_by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
     new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
-    after = loss_by_task(new, words, heldout, hparams, by_bytes=True)
+    after = loss_by_task(new, tokenizer, heldout, hparams, by_bytes=True)
     worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
     if worse:
         raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.",
@@ -84,14 +85,14 @@ def load_or_create(job: Job, hparams: dict):
     weights are loaded later."""
     if hparams["start"] in ("shipped", "grown"):
         path = job.shipped / (hparams["name"] if hparams["start"] == "shipped" else hparams["from"])
-        words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = open_network(path, torch.float32)
         shape = {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}
         model = model if hparams["start"] == "shipped" else grow_model(model, shape, job.seed)
-        return words, MIXERS[hparams["mixer"]](model, hparams) if "mixer" in hparams else model
-    words = AutoTokenizer.from_pretrained(tokenizer.run(job), trust_remote_code=False)
+        return tokenizer, MIXERS[hparams["mixer"]](model, hparams) if "mixer" in hparams else model
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_recipe.run(job), trust_remote_code=False)
     config = LlamaConfig(
-        vocab_size=len(words),
+        vocab_size=len(tokenizer),
         hidden_size=hparams["hidden"],
         intermediate_size=hparams["intermediate"],
         num_hidden_layers=hparams["layers"],
@@ -100,11 +101,11 @@ def load_or_create(job: Job, hparams: dict):
         head_dim=hparams["head_dim"],
         max_position_embeddings=hparams["positions"],
         tie_word_embeddings=True,
-        bos_token_id=words.bos_token_id,
-        eos_token_id=words.eos_token_id,
-        pad_token_id=words.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
-    return words, LlamaForCausalLM(config)
+    return tokenizer, LlamaForCausalLM(config)
 
 
 def rows_by_task(job: Job, hparams: dict) -> tuple[dict, dict]:
@@ -124,9 +125,9 @@ def rows_by_task(job: Job, hparams: dict) -> tuple[dict, dict]:
 class Batches:
     """Training batches of packed texts, a function of seed and step."""
 
-    def __init__(self, pools, words, hparams: dict, seed: int, device):
+    def __init__(self, pools, tokenizer, hparams: dict, seed: int, device):
         self.given, self.own = pools
-        self.words, self.hparams, self.seed, self.device = words, hparams, seed, device
+        self.tokenizer, self.hparams, self.seed, self.device = tokenizer, hparams, seed, device
 
     def make(self, step: int, prompts: bool = False):
         """Return (ids [rows, length], where [n], labels [n]): token ids, flat positions with a loss, and the tokens after them.
@@ -149,7 +150,7 @@ class Batches:
         too."""
         row, counts = [], []
         while len(row) < self.hparams["length"]:
-            ids, start = data.chat_row(self.words, self.draw(rng))
+            ids, start = data.chat_row(self.tokenizer, self.draw(rng))
             row += ids
             counts += [prompts] * start + [True] * (len(ids) - start)
         return row, counts
@@ -164,31 +165,31 @@ class Batches:
 
     def repeated_span_row(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
         """Return (ids, loss mask) of a row with repeated spans (repeated_spans.py)."""
-        return repeat_span(rng, length, lambda size: random_or_text_span(rng, size, len(self.words), lambda: self.packed(rng, True)[0]))
+        return repeat_span(rng, length, lambda size: random_or_text_span(rng, size, len(self.tokenizer), lambda: self.packed(rng, True)[0]))
 
 
-def loss_by_task(model, words, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
+def loss_by_task(model, tokenizer, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
     """Return {task: mean loss in nats per answer token, or per byte with ``by_bytes``}, on the first held-out rows of each task.
     """
     found = {}
     for task in data.TASKS:
         total = count = 0.0
         for row in [r for r in rows if r.task == task][: hparams["heldout_rows"]]:
-            ids, start = data.chat_row(words, row)
+            ids, start = data.chat_row(tokenizer, row)
             ids = ids[: hparams.get("heldout_length", hparams["length"])]
             if start < len(ids):
                 total += span_loss(model, ids, start) * (len(ids) - start)
-                count += len(words.decode(ids[start:]).encode()) if by_bytes else len(ids) - start
+                count += len(tokenizer.decode(ids[start:]).encode()) if by_bytes else len(ids) - start
         if count:
             found[task] = round(total / count, 4)
     return found
 
 
-def copying_loss(model, words, hparams: dict, spans: int = 8) -> float:
+def copying_loss(model, tokenizer, hparams: dict, spans: int = 8) -> float:
     """Return the mean loss on the second occurrence of random spans, each a quarter of the training length: near zero once the
     model copies."""
     rng, size = random.Random(7), hparams.get("heldout_length", hparams["length"]) // 4
-    each = [random_span(rng, size, len(words)) for _ in range(spans)]
+    each = [random_span(rng, size, len(tokenizer)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)
 
 

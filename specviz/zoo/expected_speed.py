@@ -26,7 +26,7 @@ def memory_bandwidth() -> float:
 def tokens_per_second(entry: Entry) -> float | None:
     """Return the expected speed of plain decoding on a CPU: each token reads every weight once. None with a GPU, or if models.yaml
     gives no size."""
-    need = bytes_needed(entry, card=False)
+    need = bytes_needed(entry, on_gpu=False)
     return None if need is None or gpu_memory() else memory_bandwidth() / (need / OVERHEAD)
 
 

@@ -13,9 +13,9 @@ def needed_bytes(entry: Entry, device: torch.device) -> float | None:
     return bytes_needed(entry, device.type == "cuda")
 
 
-def free_bytes(device: torch.device, every: bool = False) -> float | None:
-    """Return the bytes that can still be allocated on the device; every: on all GPUs together. None if unknown."""
-    if device.type == "cuda" and every:
+def free_bytes(device: torch.device, all_gpus: bool = False) -> float | None:
+    """Return the bytes that can still be allocated on the device; all_gpus: on all GPUs together. None if unknown."""
+    if device.type == "cuda" and all_gpus:
         return float(sum(sizes.free_bytes(torch.device("cuda", card)) or 0 for card in range(torch.cuda.device_count())))
     return sizes.free_bytes(device)
 

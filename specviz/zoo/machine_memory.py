@@ -16,12 +16,12 @@ BITS = {"bnb-8bit": 8, "bnb-4bit": 4, "ao-int8": 8, "ao-int4": 4}
 DRIVER_SECONDS = 5.0  # how long the driver may take to answer
 
 
-def bytes_needed(entry: Entry, card: bool) -> float | None:
-    """Return the bytes of memory that the entry needs on a GPU (if ``card``) or on a CPU, where weights have 32 bits; None if
+def bytes_needed(entry: Entry, on_gpu: bool) -> float | None:
+    """Return the bytes of memory that the entry needs on a GPU (if ``on_gpu``) or on a CPU, where weights have 32 bits; None if
     models.yaml gives no size."""
     if not entry.memory:
         return None
-    return float(entry.memory) * GB * OVERHEAD * BITS.get(entry.quantise, 16 if card else 32) / 16
+    return float(entry.memory) * GB * OVERHEAD * BITS.get(entry.quantise, 16 if on_gpu else 32) / 16
 
 
 def too_large_message(entry: Entry) -> str:

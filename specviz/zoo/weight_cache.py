@@ -18,17 +18,18 @@ _loaded: dict[tuple[Path, str, str], Any] = {}
 _lock = threading.Lock()
 
 
-def load_once(folder: Path, device: torch.device, use: str, read: Callable[[Path, torch.device], Any], fixed: bool = False) -> Any:
-    """Return a folder's weights on a device for one use (a forward pass, a head). They are read by ``read(folder, device)`` on the
+def load_once(folder: Path, device: torch.device, purpose: str, read: Callable[[Path, torch.device], Any],
+              fixed_layout: bool = False) -> Any:
+    """Return a folder's weights on a device for one purpose (a forward pass, a head). They are read by ``read(folder, device)`` on the
     first call. Raises ZooError.
 
-    fixed: use a fixed memory layout of the weights on a CPU, instead of the fastest one by measurement."""
-    fixed = fixed and device.type == "cpu"
-    key = (folder.resolve(), str(device), f"{use}, fixed" if fixed else use)
+    fixed_layout: use a fixed memory layout of the weights on a CPU, instead of the fastest one by measurement."""
+    fixed_layout = fixed_layout and device.type == "cpu"
+    key = (folder.resolve(), str(device), f"{purpose}, fixed" if fixed_layout else purpose)
     with _lock:
         if key not in _loaded:
             try:
-                with without_timing() if fixed else nullcontext():
+                with without_timing() if fixed_layout else nullcontext():
                     _loaded[key] = read(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.", "memory.device") from None

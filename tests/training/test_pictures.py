@@ -16,7 +16,7 @@ from specviz.zoo import load
 
 
 def test_every_thing_can_be_drawn_and_asked_for_in_known_words():
-    words, rng = pictures.tokenizer(2), random.Random(0)
+    words, rng = pictures.make_tokenizer(2), random.Random(0)
     for thing in (*drawings.SHAPES, *drawings.LETTERS, *drawings.LETTERS.upper(), *drawings.DIGITS):
         wish = drawings.Wish(thing, "red", night=thing in "az7")
         picture = drawings.paint(wish, random.Random(1))
@@ -54,7 +54,7 @@ def test_a_tiny_run_ships_a_target_that_paints(trained):
 def test_a_share_of_prompts_loses_its_words():
     hparams = Job(size="tiny").hparams("pictures") | {"drop": 1.0}
     codes = np.zeros((4, 16, 16, 3), np.uint8)
-    words = pictures.tokenizer(4)
+    words = pictures.make_tokenizer(4)
     batches = pictures.Batches(codes, words, hparams, 0, "cpu")
     wish = drawings.Wish("heart", "red")
     assert set(batches.prompt(wish, random.Random(0), True)) <= set(range(len(pictures.SPECIAL)))

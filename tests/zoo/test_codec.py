@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from specviz.training.pictures import tokenizer
+from specviz.training.pictures import make_tokenizer
 from specviz.zoo.codec import FILE, PatchCodec, TextCodec, open_codec
 from specviz.zoo.registry import ZooError
 
@@ -20,7 +20,7 @@ RED_HEART = [{"role": "user", "content": "A red heart, please!"}]
 
 
 def codec() -> PatchCodec:
-    words = tokenizer(len(CODES))
+    words = make_tokenizer(len(CODES))
     return PatchCodec(words, CODES, words.convert_tokens_to_ids("patch 0"), 2, 3, ("heart", "star"))
 
 
@@ -82,12 +82,12 @@ def written(tmp_path, **changes):
 
 
 def test_a_codec_is_read_from_its_file(tmp_path):
-    assert (open_codec(written(tmp_path), lambda: tokenizer(6)).codes == CODES).all()
+    assert (open_codec(written(tmp_path), lambda: make_tokenizer(6)).codes == CODES).all()
 
 
 @pytest.mark.parametrize("changes", [{"kind": "sound"}, {"rows": 0}, {"columns": 10**6}, {"patch": "2"}, {"first": -1}, {"codes": "???"},
                                      {"codes": base64.b64encode(b"12345").decode()}, {"things": "heart"}, {"things": [1]}])
 def test_a_damaged_codec_is_refused_by_code(tmp_path, changes):
     with pytest.raises(ZooError) as error:
-        open_codec(written(tmp_path, **changes), lambda: tokenizer(6))
+        open_codec(written(tmp_path, **changes), lambda: make_tokenizer(6))
     assert error.value.code == "codec.read"

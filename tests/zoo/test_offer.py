@@ -9,11 +9,14 @@ import torch
 
 from specviz import ROOT, load, zoo
 from specviz.cli.commands import main
+from specviz.core import Sampling
 from specviz.indexes.store import vocabulary_mark
 from specviz.methods import catalogue
 from specviz.models import checkpoint_sizes as sizes
 from specviz.models.quantised import quantised
 from specviz.models.weights import ModelError
+from specviz.run import Session
+from specviz.trace.events import Finished
 from specviz.training.datastore import build_store, save
 from specviz.zoo import ZooError, forget, survey
 from specviz.zoo import free_memory as memory
@@ -153,7 +156,7 @@ def test_a_spread_model_may_take_every_card_and_the_processor(monkeypatch):
     sizes.check_memory("a", 180, *sizes.weight_devices(True))
     with refuses(ModelError, "checkpoint.memory"):
         sizes.check_memory("a", 181, *sizes.weight_devices(True))
-    assert memory.free_bytes(torch.device("cuda"), every=True) == 80 and memory.free_bytes(torch.device("cpu")) == 100
+    assert memory.free_bytes(torch.device("cuda"), all_gpus=True) == 80 and memory.free_bytes(torch.device("cpu")) == 100
 
 
 def test_a_datastore_of_another_tokenizer_is_not_offered(tmp_path, monkeypatch):
@@ -187,3 +190,68 @@ def test_reserved_tokens_may_differ_between_target_and_draft_and_others_are_name
             with refuses(ZooError, "draft.vocabulary", "'a'"):
                 load("tiny", str(folder))
     forget()
+
+
+def _torn(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:200])
+
+
+def _other_words(folder):
+    text = json.loads((folder / "tokenizer.json").read_text())
+    vocab = text["model"]["vocab"]
+    vocab["\u0100\u0100\u0100"], text["model"]["merges"] = vocab.pop("a"), []
+    (folder / "tokenizer.json").write_text(json.dumps(text))
+
+
+SPOILED = {"fine": None, "no weights": lambda folder: (folder / "model.safetensors").unlink(), "torn weights": _torn, "another tokenizer": _other_words,
+           "no model": lambda folder: (folder / "config.json").write_text('{"model_type": "nonsense"}'),
+           "a broken tokenizer": lambda folder: (folder / "tokenizer.json").write_text("{}")}
+ROLES = {"draft": "speculative", "wide": "specinfer", "deep": "easyspec", "kind": "pard", "small": "staged_models", "other": "tli"}
+
+
+@pytest.mark.parametrize("how", [pytest.param(how, marks=pytest.mark.thorough if i % 3 else []) for i, how in enumerate(SPOILED)])
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_offered_runs_and_nothing_is_offered_that_would_fail(tmp_path, monkeypatch, role, how):
+    """A model of every role, right and spoiled in ways that its use would meet: the picker's survey and the loaded models agree, and
+    the method runs, or is not offered (a knob that needs further models is limited)."""
+    for name, layers, seed in (("target", 2, 0), ("draft", 1, 3), ("more", 1, 5)):
+        write(tmp_path / name, layers=layers, seed=seed, vocab=310 if (name, role) == ("more", "other") else 300)
+    spoil, at = SPOILED[how], tmp_path / ("draft" if role == "draft" else "more")
+    if spoil:
+        spoil(at)
+    entry = {"draft": "", "wide": "  d-wide: {path: more, role: draft}\n", "deep": "  d-deep: {path: more, role: draft}\n",
+             "kind": "  k: {path: more, role: draft, for: t, kind: pard}\n", "small": "  m: {path: more, role: draft}\n",
+             "other": "  o: {path: more, role: other_draft, for: t}\n"}[role]
+    small = ", draft: m" if role == "small" else ""
+    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  t: {path: target, draft: d}\n"
+                                          f"  d: {{path: draft, role: draft{small}}}\n{entry}")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    method = catalogue()[ROLES[role]]
+    try:
+        before, loaded = survey(), load()
+        offered = loaded.unsupported_reason(method) is None
+        assert offered == (before(method) is None)
+        assert before.knob_limits(method) == loaded.knob_limits(method)
+        if how == "another tokenizer":
+            assert offered == (role in ("wide", "deep", "other"))
+        elif role in ("draft", "kind", "small", "other"):
+            assert offered == (spoil is None)
+        if offered:
+            most = {knob.name: int(loaded.knob_limits(method).get(knob.name, knob.high)) for knob in method.knobs if knob.needs}
+            events = list(Session(loaded, method, most, Sampling(0.0)).run("tell me", 6))
+            assert isinstance(events[-1], Finished) and not events[-1].totals.get("draft_stopped")
+    finally:
+        forget()
+
+
+def test_a_target_whose_tokenizer_cannot_be_read_offers_nothing(tmp_path, monkeypatch):
+    write(tmp_path / "target")
+    (tmp_path / "target" / "tokenizer.json").write_text("{}")
+    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    try:
+        for method in (catalogue()["autoregressive"], catalogue()["prompt_lookup"]):
+            assert load().unsupported_reason(method) and survey()(method)
+    finally:
+        forget()
