@@ -147,7 +147,7 @@ class Trained:
     it.
 
     kind: name of the recipe, of the weights' folder and of what methods need ("head:<kind>" or "draft:<kind>"); about:
-    for people; network: module with ``load(folder, body)`` and ``build(body, hparams)``, empty for a complete draft
+    for people; network: module with ``load(folder, target)`` and ``build(target, hparams)``, empty for a complete draft
     model; after: the kind that must be trained first; one_pass: a whole block is drafted in one forward pass.
     """
 

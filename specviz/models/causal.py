@@ -122,36 +122,36 @@ def _below(root: nn.Module, path: str) -> nn.Module:
     return root
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> CausalModel:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> CausalModel:
     """Return an untrained CausalModel shaped like the target. hparams, all optional: layers, heads, kv_heads, head_dim,
     intermediate."""
-    config = {**config_like(body, {"layers": body.layers, **hparams}), "tie_word_embeddings": True}
-    return CausalModel(config, f"the consistency model of {body.name}")
+    config = {**config_like(target, {"layers": target.layers, **hparams}), "tie_word_embeddings": True}
+    return CausalModel(config, f"the consistency model of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> CausalModel:
+def load(folder: str | Path, target: TargetInfo) -> CausalModel:
     """Load the model of a checkpoint folder, complete or as LoRA adapters of the target; its hidden size must be the
     target's. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "cllm")
-    config, weights = config_of(folder), HeadWeights(folder, body)
+    check_fit(folder, target.name, target.hidden, target.vocab, "cllm")
+    config, weights = config_of(folder), HeadWeights(folder, target)
     if weights.first(r".*\.lora_A\.weight"):
-        config, found = adapted(weights, config, body)
+        config, found = adapted(weights, config, target)
     else:
         config, found = read(weights, config)
-    return fill(CausalModel(config, folder.name), found, body)
+    return fill(CausalModel(config, folder.name), found, target)
 
 
-def adapted(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def adapted(weights: HeadWeights, config: dict[str, Any], target: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return (config, tensors) of the target with LoRA adapters merged into its matrices; the sums are rounded to bfloat16,
     as the target's weights are. Raises ModelError."""
-    if body.folder is None:
-        raise ModelError(f"{weights.title} holds adapters of {body.name}, but the folder of {body.name} is not known",
+    if target.folder is None:
+        raise ModelError(f"{weights.title} holds adapters of {target.name}, but the folder of {target.name} is not known",
                          "adapters.no_folder")
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or rank < 1 or not isinstance(alpha, (int, float)):
         raise ModelError(f"config.json of {weights.title} lacks the rank of its adapters (r, lora_alpha)", "adapters.rank")
-    config, found = read(HeadWeights(body.folder, body), config_of(body.folder))
+    config, found = read(HeadWeights(target.folder, target), config_of(target.folder))
     for name, matrix in found.items():
         at = name.removesuffix("weight")
         if f"{at}lora_A.weight" in weights:

@@ -161,48 +161,48 @@ def acceptance_loss(logits: Tensor, passes: Tensor, refused: float) -> Tensor:
     return -(passes * F.logsigmoid(logits.float()) + refused * (1 - passes) * F.logsigmoid(-logits.float())).sum() / weights.sum()
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
-    """Return an untrained network. body: facts about the draft model, or about the target for AdaEAGLE. hparams["kind"]
+def build(target: TargetInfo, hparams: dict[str, Any]) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
+    """Return an untrained network. target: facts about the draft model, or about the target for AdaEAGLE. hparams["kind"]
     selects the network and its other keys: AdaEAGLE ``inner`` (width) and ``most`` (longest draft); DISCO ``top`` (number
     of largest probabilities read) and ``inner``; SpecDec++ ``layers``."""
     if hparams["kind"] == LENGTH:
-        return LengthHead(body.hidden, body.vocab, hparams["inner"], hparams["most"])
+        return LengthHead(target.hidden, target.vocab, hparams["inner"], hparams["most"])
     if hparams["kind"] == DISCO:
-        return AcceptanceClassifier(body.vocab, hparams["top"], hparams["inner"])
-    return AcceptanceHead(body.hidden, body.vocab, hparams["layers"])
+        return AcceptanceClassifier(target.vocab, hparams["top"], hparams["inner"])
+    return AcceptanceHead(target.hidden, target.vocab, hparams["layers"])
 
 
-def load(folder: str | Path, body: TargetInfo) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
-    """Load the network of a checkpoint folder; the kind follows from its config.json. body: facts about the target. Raises
+def load(folder: str | Path, target: TargetInfo) -> AcceptanceHead | AcceptanceClassifier | LengthHead:
+    """Load the network of a checkpoint folder; the kind follows from its config.json. target: facts about the target. Raises
     ModelError."""
-    weights, config = HeadWeights(Path(folder), body), config_of(Path(folder))
+    weights, config = HeadWeights(Path(folder), target), config_of(Path(folder))
     kind = config.get("model_type")
-    found = _length(weights, config, body) if kind == LENGTH else _classifier(weights, config, body) if kind == DISCO else (
-        _acceptance(weights, body))
+    found = _length(weights, config, target) if kind == LENGTH else _classifier(weights, config, target) if kind == DISCO else (
+        _acceptance(weights, target))
     weights.check_none_unread()
     return found
 
 
-def _length(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> LengthHead:
+def _length(weights: HeadWeights, config: dict[str, Any], target: TargetInfo) -> LengthHead:
     inner, most = weights.shape("first.weight")[0], config.get("most")
     if type(most) is not int or most < 1:
         raise ModelError(f"config.json of {weights.title} says most is {str(most)[:40]}, where a number of tokens must stand",
                          "draft_length.most")
-    made = LengthHead(body.hidden, body.vocab, inner, most)
-    return fill(made, {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}, body)
+    made = LengthHead(target.hidden, target.vocab, inner, most)
+    return fill(made, {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}, target)
 
 
-def _classifier(weights: HeadWeights, config: dict[str, Any], body: TargetInfo) -> AcceptanceClassifier:
+def _classifier(weights: HeadWeights, config: dict[str, Any], target: TargetInfo) -> AcceptanceClassifier:
     inner, fields = weights.shape("first.weight")
-    if fields < 3 or fields - 2 > body.vocab or config.get("top", fields - 2) != fields - 2:
+    if fields < 3 or fields - 2 > target.vocab or config.get("top", fields - 2) != fields - 2:
         raise ModelError(f"{weights.title} reads {fields} numbers a token, and its config.json says top {config.get('top')}: "
                          "its probabilities, the entropy and the place must be as many", "draft_length.fields")
     tensors = {"first.weight": weights.get("first.weight", inner, fields), "first.bias": weights.get("first.bias", inner),
                "second.weight": weights.get("second.weight", 1, inner), "second.bias": weights.get("second.bias", 1)}
-    return fill(AcceptanceClassifier(body.vocab, fields - 2, inner), tensors, body)
+    return fill(AcceptanceClassifier(target.vocab, fields - 2, inner), tensors, target)
 
 
-def _acceptance(weights: HeadWeights, body: TargetInfo) -> AcceptanceHead:
+def _acceptance(weights: HeadWeights, target: TargetInfo) -> AcceptanceHead:
     last = max(weights.indices(r"model\.(\d+)\.weight"), default=-1)
     if last < 0:
         raise ModelError(f"{weights.title} holds no acceptance head: there is no matrix named model.N.weight",
@@ -217,4 +217,4 @@ def _acceptance(weights: HeadWeights, body: TargetInfo) -> AcceptanceHead:
         at = i if i in there else there[0]
         tensors[f"model.{i}.linear.weight"] = weights.get(f"model.{at}.linear.weight", hidden, hidden)
         tensors[f"model.{i}.linear.bias"] = weights.get(f"model.{at}.linear.bias", hidden)
-    return fill(AcceptanceHead(hidden, body.vocab, last), tensors, body)
+    return fill(AcceptanceHead(hidden, target.vocab, last), tensors, target)

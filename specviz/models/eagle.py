@@ -120,10 +120,10 @@ class EagleRows(RowCache):
         return self.net.lead(torch.cat([embeds.to(kind), features.to(kind)], -1))
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Eagle:
     """Return an untrained head shaped like one of the target's layers. hparams, all optional: intermediate, layers, heads,
     kv_heads, head_dim, bias."""
-    return Eagle({**config_like(body, hparams), "bias": bool(hparams.get("bias", True))}, f"the EAGLE head of {body.name}")
+    return Eagle({**config_like(target, hparams), "bias": bool(hparams.get("bias", True))}, f"the EAGLE head of {target.name}")
 
 
 def serial_weights(weights: Weights, sizes: Sizes) -> dict[str, Tensor]:
@@ -135,42 +135,42 @@ def serial_weights(weights: Weights, sizes: Sizes) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
-def load(folder: str | Path, body: TargetInfo) -> Eagle:
+def load(folder: str | Path, target: TargetInfo) -> Eagle:
     """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "eagle")
-    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
-    sizes, d = Sizes.of(config, folder.name), body.hidden
-    if "embed_tokens.weight" in weights and weights.shape("embed_tokens.weight")[0] != body.vocab:
-        raise ModelError(f"{folder.name} knows {weights.shape('embed_tokens.weight')[0]} tokens; {body.name} has {body.vocab}",
+    check_fit(folder, target.name, target.hidden, target.vocab, "eagle")
+    weights, config = HeadWeights(folder, target), {"hidden_size": target.hidden, **config_of(folder)}
+    sizes = Sizes.of(config, folder.name)
+    if "embed_tokens.weight" in weights and weights.shape("embed_tokens.weight")[0] != target.vocab:
+        raise ModelError(f"{folder.name} knows {weights.shape('embed_tokens.weight')[0]} tokens; {target.name} has {target.vocab}",
                          "head.vocabulary")
     found = serial_weights(weights, sizes)
     weights.check_none_unread()
     config = {**config, "bias": "fc.bias" in found, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}
-    return fill(Eagle(config, folder.name), found, body)
+    return fill(Eagle(config, folder.name), found, target)
 
 
-def load_variant(folder: Path, body: TargetInfo, kind: Callable[..., Eagle], *ignored: str) -> Any:
+def load_variant(folder: Path, target: TargetInfo, kind: Callable[..., Eagle], *ignored: str) -> Any:
     """Load a variant of EAGLE's head that uses this project's parameter names. kind: its class; ignored: patterns of weight
     names that are not read. Biases of queries, keys and values are optional. Raises ModelError."""
-    weights = HeadWeights(folder, body)
-    config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}
+    weights = HeadWeights(folder, target)
+    config = {"hidden_size": target.hidden, "vocab_size": target.vocab, **config_of(folder)}
     layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
     if layers > 1:
         raise ModelError(f"{folder.name} has {layers} layers; heads of this kind are read with one", "head.layers")
     made = kind(config | {"qkv_bias": "layers.0.self_attn.q_proj.bias" in weights}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread(*ignored)
-    return fill(made, found, body)
+    return fill(made, found, target)
 
 
-def config_like(body: TargetInfo, hparams: dict[str, Any]) -> dict[str, Any]:
+def config_like(target: TargetInfo, hparams: dict[str, Any]) -> dict[str, Any]:
     """Return a config.json for a new head with layers like the target's, except for the sizes given in hparams."""
-    whole, d = body.config.get("text_config") or body.config, body.hidden
+    whole, d = target.config.get("text_config") or target.config, target.hidden
     heads = hparams.get("heads") or whole.get("num_attention_heads") or max(1, d // 64)
     kv_heads = hparams.get("kv_heads") or whole.get("num_key_value_heads") or heads
     fields = {
-        "hidden_size": d, "vocab_size": body.vocab, "num_hidden_layers": hparams.get("layers", 1), "num_attention_heads": heads,
+        "hidden_size": d, "vocab_size": target.vocab, "num_hidden_layers": hparams.get("layers", 1), "num_attention_heads": heads,
         "num_key_value_heads": kv_heads, "head_dim": hparams.get("head_dim") or whole.get("head_dim") or d // heads,
         "intermediate_size": hparams.get("intermediate") or whole.get("intermediate_size") or 3 * d,
         "rms_norm_eps": whole.get("rms_norm_eps", 1e-6), "max_position_embeddings": whole.get("max_position_embeddings", 2048),

@@ -203,44 +203,44 @@ def default_layers(layers: int) -> list[int]:
     return [2, layers // 2, layers - 3] if layers > 6 else list(range(max(1, layers - 3), layers)) or [0]
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Eagle3:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Eagle3:
     """Return an untrained head with a layer like the target's. hparams, all optional: draft_vocab (size of the draft
     vocabulary, the first ids until ``set_draft_vocab``), own_head (default true; without it the target's output matrix
     and full vocabulary are used), read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm, and the flags of
     later variants."""
-    settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
+    settings = {"read_layers": list(hparams.get("read_layers") or default_layers(target.layers)),
                 "own_head": bool(hparams.get("own_head", True)),
-            "draft_vocab_size": min(body.vocab, hparams.get("draft_vocab") or body.vocab), "qk_norm": bool(hparams.get("qk_norm"))}
+            "draft_vocab_size": min(target.vocab, hparams.get("draft_vocab") or target.vocab), "qk_norm": bool(hparams.get("qk_norm"))}
     flags = {name: bool(hparams.get(name)) for name in (*FLAGS, "fc_norm")}
-    return Eagle3({**config_like(body, hparams), **settings, **flags}, f"the EAGLE-3 head of {body.name}")
+    return Eagle3({**config_like(target, hparams), **settings, **flags}, f"the EAGLE-3 head of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Eagle3:
+def load(folder: str | Path, target: TargetInfo) -> Eagle3:
     """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "eagle3")
-    weights = HeadWeights(folder, body)
-    config, found = read(weights, config_of(folder), body)
+    check_fit(folder, target.name, target.hidden, target.vocab, "eagle3")
+    weights = HeadWeights(folder, target)
+    config, found = read(weights, config_of(folder), target)
     weights.check_none_unread(*VERIFIER)
-    return fill(Eagle3(config, folder.name), found, body)
+    return fill(Eagle3(config, folder.name), found, target)
 
 
-def read(weights: HeadWeights, raw: dict[str, Any], body: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(weights: HeadWeights, raw: dict[str, Any], target: TargetInfo) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return (config, tensors by this project's names) of a head's weight file. raw: its config.json. Raises ModelError."""
     nested = raw.get("transformer_layer_config")
-    config = {"hidden_size": body.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": body.vocab}
+    config = {"hidden_size": target.hidden, **(nested if isinstance(nested, dict) else {}), **raw, "vocab_size": target.vocab}
     at = {0: "midlayer." if "midlayer.hidden_norm.weight" in weights else "layers.0."}
     layers = max([0, *weights.indices(r"layers\.(\d+)\.")]) + 1
     at |= {i: f"layers.{i}." for i in range(1, layers)}
-    config |= {"num_hidden_layers": layers, "read_layers": _read_layers(config, body, weights.title),
+    config |= {"num_hidden_layers": layers, "read_layers": _read_layers(config, target, weights.title),
                "qk_norm": f"{at[0]}self_attn.q_norm.weight" in weights, "attention_bias": f"{at[0]}self_attn.q_proj.bias" in weights,
                "fc_norm": "fc_norm.0.weight" in weights, "norm_before_fc": "input_norm.weight" in weights,
                "own_head": "lm_head.weight" in weights, "draft_vocab_size": None}
     if raw.get("speculators_model_type") == "eagle3" and config.get("norm_before_residual") is None:
         raise ModelError(f"config.json of {weights.title} does not say norm_before_residual, and readers differ in its default",
                          "head.config_lacks")
-    sizes, d, hidden_states = Sizes.of(config, weights.title), body.hidden, len(config["read_layers"])
-    found: dict[str, Tensor | None] = {"fc.weight": weights.get_target_wide("fc.weight", body, d, hidden_states * d)}
+    sizes, d, hidden_states = Sizes.of(config, weights.title), target.hidden, len(config["read_layers"])
+    found: dict[str, Tensor | None] = {"fc.weight": weights.get_target_wide("fc.weight", target, d, hidden_states * d)}
     found["norm.weight"] = weights.get("norm.weight", d)
     if config["fc_norm"]:
         found |= {f"fc_norm.{i}.weight": weights.get(f"fc_norm.{i}.weight", d) for i in range(hidden_states)}
@@ -255,39 +255,39 @@ def read(weights: HeadWeights, raw: dict[str, Any], body: TargetInfo) -> tuple[d
         found |= {f"layers.{i}." + key.removeprefix(name): tensor for key, tensor in mine.items()}
     if config["own_head"]:
         draft_vocab = config["draft_vocab_size"] = weights.shape("lm_head.weight")[0]
-        found |= {"lm_head.weight": weights.get("lm_head.weight", draft_vocab, d)} | draft_vocabulary(weights, draft_vocab, body)
+        found |= {"lm_head.weight": weights.get("lm_head.weight", draft_vocab, d)} | draft_vocabulary(weights, draft_vocab, target)
     return config, {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
-def draft_vocabulary(weights: HeadWeights, draft_vocab: int, body: TargetInfo) -> dict[str, Tensor | None]:
+def draft_vocabulary(weights: HeadWeights, draft_vocab: int, target: TargetInfo) -> dict[str, Tensor | None]:
     """Return the tensors d2t and t2d that define a file's draft vocabulary of ``draft_vocab`` tokens; empty if it is the
     target's own. Raises ModelError."""
-    if draft_vocab == body.vocab and "d2t" not in weights:
+    if draft_vocab == target.vocab and "d2t" not in weights:
         return {}
     if "d2t" not in weights:
-        raise ModelError(f"{weights.title} has logits for {draft_vocab} of {body.vocab} tokens and no d2t that says which",
+        raise ModelError(f"{weights.title} has logits for {draft_vocab} of {target.vocab} tokens and no d2t that says which",
                          "eagle3.no_d2t")
-    d2t = weights.ids("d2t", body.vocab)
+    d2t = weights.ids("d2t", target.vocab)
     ids = d2t + torch.arange(len(d2t), device=d2t.device)
-    if len(ids) != draft_vocab or int(ids.max()) >= body.vocab or len(ids.unique()) != draft_vocab:
-        raise ModelError(f"d2t of {weights.title} does not name {draft_vocab} different tokens of {body.vocab}", "eagle3.d2t")
-    t2d = torch.zeros(body.vocab, dtype=torch.bool, device=ids.device)
+    if len(ids) != draft_vocab or int(ids.max()) >= target.vocab or len(ids.unique()) != draft_vocab:
+        raise ModelError(f"d2t of {weights.title} does not name {draft_vocab} different tokens of {target.vocab}", "eagle3.d2t")
+    t2d = torch.zeros(target.vocab, dtype=torch.bool, device=ids.device)
     t2d[ids] = True
-    if "t2d" in weights and not torch.equal(weights.get("t2d", body.vocab).bool(), t2d):
+    if "t2d" in weights and not torch.equal(weights.get("t2d", target.vocab).bool(), t2d):
         raise ModelError(f"d2t and t2d of {weights.title} name different tokens", "eagle3.t2d")
-    return {"d2t": d2t, "t2d": t2d} if draft_vocab < body.vocab else {}
+    return {"d2t": d2t, "t2d": t2d} if draft_vocab < target.vocab else {}
 
 
-def _read_layers(config: dict[str, Any], body: TargetInfo, name: str) -> list[int]:
+def _read_layers(config: dict[str, Any], target: TargetInfo, name: str) -> list[int]:
     """Return the layers of the target whose inputs a file's head reads. Raises ModelError for layers that cannot be read."""
     inner, ours, key = config.get("eagle_config"), config.get("read_layers"), "eagle_aux_hidden_state_layer_ids"
     inner = inner if isinstance(inner, dict) else {}
     inputs, outputs = ours or config.get(key), inner.get(key) or config.get("target_layer_ids")
     try:
-        found = [int(i) for i in inputs] if inputs else [int(i) + 1 for i in outputs] if outputs else default_layers(body.layers)
+        found = [int(i) for i in inputs] if inputs else [int(i) + 1 for i in outputs] if outputs else default_layers(target.layers)
     except (TypeError, ValueError):
         raise ModelError(f"config.json of {name} does not say which layers are read", "head.config_layers") from None
-    if min(found) < 0 or max(found) >= body.layers:
-        raise ModelError(f"{name} reads what enters layer {max(found)}; {body.name} has layers 0 to {body.layers - 1}",
+    if min(found) < 0 or max(found) >= target.layers:
+        raise ModelError(f"{name} reads what enters layer {max(found)}; {target.name} has layers 0 to {target.layers - 1}",
                          "head.read_layers")
     return found

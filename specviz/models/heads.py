@@ -56,8 +56,8 @@ class HeadWeights(Weights):
     """The tensors of a trained head's folder, read on demand; ``names`` and ``shape`` serve to recognise the published
     layout. Raises ModelError."""
 
-    def __init__(self, folder: Path, body: TargetInfo):
-        super().__init__(folder, body.device, body.dtype)
+    def __init__(self, folder: Path, target: TargetInfo):
+        super().__init__(folder, target.device, target.dtype)
         self._read: set[str] = set()
 
     def get(self, name: str, *shape: int) -> Tensor:
@@ -107,13 +107,13 @@ class HeadWeights(Weights):
             raise ModelError(f"{self._where[name]} of {self._folder.name} lacks the weight {name} that its index names",
                              "head.index") from None
 
-    def get_target_wide(self, name: str, body: TargetInfo, *shape: int) -> Tensor:
+    def get_target_wide(self, name: str, target: TargetInfo, *shape: int) -> Tensor:
         """Return a matrix, as ``get`` does, whose input width depends on the target's hidden size. Raises ModelError that
         names both widths if the head was made for another one."""
         wide = self.shape(name)[-1]
-        if wide != shape[-1] and wide % body.hidden:
-            raise ModelError(f"{self.title} does not fit {body.name}: it reads states of {wide} numbers, and {body.name} has "
-                             f"{body.hidden}", "head.states")
+        if wide != shape[-1] and wide % target.hidden:
+            raise ModelError(f"{self.title} does not fit {target.name}: it reads states of {wide} numbers, and {target.name} has "
+                             f"{target.hidden}", "head.states")
         return self.get(name, *shape)
 
     def ids(self, name: str, vocab: int) -> Tensor:
@@ -138,9 +138,9 @@ class SharedWeights(HeadWeights):
     """The tensors of a head's folder that stores only what differs from another head of the same target, which is in the
     folder ``base``."""
 
-    def __init__(self, folder: Path, body: TargetInfo, base: Path):
-        super().__init__(folder, body)
-        self._base = HeadWeights(base, body)
+    def __init__(self, folder: Path, target: TargetInfo, base: Path):
+        super().__init__(folder, target)
+        self._base = HeadWeights(base, target)
 
     def __contains__(self, name: str) -> bool:
         return super().__contains__(name) or name in self._base
@@ -150,11 +150,11 @@ class SharedWeights(HeadWeights):
         return (super() if name in self._where else self._base).get(name, *shape)
 
 
-def head_weights(folder: Path, body: TargetInfo) -> HeadWeights:
+def head_weights(folder: Path, target: TargetInfo) -> HeadWeights:
     """Return the tensors of a head's folder, together with those of the head that its config.json shares weights with.
     Raises ModelError."""
     base = base_of(folder, config_of(folder))
-    return HeadWeights(folder, body) if base is None else SharedWeights(folder, body, base)
+    return HeadWeights(folder, target) if base is None else SharedWeights(folder, target, base)
 
 
 def base_of(folder: Path, config: dict[str, Any]) -> Path | None:
@@ -178,11 +178,11 @@ def config_of(folder: Path) -> dict[str, Any]:
     return read_json(folder, "adapter_config.json" if adapter else "config.json")
 
 
-def key_shape(body: TargetInfo) -> tuple[int, int]:
+def key_shape(target: TargetInfo) -> tuple[int, int]:
     """Return (number of key/value heads, head_dim) of the target."""
-    whole = body.config.get("text_config") or body.config
-    heads = whole.get("num_attention_heads") or max(1, body.hidden // 64)
-    return body.keys or (whole.get("num_key_value_heads") or heads, whole.get("head_dim") or body.hidden // heads)
+    whole = target.config.get("text_config") or target.config
+    heads = whole.get("num_attention_heads") or max(1, target.hidden // 64)
+    return target.keys or (whole.get("num_key_value_heads") or heads, whole.get("head_dim") or target.hidden // heads)
 
 
 def calibration(config: dict[str, Any], name: str) -> tuple[list[list[float]], int]:
@@ -244,27 +244,27 @@ def eagle3_mark(names: list[str], config: dict[str, Any]) -> str | None:
 M = TypeVar("M", bound=nn.Module)
 
 
-def fill(module: M, tensors: dict[str, Tensor], body: TargetInfo) -> M:
+def fill(module: M, tensors: dict[str, Tensor], target: TargetInfo) -> M:
     """Load tensors into a module and return it ready for drafting (see ``ready``). Raises ModelError if names or shapes
     differ."""
     try:
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         raise ModelError(" ".join(str(error).split()), code_of(error)) from None
-    return ready(module, body)
+    return ready(module, target)
 
 
-def ready(module: M, body: TargetInfo) -> M:
+def ready(module: M, target: TargetInfo) -> M:
     """Prepare a trained head for drafting with its target and return it: on the target's device, in its data type, without
     gradients, with static shapes or int8 where the target has them, and with large matrices packed."""
     for part in module.modules():
         if isinstance(part, Layer):
-            part.static, part.eight = body.static, body.eight
-    module = module.to(body.device, body.dtype).eval().requires_grad_(False)
-    if body.device.type == "cpu" and body.dtype == torch.float32 and not hasattr(module, "compiled"):  # that is compiled whole
+            part.static, part.eight = target.static, target.eight
+    module = module.to(target.device, target.dtype).eval().requires_grad_(False)
+    if target.device.type == "cpu" and target.dtype == torch.float32 and not hasattr(module, "compiled"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
-                part.forward = StreamedLinear(part, body.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
+                part.forward = StreamedLinear(part, target.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
     return module
 
 

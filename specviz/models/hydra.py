@@ -129,18 +129,18 @@ class Hydra(nn.Module):
         return cast(nn.Linear, self.hydra_lm_head[index]).weight if len(self.hydra_lm_head) else targets
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Hydra:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Hydra:
     """Return untrained Hydra heads for a target. hparams: heads, layers, prefix, through, own_output, grounded (default
     true), and sizes of the prefix layer."""
-    sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
-    return Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": hparams["heads"],
+    sizes = layer_keys(target.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
+    return Hydra({**sizes, "hidden_size": target.hidden, "vocab_size": target.vocab, "hydra_num_heads": hparams["heads"],
                   "hydra_num_layers": hparams["layers"], "prefix": hparams["prefix"], "through": hparams["through"],
                   "grounded": hparams.get("grounded", True), "own_output": hparams["own_output"]}, output_bias=False)
 
 
-def load(folder: Path, body: TargetInfo) -> Hydra:
+def load(folder: Path, target: TargetInfo) -> Hydra:
     """Load Hydra heads from a checkpoint folder, in this project's or a published layout. Raises ModelError."""
-    config, weights = config_of(folder), HeadWeights(folder, body)
+    config, weights = config_of(folder), HeadWeights(folder, target)
     heads = weights.indices(r"hydra_mlp\.(\d+)\.")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no Hydra heads under any of the known names", "head.other_kind")
@@ -155,13 +155,13 @@ def load(folder: Path, body: TargetInfo) -> Hydra:
         for part in ("weight", "bias"):
             names[f"hydra_lm_head.{i}.{part}"] = f"hydra_lm_head.{i}.{part}" if f"hydra_lm_head.{i}.{part}" in weights \
                 else f"hydra_lm_head.{i}.1.{part}"
-    _check(weights, names, heads, body)
+    _check(weights, names, heads, target)
     there = {ours for ours, theirs in names.items() if theirs in weights}
-    sizes = saved_layer_keys(config, body.config)
+    sizes = saved_layer_keys(config, target.config)
     layers = int(config.get("hydra_num_layers") or layers)  # the authors apply one block again; its copies may be left out
-    made = Hydra({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "hydra_num_heads": len(heads),
+    made = Hydra({**sizes, "hidden_size": target.hidden, "vocab_size": target.vocab, "hydra_num_heads": len(heads),
                   "hydra_num_layers": layers, "prefix": any(name.startswith(PREFIX) for name in there),
-                  "grounded": weights.shape(names["hydra_mlp.0.0.linear.weight"])[-1] != body.hidden,
+                  "grounded": weights.shape(names["hydra_mlp.0.0.linear.weight"])[-1] != target.hidden,
                   "through": "hydra_mlp.0.0.res_connection.weight" in there, "own_output": "hydra_lm_head.0.weight" in there},
                  f"{PREFIX}.layers.0.self_attn.q_proj.bias" in there, "hydra_lm_head.0.bias" in there)
     tensors = {}
@@ -171,23 +171,23 @@ def load(folder: Path, body: TargetInfo) -> Hydra:
         tensors[ours] = weights.get(theirs if theirs in weights else names.get(once, ours), *like.shape)
     weights.check_none_unread(rf"{PREFIX}\.embed_tokens\.weight", r"hydra_mlp\.\d+\.\d+\.linear\.(weight|bias)")  # one block's copies
     made.accuracy, made.nodes = calibration(config, folder.name)
-    return fill(made, tensors, body)
+    return fill(made, tensors, target)
 
 
-def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], body: TargetInfo) -> None:
+def _check(weights: HeadWeights, names: dict[str, str], heads: list[int], target: TargetInfo) -> None:
     """Refuse heads of another width or vocabulary. Heads that read only the state are not grounded, as the authors call it."""
-    d = body.hidden
+    d = target.hidden
     for i in heads:
         first = names.get(f"hydra_mlp.{i}.0.linear.weight", "")
         rows, columns = weights.shape(first)
         if rows != d:
-            raise ModelError(f"{weights.title} does not fit {body.name}: it reads states of {rows} numbers, and {body.name} has {d}",
+            raise ModelError(f"{weights.title} does not fit {target.name}: it reads states of {rows} numbers, and {target.name} has {d}",
                              "head.states")
         if columns not in (d, d * (i + 2)):
             raise ModelError(f"{weights.title} has a head {i} that reads {columns} numbers: neither the state alone nor with "
                              f"{i + 1} tokens", "hydra.columns")
         output = names[f"hydra_lm_head.{i}.weight"]
-        if output in weights and weights.shape(output)[0] != body.vocab:
-            raise ModelError(f"{weights.title} does not fit {body.name}: its vocabulary has {weights.shape(output)[0]} tokens, and "
-                             f"{body.name} "
-                             f"has {body.vocab}", "head.vocabulary")
+        if output in weights and weights.shape(output)[0] != target.vocab:
+            raise ModelError(f"{weights.title} does not fit {target.name}: its vocabulary has {weights.shape(output)[0]} tokens, and "
+                             f"{target.name} "
+                             f"has {target.vocab}", "head.vocabulary")

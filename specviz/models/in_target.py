@@ -117,16 +117,16 @@ class StreamRows(InTargetRows):
 HOW = {how.kind: how for how in (PromptRows, HiddenTransferRows, StreamRows)}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> InTargetRows:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> InTargetRows:
     """Return untrained rows for a target. hparams: how ("prompts", "transfer" or "streams"); from_end: for each step, the
     number of target layers that its rows go through; chains: rows per step, default 1."""
-    layers = tuple(max(0, body.layers - count) for count in hparams["from_end"])
-    return HOW[hparams["how"]](body.hidden, body.vocab, layers, hparams.get("chains", 1))
+    layers = tuple(max(0, target.layers - count) for count in hparams["from_end"])
+    return HOW[hparams["how"]](target.hidden, target.vocab, layers, hparams.get("chains", 1))
 
 
-def load(folder: Path, body: TargetInfo) -> InTargetRows:
+def load(folder: Path, target: TargetInfo) -> InTargetRows:
     """Load trained rows from a checkpoint folder, in this project's layout or PPD's. Raises ModelError."""
-    config, weights = config_of(folder), HeadWeights(folder, body)
+    config, weights = config_of(folder), HeadWeights(folder, target)
     how = next((how for how, name in (("prompts", "prompt_embeddings"), ("transfer", "transfer.0.weight"), ("streams", "stream_embeddings"))
                 if name in weights), None)
     if how is None:
@@ -136,15 +136,15 @@ def load(folder: Path, body: TargetInfo) -> InTargetRows:
         steps, chains = (_whole(config, name, folder) for name in ("num_special_tokens", "virtual_tokens_per_special_token"))
         config = {"layers": [0] * steps, "chains": chains}
     layers, chains = config.get("layers"), config.get("chains", 1)
-    if not isinstance(layers, list) or not layers or not all(type(x) is int and 0 <= x < body.layers for x in layers):
-        raise ModelError(f"config.json of {folder.name} must name a layer of {body.name}, from 0 to {body.layers - 1}, for each step",
+    if not isinstance(layers, list) or not layers or not all(type(x) is int and 0 <= x < target.layers for x in layers):
+        raise ModelError(f"config.json of {folder.name} must name a layer of {target.name}, from 0 to {target.layers - 1}, for each step",
                          "in_target.layer")
-    made = HOW[how](body.hidden, body.vocab, tuple(layers), chains)
-    found = {name: weights.get_target_wide(name, body, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
+    made = HOW[how](target.hidden, target.vocab, tuple(layers), chains)
+    found = {name: weights.get_target_wide(name, target, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
              for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
     made.accuracy, made.nodes = calibration(config, folder.name)
-    return fill(made, found, body)
+    return fill(made, found, target)
 
 
 def _whole(config: dict[str, Any], name: str, folder: Path) -> int:

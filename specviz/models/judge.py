@@ -68,22 +68,22 @@ class RewardHead(nn.Module):
         return {"model_type": REWARD, "hidden_size": self.hidden, "vocab_size": self.vocab, "inner": self.first.out_features}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> JudgeHead | RewardHead:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> JudgeHead | RewardHead:
     """Return an untrained network. hparams: kind ("judge" or "reward"), and inner (width between the layers) for a reward
     head."""
-    return JudgeHead(body.hidden, body.vocab) if hparams["kind"] == JUDGE else RewardHead(body.hidden, body.vocab, hparams["inner"])
+    return JudgeHead(target.hidden, target.vocab) if hparams["kind"] == JUDGE else RewardHead(target.hidden, target.vocab, hparams["inner"])
 
 
-def load(folder: str | Path, body: TargetInfo) -> JudgeHead | RewardHead:
+def load(folder: str | Path, target: TargetInfo) -> JudgeHead | RewardHead:
     """Load the network of a checkpoint folder; its config.json gives the kind. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights, config = HeadWeights(folder, body), config_of(folder)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights, config = HeadWeights(folder, target), config_of(folder)
     if config.get("model_type") not in (JUDGE, REWARD):
         raise ModelError(f"{folder.name} is no judge and no reward head: its model_type is {str(config.get('model_type'))[:40]}",
                          "head.other_kind")
     inner = weights.shape("first.weight")[0] if config["model_type"] == REWARD else 0
-    made = build(body, {"kind": config["model_type"], "inner": inner})
+    made = build(target, {"kind": config["model_type"], "inner": inner})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -59,29 +59,29 @@ class MaskedRows(RowCache):
         return F.pad(logits[:, :self.width], (0, self.width - min(self.width, logits.shape[1])), value=-torch.inf)
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> MaskedModel:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> MaskedModel:
     """Return an untrained draft model for a target. hparams, all optional: hidden, layers, heads, kv_heads, head_dim,
     intermediate, mask_token."""
     settings = {"pard_token": hparams.get("mask_token", 0), "spd_type": "pard", "tie_word_embeddings": True}
-    config = config_like(body, hparams) | {"hidden_size": hparams.get("hidden") or body.hidden} | settings
-    return MaskedModel(config, f"the masked draft model of {body.name}")
+    config = config_like(target, hparams) | {"hidden_size": hparams.get("hidden") or target.hidden} | settings
+    return MaskedModel(config, f"the masked draft model of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> MaskedModel:
+def load(folder: str | Path, target: TargetInfo) -> MaskedModel:
     """Load the draft model of a checkpoint folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "pard")
+    check_fit(folder, target.name, target.hidden, target.vocab, "pard")
     config = config_of(folder)
     if "pard_token" not in config:
         raise ModelError(f"{folder.name} was not taught to read masks: its config.json names no pard_token", "pard.no_token")
     if config.get("model_type") not in FAMILY:
         raise ModelError(f"{folder.name} is of type {config.get('model_type')}; those of {', '.join(FAMILY)} are read",
                          "pard.family")
-    return read(folder, config, body)
+    return read(folder, config, target)
 
 
-def read(folder: Path, config: dict[str, Any], body: TargetInfo) -> MaskedModel:
+def read(folder: Path, config: dict[str, Any], target: TargetInfo) -> MaskedModel:
     """Load a causal language model as a draft model with mask tokens; config: its config.json with pard_token. Raises
     ModelError."""
-    config, found = causal.read(HeadWeights(folder, body), config)
-    return fill(MaskedModel(config, folder.name, body.vocab), found, body)
+    config, found = causal.read(HeadWeights(folder, target), config)
+    return fill(MaskedModel(config, folder.name, target.vocab), found, target)

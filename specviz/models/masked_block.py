@@ -321,47 +321,47 @@ def _trained_as_dspark(config: dict[str, Any]) -> bool:
     return config.get("speculators_model_type") == "dspark" or any("DSpark" in str(name) for name in names)
 
 
-def build(body: TargetInfo, hparams: dict[str, Any], make: type[BlockDrafter] = BlockDrafter, **more: Any) -> BlockDrafter:
+def build(target: TargetInfo, hparams: dict[str, Any], make: type[BlockDrafter] = BlockDrafter, **more: Any) -> BlockDrafter:
     """Return an untrained drafter with layers like the target's. hparams: block, mask_token; read_layers (else three spread over
     the target), layers, heads, kv_heads, head_dim, intermediate, markov_rank, markov_kind, confidence. make: its class; more: further
     keys of its config.json."""
-    rank, last = int(hparams.get("markov_rank") or 0), body.layers - 2
-    spread = sorted({max(0, min(last, round(body.layers * share) - 1)) for share in (0.25, 0.5, 1)})
+    rank, last = int(hparams.get("markov_rank") or 0), target.layers - 2
+    spread = sorted({max(0, min(last, round(target.layers * share) - 1)) for share in (0.25, 0.5, 1)})
     settings = {"block_size": hparams["block"], "mask_token_id": hparams.get("mask_token", 0),
             "target_layer_ids": list(hparams.get("read_layers") or spread), "markov_rank": rank,
             "markov_head_type": hparams.get("markov_kind", "vanilla"), "enable_confidence_head": bool(hparams.get("confidence")),
             "confidence_head_with_markov": bool(hparams.get("confidence")) and rank > 0, "confidence_head_gated": False,
             "sample_from_anchor": rank > 0}
-    return make({**config_like(body, hparams), **settings, **more}, f"the block drafter of {body.name}")
+    return make({**config_like(target, hparams), **settings, **more}, f"the block drafter of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo, make: type[BlockDrafter] = BlockDrafter) -> BlockDrafter:
+def load(folder: str | Path, target: TargetInfo, make: type[BlockDrafter] = BlockDrafter) -> BlockDrafter:
     """Load the drafter of a folder, in this project's or a published layout. make: its class. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights, config = head_weights(folder, body), _settings(config_of(folder), body)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights, config = head_weights(folder, target), _settings(config_of(folder), target)
     config["attention_bias"] = "layers.0.self_attn.q_proj.bias" in weights
-    spoken = weights.shape("lm_head.weight")[0] if "d2t" in weights.names else body.vocab
-    tokens = draft_vocabulary(weights, spoken, body)
+    spoken = weights.shape("lm_head.weight")[0] if "d2t" in weights.names else target.vocab
+    tokens = draft_vocabulary(weights, spoken, target)
     config["draft_vocab_size"] = spoken if tokens else None
     made = make(config, folder.name)
-    if max(made.read_layers) >= body.layers - 1:
-        raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {body.name} layers 0 to "
-                         f"{body.layers - 2} can be read", "head.read_layers")
+    if max(made.read_layers) >= target.layers - 1:
+        raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {target.name} layers 0 to "
+                         f"{target.layers - 2} can be read", "head.read_layers")
     found: dict[str, Tensor] = dict(tokens)
     for name, tensor in made.state_dict().items():
         if name == "markov_head.markov_w2.weight" and (d2t := tokens.get("d2t")) is not None:
-            found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), d2t, body.vocab)
+            found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), d2t, target.vocab)
         elif name not in tokens:
             found[name] = weights.get(name, *tensor.shape)
     weights.check_none_unread(*VERIFIER, r"lm_head\.weight", *make.elsewhere)
-    return fill(made, found, body)
+    return fill(made, found, target)
 
 
-def _settings(raw: dict[str, Any], body: TargetInfo) -> dict[str, Any]:
+def _settings(raw: dict[str, Any], target: TargetInfo) -> dict[str, Any]:
     """Return a config.json with the layers' config of speculators at its top, and its layers counted by their outputs."""
     nested, inputs = raw.get("transformer_layer_config"), raw.get("aux_hidden_state_layer_ids")
-    config = {"hidden_size": body.hidden, "vocab_size": body.vocab, **(nested if isinstance(nested, dict) else {}), **raw}
+    config = {"hidden_size": target.hidden, "vocab_size": target.vocab, **(nested if isinstance(nested, dict) else {}), **raw}
     if isinstance(inputs, list) and all(type(i) is int for i in inputs):
         config["target_layer_ids"] = [i - 1 for i in inputs]
     return config

@@ -28,7 +28,7 @@ from .runner import Runner
 
 
 class ReplacementFeatures(DraftFeatures):
-    """Batches of the target's answers, and a draft model that proposes other tokens or steps. ``body``: the target's sizes and
+    """Batches of the target's answers, and a draft model that proposes other tokens or steps. ``target_info``: the target's sizes and
     device."""
 
     @property

@@ -31,7 +31,7 @@ class ChainLengthFeatures(Features):
         if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped_place(self.head_path.name)):
             raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.",
                                 "training.not_shipped")
-        self.eagle = eagle_models.load(self.head_path, self.body).to(self.device)
+        self.eagle = eagle_models.load(self.head_path, self.target_info).to(self.device)
         self.own = Batches([a for a in self.own.answers if a.greedy], hparams, job.seed, self.device)
         self.wide = self.own
         self.heldout = [a for a in self.heldout if a.greedy]
@@ -63,7 +63,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("adaeagle")
     features = ChainLengthFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = cast(draft_length.LengthHead, draft_length.build(features.body, hparams))
+    model = cast(draft_length.LengthHead, draft_length.build(features.target_info, hparams))
     runner = Runner(job, "adaeagle", model, hparams, features.place("adaeagle"))
 
     def loss_at(step: int):

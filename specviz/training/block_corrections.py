@@ -63,10 +63,10 @@ class Corrected(AuxStateFeatures):
     ``tokens``: ids that the drafter may propose, None for all."""
 
     def __init__(self, job: Job, hparams: dict, recipe: str):
-        super().__init__(job, hparams, lambda body, _: network.load(job.model(job.named(DRAFTER)), body))
-        self.drafter = network.load(job.model(job.named(DRAFTER)), self.body).float().to(self.device)
-        self.tokens = read_draft_tokens(job.shipped_place(job.named(recipe)), self.body.vocab)
-        self.candidates = min(hparams["candidates"], self.body.vocab if self.tokens is None else len(self.tokens))
+        super().__init__(job, hparams, lambda target_info, _: network.load(job.model(job.named(DRAFTER)), target_info))
+        self.drafter = network.load(job.model(job.named(DRAFTER)), self.target_info).float().to(self.device)
+        self.tokens = read_draft_tokens(job.shipped_place(job.named(recipe)), self.target_info.vocab)
+        self.candidates = min(hparams["candidates"], self.target_info.vocab if self.tokens is None else len(self.tokens))
         if self.drafter.markov_head is not None or self.drafter.anchored:
             raise TrainingError(f"{job.named(DRAFTER)} corrects itself already.", "training.drafter")
 
@@ -109,7 +109,7 @@ def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss:
     hparams = job.hparams(recipe)
     features = Corrected(job, hparams, recipe)
     torch.manual_seed(job.seed)
-    model = build(features.body, hparams | {"block": features.drafter.block})
+    model = build(features.target_info, hparams | {"block": features.drafter.block})
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
     if not runner.progress.step and hasattr(model, "begin"):
         model.begin(features.embedding.float(), features.head.float())
@@ -150,7 +150,7 @@ def distil(scores: Tensor, batch: Batch, blocks: Blocks, hparams: dict) -> Tenso
 
 @torch.inference_mode()
 def measure(model: nn.Module, features: Corrected, scores: Scores, hparams: dict) -> dict[str, float]:
-    """Return block efficiency at temperature 0 on a few held-out answers of each task, with and without the correction."""
+    """Return the mean accepted length at temperature 0 on a few held-out answers of each task, with and without the correction."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     found = {}

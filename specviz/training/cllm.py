@@ -34,8 +34,8 @@ class Trajectories(Features):
         super().__init__(job, hparams)
         self.own = self.wide = Batches([a for a in self.own.answers if a.greedy], hparams, job.seed, self.device)
         self.heldout = [a for a in self.heldout if a.greedy]
-        config, found = causal.read(HeadWeights(self.path, self.body), config_of(self.path))
-        self.before = fill(causal.CausalModel(config, self.path.name), found, self.body).to(self.device)
+        config, found = causal.read(HeadWeights(self.path, self.target_info), config_of(self.path))
+        self.before = fill(causal.CausalModel(config, self.path.name), found, self.target_info).to(self.device)
 
 
 def run(job: Job) -> Path:

@@ -27,7 +27,7 @@ def run(job: Job) -> Path:
 @torch.no_grad()
 def fit(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures) -> None:
     """Initialise mixtures and projections of the text to reproduce the keys and values of the target's DFlash."""
-    drafter = plain.load(job.model(job.named("dflash")), features.body).float().to(features.device)
+    drafter = plain.load(job.model(job.named("dflash")), features.target_info).float().to(features.device)
     rows, step = [torch.empty(0)], 0
     while sum(map(len, rows)) < features.hparams["fit_rows"]:
         rows.append(features.batch(step, 0.0).captured.float().cpu())

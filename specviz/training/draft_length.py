@@ -30,7 +30,7 @@ from .runner import Runner
 
 
 class DraftFeatures(Features):
-    """Batches of the target's answers, with the draft model whose acceptance the trained network predicts. ``body``: the draft
+    """Batches of the target's answers, with the draft model whose acceptance the trained network predicts. ``target_info``: the draft
     model's sizes and device."""
 
     def __init__(self, job: Job, hparams: dict):

@@ -34,7 +34,7 @@ def run(job: Job, recipe: str) -> Path:
     hparams = job.hparams(recipe)
     features = TextFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    path = draft_path.build(recipe, features.body, hparams)
+    path = draft_path.build(recipe, features.target_info, hparams)
     trainer = Trainer(path, features, hparams)
     runner = Runner(job, recipe, path, hparams, features.place(recipe))
 

@@ -26,7 +26,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("eagle")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = eagle.build(features.body, hparams)
+    model = eagle.build(features.target_info, hparams)
     # Orthogonal updates change all columns of a matrix alike: inputs twenty times shorter would be learned twenty times slower.
     model.embed_scale = float(features.batch(0, 0.0).states.float().std() / features.embedding.float().std())
     runner = Runner(job, "eagle", model, hparams, features.place("eagle"))

@@ -41,7 +41,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("eagle3")
     features = ReducedVocabFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = features.model = eagle3.build(features.body, hparams)
+    model = features.model = eagle3.build(features.target_info, hparams)
     if model.d2t is not None:
         model.set_draft_vocab(most_frequent_tokens(features, len(model.d2t)))
     if model.lm_head is not None:
@@ -61,7 +61,7 @@ def run(job: Job) -> Path:
 
 def most_frequent_tokens(features: ReducedVocabFeatures, count: int) -> Tensor:
     """Return the ``count`` most frequent token ids of the answers; of equally frequent ones the smaller id."""
-    counts = torch.zeros(features.body.vocab, dtype=torch.long)
+    counts = torch.zeros(features.target_info.vocab, dtype=torch.long)
     for answer in features.own.answers:
         counts += torch.bincount(answer.ids[answer.start:].long(), minlength=len(counts))
     return counts.argsort(descending=True, stable=True)[:count]

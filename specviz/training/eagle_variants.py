@@ -29,7 +29,7 @@ def run(job: Job, recipe: str) -> Path:
     hparams, variant = job.hparams(recipe), VARIANTS[recipe]
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = variant.build(features.body, hparams)
+    model = variant.build(features.target_info, hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
 
     def loss_at(step: int):

@@ -24,16 +24,16 @@ Predict = Callable[[Any, Any, Batch], Tensor]  # (network, features, batch) -> s
 def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict], nn.Module], predict: Predict, card: str) -> Path:
     """Train a head of this kind at an early exit; return the folder of its weights.
 
-    reads: the class of features whose batches hold the input of the recipe's ``exit_layer``; build(body, hparams): the
+    reads: the class of features whose batches hold the input of the recipe's ``exit_layer``; build(target, hparams): the
     untrained head; predict(model, features, batch): its hidden states, [rows * width, hidden]; card: template of the model
     card."""
     hparams = job.hparams(kind)
     features = reads(job, hparams, layer=hparams["exit_layer"])
-    if not 0 < hparams["exit_layer"] < features.body.layers:
-        raise TrainingError(f"exit_layer in {kind}.yaml must lie between 1 and {features.body.layers - 1}: "
-                            f"the target has {features.body.layers} layers.", "training.exit_layer")
+    if not 0 < hparams["exit_layer"] < features.target_info.layers:
+        raise TrainingError(f"exit_layer in {kind}.yaml must lie between 1 and {features.target_info.layers - 1}: "
+                            f"the target has {features.target_info.layers} layers.", "training.exit_layer")
     torch.manual_seed(job.seed)
-    model = build(features.body, hparams)
+    model = build(features.target_info, hparams)
     runner = Runner(job, kind, model, hparams, features.place(kind))
 
     def loss_at(step: int):

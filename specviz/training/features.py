@@ -56,7 +56,7 @@ class Features:
     """Training batches for a head: text of a frozen target with the target's hidden states.
 
     ``target``: the transformers model; ``head`` [vocab, hidden]: its output matrix (lm_head); ``embedding`` [vocab, hidden];
-    ``body``: its sizes and device, for the head's ``build``; ``heldout``: answers to measure on; ``keeps``: what is cached on
+    ``target_info``: its sizes and device, for the head's ``build``; ``heldout``: answers to measure on; ``keeps``: what is cached on
     disk: "states", "layer" (one folder per choice of layers), or None if that would be too large.
 
     hparams needs batch_tokens, length and decay. layer: batches also hold the hidden states that enter this layer. Raises

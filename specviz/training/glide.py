@@ -30,7 +30,7 @@ class KeyValueFeatures(Features):
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
-        self.reads = glide.build(self.body, hparams).reads
+        self.reads = glide.build(self.target_info, hparams).reads
 
     @torch.no_grad()
     def states(self, material) -> Batch:
@@ -48,7 +48,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("glide")
     features = KeyValueFeatures(job, hparams)
     torch.manual_seed(job.seed)
-    model = glide.build(features.body, hparams)
+    model = glide.build(features.target_info, hparams)
     runner = Runner(job, "glide", model, hparams, features.place("glide"))
 
     def loss_at(step: int):

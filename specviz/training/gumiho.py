@@ -25,7 +25,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("gumiho")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = freeze(network.build(features.body, hparams), hparams)
+    model = freeze(network.build(features.target_info, hparams), hparams)
     frozen = not model.fc.weight.requires_grad
     runner = Runner(job, "gumiho", model, hparams, features.place("gumiho"))
 

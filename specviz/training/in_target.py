@@ -30,7 +30,7 @@ def run(job: Job, recipe: str) -> Path:
     hparams = job.hparams(recipe)
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = in_target.build(features.body, hparams)
+    model = in_target.build(features.target_info, hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
 
     def loss_at(step: int):

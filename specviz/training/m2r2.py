@@ -44,7 +44,7 @@ def run(job: Job) -> Path:
 def predict(model: m2r2.FastResidual, features: ExitLayerFeatures, batch: Batch) -> Tensor:
     """Return the hidden states at the exit [rows * width, hidden]; the target's output matrix turns them into logits."""
     rows, width = batch.ids.shape
-    slow, kv = batch.captured.float().split([features.body.hidden, batch.captured.shape[-1] - features.body.hidden], -1)
+    slow, kv = batch.captured.float().split([features.target_info.hidden, batch.captured.shape[-1] - features.target_info.hidden], -1)
     parts = kv.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     fast = model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts])
     return features.target.model.norm(slow + fast.flatten(0, 1))

@@ -40,7 +40,7 @@ class AuxStateFeatures(Features):
 
     def __init__(self, job: Job, hparams: dict, build: Callable = network.build):
         super().__init__(job, hparams)
-        self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.body, hparams).hidden_states)
+        self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.target_info, hparams).hidden_states)
         folder = self.root / ("states-" + "-".join(map(str, self.hidden_states)))
         self.kept = StateCache(folder, self.answers, len(self.hidden_states) * self.head.shape[1])
 
@@ -60,7 +60,7 @@ def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = netw
     hparams = job.hparams(recipe)
     features = AuxStateFeatures(job, hparams, build)
     torch.manual_seed(job.seed)
-    model = freeze(build(features.body, hparams), hparams)
+    model = freeze(build(features.target_info, hparams), hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
     if begin is not None and not runner.progress.step:
         begin(model, features)
@@ -150,7 +150,7 @@ def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
 
 
 def measure(model: network.BlockDrafter, features: Features, hparams: dict, corrected: Predict | None = None) -> dict[str, float]:
-    """Return block efficiency at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
+    """Return the mean accepted length at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     by_task = {}

@@ -25,7 +25,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("mtp")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = mtp.build(features.body, hparams)
+    model = mtp.build(features.target_info, hparams)
     runner = Runner(job, "mtp", model, hparams, features.place("mtp"))
 
     def loss_at(step: int):

@@ -41,7 +41,7 @@ def initialised_network(job: Job, features: Features, hparams: dict) -> models.M
     """Return the network with the weights of the target's draft model."""
     folder = job.model(job.named("draft"))
     config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}
-    return models.read(folder, config, features.body).requires_grad_()
+    return models.read(folder, config, features.target_info).requires_grad_()
 
 
 def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:

@@ -32,7 +32,7 @@ def run(job: Job) -> Path:
     hparams = job.hparams("peagle")
     features = States(job, hparams)
     torch.manual_seed(job.seed)
-    model = models.build(features.body, hparams)
+    model = models.build(features.target_info, hparams)
     runner = Runner(job, "peagle", model, hparams, features.place("peagle"))
     trainer = mask_trainer(model, features)
 

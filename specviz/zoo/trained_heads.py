@@ -2,7 +2,7 @@
 
 The methods declare the kinds (core.method.Trained). A kind's network is a module with two functions: ``load(folder,
 body)`` reads a folder, in this project's or a published layout; ``build(body, hparams)`` makes an untrained head with a
-recipe's hyperparameters. ``body`` describes the target (models/heads.py).
+recipe's hyperparameters. ``target`` describes the target (TargetInfo, models/heads.py).
 """
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_trained_drafter_uses_the_text(material, trained, kind):  # noqa: F811
     """Its rows change when the states of the text are shuffled, though the last one stays."""
     work = job(material, trained)
     features = masked_block.AuxStateFeatures(work, work.hparams(kind))
-    head = network.load(trained / "models" / f"Llama-specviz-{kind}", features.body)
+    head = network.load(trained / "models" / f"Llama-specviz-{kind}", features.target_info)
     answer = features.heldout[0]
     batch = features.states(masked_block.collate([answer], len(answer.ids), features.device))
     rows = batch.layer.float()[:20]

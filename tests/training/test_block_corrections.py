@@ -55,9 +55,9 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, drafted, 
     assert digest(drafted) == before, "DFlash is frozen"
     assert "{" not in (place / "README.md").read_text()
     features = block_corrections.Corrected(work, work.hparams(kind), kind)
-    trained = network_of(kind).load(place, features.body)
+    trained = network_of(kind).load(place, features.target_info)
     torch.manual_seed(0)
-    fresh = begun(network_of(kind).build(features.body, work.hparams(kind)), features)
+    fresh = begun(network_of(kind).build(features.target_info, work.hparams(kind)), features)
     assert loss(trained, features, kind, work) < loss(fresh, features, kind, work)
 
 
@@ -112,7 +112,7 @@ def test_an_untrained_correction_that_begins_from_the_targets_tables_changes_not
     """Training starts at DFlash's own predictions (but LiLiCorr's, whose transitions are unit vectors)."""
     work = with_drafter(material, drafted, tmp_path)
     features = block_corrections.Corrected(work, work.hparams(kind), kind)
-    model = begun(network_of(kind).build(features.body, work.hparams(kind)), features)
+    model = begun(network_of(kind).build(features.target_info, work.hparams(kind)), features)
     batch = features.batch(0, 0.0)
     blocks = features.blocks(batch, torch.arange(len(batch.ids))[:, None])
     with torch.inference_mode():

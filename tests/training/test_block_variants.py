@@ -35,8 +35,8 @@ def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(material, draf
         assert all(any(part in name for part in works[0].hparams(kind)["trained"]) for name in file.keys())  # noqa: SIM118
         count = len(file.keys())
     features = masked_block.AuxStateFeatures(works[0], works[0].hparams(kind))
-    head = network_of(kind).load(made, features.body)
-    plain = network.load(works[0].model(works[0].named("dflash")), features.body).state_dict()
+    head = network_of(kind).load(made, features.target_info)
+    plain = network.load(works[0].model(works[0].named("dflash")), features.target_info).state_dict()
     own = {name for name, tensor in head.state_dict().items() if name not in plain or not torch.equal(tensor, plain[name])}
     assert len(own) == count, "what is not stored is DFlash's"
 
@@ -46,9 +46,9 @@ def test_dflare_begins_with_dflashs_keys_and_values(material, drafted, tmp_path)
     """The fitted projections of the text reproduce them better than one projection to their mean, in each layer."""
     work = with_drafter(material, drafted, tmp_path)
     features = masked_block.AuxStateFeatures(work, work.hparams("dflare"))
-    model = network_of("dflare").build(features.body, work.hparams("dflare")).float()
+    model = network_of("dflare").build(features.target_info, work.hparams("dflare")).float()
     fit(work, model, features)
-    plain = network.load(work.model(work.named("dflash")), features.body).float()
+    plain = network.load(work.model(work.named("dflash")), features.target_info).float()
     states = features.batch(3, 0.0).captured.float()
     with torch.inference_mode():
         for i, (layer, other) in enumerate(zip(model.layers, plain.layers)):

@@ -54,7 +54,7 @@ def test_blocks_see_the_text_before_them_and_no_other_block(pair, trained, kind)
     """A row's state depends on the text up to its anchor and on its own block: causally for Uno, in both directions for Orthrus."""
     work = job(pair, trained)
     features = whole_numbers(draft_path.TextFeatures(work, work.hparams(kind)), trained)
-    trainer = draft_path.Trainer(network.load(kind, trained / "models" / f"Llama-specviz-{kind}", features.body).float(), features, {})
+    trainer = draft_path.Trainer(network.load(kind, trained / "models" / f"Llama-specviz-{kind}", features.target_info).float(), features, {})
     ids, at = torch.randint(0, 40, (1, 12), generator=torch.Generator().manual_seed(0)), torch.tensor([[4, 8]])
 
     def states(text, anchors=at):

@@ -39,7 +39,7 @@ def test_the_vocabulary_it_writes_is_that_of_the_answers(material, trained):  # 
     work = job(material, trained)
     features = eagle3.ReducedVocabFeatures(work, work.hparams("eagle3"))
     place = trained / "models" / "Llama-specviz-eagle3"
-    head, stored = models.load(place, features.body), load_file(place / "model.safetensors")
+    head, stored = models.load(place, features.target_info), load_file(place / "model.safetensors")
     counts = torch.bincount(torch.cat([a.ids[a.start:] for a in features.own.answers]).long(), minlength=48)
     left = torch.ones(48, dtype=torch.bool)
     left[head.tokens] = False
@@ -53,7 +53,7 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
     work = job(material, trained)
     hparams = work.hparams("eagle3") | {"rollout": 1}
     features = eagle3.ReducedVocabFeatures(work, hparams)
-    head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body).float()
+    head = models.load(trained / "models" / "Llama-specviz-eagle3", features.target_info).float()
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     head.set_draft_vocab(torch.arange(48)[torch.arange(48) != int(batch.top_ids[0, 0])][:40])
     states = eagle3.rollout_states(head, features, batch, 1)[0]
@@ -73,7 +73,7 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
     work = job(material, trained)
     hparams = work.hparams("eagle3") | {"rollout": 1, "own_head": False, "draft_vocab": 0}
     features = eagle3.ReducedVocabFeatures(work, hparams)
-    head = models.build(features.body, hparams)
+    head = models.build(features.target_info, hparams)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     states = eagle3.rollout_states(head, features, batch, 1)[0].detach()
     found = []
@@ -85,17 +85,17 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
     assert float(eagle3.loss(head, features, batch, hparams).detach()) == pytest.approx(sum(found) / len(found), rel=1e-3)
     save_file(dict(head.state_dict()), tmp_path / "model.safetensors")
     write_json(tmp_path / "config.json", {**head.config, "model_type": "eagle3"})
-    again = models.load(tmp_path, features.body)
+    again = models.load(tmp_path, features.target_info)
     assert again.lm_head is None and again.tokens is None
     features.model = again
-    assert features.logits(states[:1]).shape == (1, features.body.vocab)
+    assert features.logits(states[:1]).shape == (1, features.target_info.vocab)
 
 
 def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811
     """What it says after the same last pair changes when the pairs before it are shuffled."""
     work = job(material, trained)
     features = eagle3.ReducedVocabFeatures(work, work.hparams("eagle3"))
-    head = models.load(trained / "models" / "Llama-specviz-eagle3", features.body)
+    head = models.load(trained / "models" / "Llama-specviz-eagle3", features.target_info)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.layer.float()[:20], batch.ids[0, 1:21]
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])

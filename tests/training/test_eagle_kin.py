@@ -38,7 +38,7 @@ def trained(pair, tmp_path_factory):
 
 
 def made(kind, trained, features):
-    return eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
+    return eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", features.target_info).float()
 
 
 @pytest.mark.parametrize("kind", DRAFTERS)

@@ -197,7 +197,7 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         one = job(material, tmp_path / f"{limit}", steps=25)
         place = recipe.run(one)
         features = Features(one, one.hparams(kind), layer=1)
-        head = reader.load(place, features.body).float()
+        head = reader.load(place, features.target_info).float()
         batch = features.states(collate(list(features.own.answers[:1]), 64, features.device))
         order = torch.arange(batch.ids.shape[1])
         order[:-6] = torch.randperm(len(order) - 6, generator=torch.Generator().manual_seed(0))

@@ -53,7 +53,7 @@ def test_its_material_is_what_the_engine_lends(features, trained):
 
 
 def test_a_trained_one_uses_the_targets_keys(features, trained):
-    model = models.load(trained / "models" / "Llama-specviz-glide", features.body)
+    model = models.load(trained / "models" / "Llama-specviz-glide", features.target_info)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     other = torch.randn_like(batch.layer.float()) * batch.layer.float().std()
     with torch.no_grad():

@@ -80,7 +80,7 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
     place = medusa.run(job(work))
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     features = Features(job(work), job(work).hparams("medusa"))
-    model = heads_medusa.build(features.body, features.hparams)
+    model = heads_medusa.build(features.target_info, features.hparams)
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -157,7 +157,7 @@ def test_states_and_places_are_the_targets_own(features):
 def test_the_loss_of_a_head_is_its_divergence_from_the_law_it_should_speak(features):
     """By hand, in full: head k reads the state k + 1 places before the place whose law it learns."""
     torch.manual_seed(1)
-    model = heads_medusa.build(features.body, features.hparams)
+    model = heads_medusa.build(features.target_info, features.hparams)
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.2)
     answer = features.heldout[0]
@@ -185,7 +185,7 @@ def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
     hparams = job(work).hparams("hydra")
     features = Features(job(work), hparams)
     torch.manual_seed(1)
-    model = heads_hydra.build(features.body, hparams | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8})
+    model = heads_hydra.build(features.target_info, hparams | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8})
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
@@ -202,7 +202,7 @@ def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
 
 def test_ranks_count_how_many_tokens_a_head_prefers(features):
     torch.manual_seed(2)
-    model = heads_medusa.build(features.body, features.hparams)
+    model = heads_medusa.build(features.target_info, features.hparams)
 
     def guess(batch, index):
         kept, places = batch.back(index + 1)

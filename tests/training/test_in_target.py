@@ -65,7 +65,7 @@ class After(in_target.AllPositionStates):
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_trained_uses_the_text(material, trained, features, name):  # noqa: F811
     """What is guessed behind the same token changes when the text before it is another."""
-    model = models.load(trained / "models" / f"Llama-specviz-{name}", features.body)
+    model = models.load(trained / "models" / f"Llama-specviz-{name}", features.target_info)
     answer, seen = features.own.answers[0], []
     for shift in (0, 1):
         ids = torch.cat([answer.ids[:8].roll(shift), answer.ids[8:]])

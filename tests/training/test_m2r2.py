@@ -51,9 +51,9 @@ def test_its_material_is_what_the_engine_lends_and_it_is_used(features, trained)
     target.capture(frozenset({"layer:1"}))
     slow, kv = target.sync([*text, 0]).hidden_states["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
     assert torch.allclose(batch.layer, torch.cat([slow, kv], -1), atol=1e-4)
-    model = models.load(trained / "models" / "Llama-specviz-m2r2", features.body)
+    model = models.load(trained / "models" / "Llama-specviz-m2r2", features.target_info)
     mixed = batch.layer.clone()
-    mixed[:, features.body.hidden:] = torch.randn_like(kv) * kv.std()
+    mixed[:, features.target_info.hidden:] = torch.randn_like(kv) * kv.std()
     with torch.no_grad():
         one, other = (features.logits(m2r2.predict(model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3))[
             batch.where]).softmax(-1) for rows in (batch.layer, mixed))

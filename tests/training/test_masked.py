@@ -81,7 +81,7 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
     recipe, reader, kept, _ = RECIPES[kind]
     work = job(pair, trained)
     features = kept(work, work.hparams(kind))
-    head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.body).float()
+    head = reader.load(trained / "models" / f"Llama-specviz-{kind}", features.target_info).float()
     trainer, answer = recipe.mask_trainer(head, features), features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
     masks = mask_rows.masks_after(batch, torch.tensor([[8]]), [1, 1, 1], trainer.back)

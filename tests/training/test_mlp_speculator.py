@@ -31,7 +31,7 @@ def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path): 
     work = job(material, tmp_path)
     features = Features(work, work.hparams("mlp_speculator"))
     torch.manual_seed(1)
-    model = models.build(features.body, features.hparams)
+    model = models.build(features.target_info, features.hparams)
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
     guess = mlp_speculator.head_states_function(model, features)

@@ -36,7 +36,7 @@ def test_a_trained_module_uses_the_text(material, trained):  # noqa: F811
     """What it says after the same last pair changes when the pairs before it are shuffled."""
     work = job(material, trained)
     features = Features(work, work.hparams("mtp"))
-    module = models.load(trained / "models" / "Llama-specviz-mtp", features.body)
+    module = models.load(trained / "models" / "Llama-specviz-mtp", features.target_info)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.states.float()[:20], batch.ids[0, 1:21]
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])

@@ -1,7 +1,7 @@
 """Let the target draft for itself through a trained second path (Uno, 2609.04010; Orthrus, 2605.12825).
 
-A draft costs one pass of the target over a block of rows after the text, in the text's own KV cache; the pass after it verifies.
-"""
+A draft costs one pass of the target over a block of positions after the text, with the text's own KV cache; the next pass
+verifies it."""
 from __future__ import annotations
 
 from ...core import IID, Budget, CapableTarget, Drafter, DraftTree, Scores, State, Step, TreeBuilder, never_stop
@@ -11,8 +11,9 @@ from ..model.chain import policy_probs
 
 
 class DraftPathChain(Drafter):
-    """Draft a chain from one block. Row j of the block, the root's being row 0, gives the distribution of the j-th draft token; each
-    token is sampled from it, given the tokens that fill the block, so token rejection is exact."""
+    """Drafter of a chain from one block: a pass of the target through a trained second path. Position j of the block, the
+    root's being position 0, gives the distribution of the j-th draft token; each token is sampled from it, given the tokens
+    that fill the block, so token rejection is exact. path: the trained weights."""
 
     needs = frozenset({"draft_path"})
     restartable = False  # uses the target's own KV cache

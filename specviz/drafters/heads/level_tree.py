@@ -44,10 +44,10 @@ class LevelTree(BlockPassDrafter):
         device, last = scores.block.states.device, [state.tokens[-1]]
         with torch.inference_mode():
             parents, above, carry = [-1], [0.0], scores.start()
-            for place in range(len(scores)):
-                logits, carry = scores.step(place, carry, token_tensor(device, last))
+            for position in range(len(scores)):
+                logits, carry = scores.step(position, carry, token_tensor(device, last))
                 paths = [path_tokens(builder, parent) for parent in parents]
-                values, tokens = scores.top_tokens(place, logits, branch, paths, state)
+                values, tokens = scores.top_tokens(position, logits, branch, paths, state)
                 level = self._best(values, tokens, above)
                 costs += [cost for cost, _, _ in level]
                 nodes = [builder.add(token, parents[row]) for _, row, token in level]

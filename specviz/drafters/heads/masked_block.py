@@ -129,23 +129,23 @@ class BlockChain(BlockPassDrafter):
         blind = is_on_device(states) and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
-            for place in range(len(scores)):
+            for position in range(len(scores)):
                 before = token_tensor(states.device, [token])
                 if self.net.confidence_head is not None:
-                    sure = torch.sigmoid(self.net.confidence(states[place:place + 1], before))
+                    sure = torch.sigmoid(self.net.confidence(states[position:position + 1], before))
                     if blind:
                         waits.append(sure.reshape(1))
                     else:
                         confidences.append(float(sure))
                         if confidences[-1] < self.min_confidence:
                             break
-                found, carry = scores.step(place, carry, before)
-                logits = state.process_draft_row(scores.expand_to_vocab(place, found)[0], builder.tokens)
+                found, carry = scores.step(position, carry, before)
+                logits = state.process_draft_row(scores.expand_to_vocab(position, found)[0], builder.tokens)
                 if scores.ids is not None and state.processors and not bool(logits.isfinite().any()):
                     break  # the request allows no candidate here
                 token, probs = sample_token(logits, state)
                 builder.add(token, len(builder) - 1, builder.begin(probs, IID))
-                if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), place)):
+                if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), position)):
                     break
         tree = builder.tree()
         if waits:
@@ -159,7 +159,7 @@ class BlockChain(BlockPassDrafter):
 
 def _ended(tree: DraftTree, confidences: list[float], min_confidence: float) -> tuple[DraftTree, list[float]]:
     """Return the draft up to the first position whose confidence is below ``min_confidence``, and the confidences read for that."""
-    end = next((place for place, sure in enumerate(confidences) if sure < min_confidence), len(tree))
+    end = next((position for position, sure in enumerate(confidences) if sure < min_confidence), len(tree))
     return tree.keep(range(end), by_token=False), confidences[:end + 1]
 
 
@@ -207,15 +207,15 @@ class BlockTree(BlockPassDrafter):
         carries, reached = {-1: scores.start()}, []
         heap: list[tuple[float, float, int, int, int]] = []  # (-log utility, -log probability, parent, depth, token)
 
-        def offer(parent: int, place: int, cost: float) -> None:
+        def offer(parent: int, position: int, cost: float) -> None:
             path = path_tokens(builder, parent)
             last = token_tensor(scores.block.states.device, [path[-1] if path else state.tokens[-1]])
-            logits, carries[parent] = scores.step(place, carries[parent], last)
-            values, tokens = scores.top_tokens(place, logits, width, [path], state)
+            logits, carries[parent] = scores.step(position, carries[parent], last)
+            values, tokens = scores.top_tokens(position, logits, width, [path], state)
             for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
                 if math.isfinite(value):
                     whole = cost - value
-                    heapq.heappush(heap, (whole + math.log(self.node_cost(place + 1)), whole, parent, place + 1, int(child)))
+                    heapq.heappush(heap, (whole + math.log(self.node_cost(position + 1)), whole, parent, position + 1, int(child)))
 
         with torch.inference_mode():
             offer(-1, 0, 0.0)

@@ -49,25 +49,25 @@ class PathScores:
         """Return the initial recurrent state [1, width], before the root is processed; width 0 without a recurrence."""
         return self.block.states.new_empty(1, 0)
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Score position ``place`` (0 first) after n paths. tokens [n]: the last token of each path; carry [n, width]: its
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Score position ``position`` (0 first) after n paths. tokens [n]: the last token of each path; carry [n, width]: its
         recurrent state. Return (logits [n, m], recurrent states [n, width] for the next position)."""
-        return self.block.logits[place].expand(len(tokens), -1), carry
+        return self.block.logits[position].expand(len(tokens), -1), carry
 
-    def expand_to_vocab(self, place: int, logits: Tensor) -> Tensor:
+    def expand_to_vocab(self, position: int, logits: Tensor) -> Tensor:
         """Return the logits [n, m] of a position's candidates as logits [n, vocab], -inf for all other tokens."""
         if self.ids is None:
             return logits
         rows = logits.new_full((len(logits), self.block.logits.shape[-1]), -torch.inf)
-        return rows.scatter_(1, self.ids[place].expand(len(logits), -1), logits)
+        return rows.scatter_(1, self.ids[position].expand(len(logits), -1), logits)
 
-    def top_tokens(self, place: int, logits: Tensor, width: int, paths: list[tuple[int, ...]], state: State) -> tuple[Tensor, Tensor]:
+    def top_tokens(self, position: int, logits: Tensor, width: int, paths: list[tuple[int, ...]], state: State) -> tuple[Tensor, Tensor]:
         """Return (log-probabilities, token ids), each [n, width], of the most probable tokens after each of n paths, given their logits
         [n, m] from ``step``. The run's logits processors are applied. A token that must not be drafted has -inf or NaN."""
         if state.processors or self.ids is None:
-            return top_k(state.process_draft_logits(self.expand_to_vocab(place, logits), paths).log_softmax(-1), width)
+            return top_k(state.process_draft_logits(self.expand_to_vocab(position, logits), paths).log_softmax(-1), width)
         values, at = top_k(logits.log_softmax(-1), width)
-        return values, self.ids[place][at]
+        return values, self.ids[position][at]
 
 
 class CandidateScores(PathScores):
@@ -82,9 +82,9 @@ class CandidateScores(PathScores):
         values, self.ids = top_k(block.logits, min(count, block.logits.shape[-1]))
         self.base, self.log_probs = values, values - block.logits.logsumexp(-1, keepdim=True)
 
-    def ranks(self, place: int, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (rank of each token among the candidates of position ``place``, whether it is one of them), both [n]; tokens [n]."""
-        same = self.ids[place] == tokens[:, None]
+    def ranks(self, position: int, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (rank of each token among the candidates of position ``position``, whether it is one of them), both [n]; tokens [n]."""
+        same = self.ids[position] == tokens[:, None]
         return same.int().argmax(-1), same.any(-1)
 
 
@@ -96,9 +96,9 @@ class MarkovScores(PathScores):
         super().__init__(block)
         self.head = head
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.block.states[place].expand(len(tokens), -1)
-        return self.block.logits[place] + self.head.markov_w2(self.head.latent(tokens, states)), carry
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.block.states[position].expand(len(tokens), -1)
+        return self.block.logits[position] + self.head.markov_w2(self.head.latent(tokens, states)), carry
 
 
 class Correction(Protocol):

@@ -62,22 +62,23 @@ class Blockwise(nn.Module):
                 "inner_size": self.inner}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Blockwise:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Blockwise:
     """Return untrained heads for a target. hparams: heads, inner."""
-    return Blockwise(body.hidden, body.vocab, hparams["heads"], hparams["inner"])
+    return Blockwise(target.hidden, target.vocab, hparams["heads"], hparams["inner"])
 
 
-def load(folder: Path, body: TargetInfo) -> Blockwise:
+def load(folder: Path, target: TargetInfo) -> Blockwise:
     """Load the heads of a checkpoint folder in this project's layout. Raises ModelError."""
-    weights = HeadWeights(folder, body)
+    weights = HeadWeights(folder, target)
     heads = weights.indices(r"out\.(\d+)\.weight")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no heads for blockwise parallel decoding", "head.other_kind")
     hidden, inner = weights.shape("out.0.weight")
-    if hidden != body.hidden:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {hidden} numbers, and {body.name} has {body.hidden}",
+    if hidden != target.hidden:
+        raise ModelError(f"{folder.name} does not fit {target.name}: it reads states of {hidden} numbers, and {target.name} has "
+                         f"{target.hidden}",
                          "head.states")
-    made = Blockwise(body.hidden, body.vocab, len(heads), inner)
+    made = Blockwise(target.hidden, target.vocab, len(heads), inner)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -96,32 +96,32 @@ class Chimera(nn.Module):
         return {**self.settings, "model_type": "chimera", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Chimera:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Chimera:
     """Return untrained heads for a target; their decoder layer has the shape of a target layer unless hparams give other
     sizes."""
-    sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
-    sizes |= {"hidden_size": body.hidden, "vocab_size": body.vocab}
+    sizes = layer_keys(target.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
+    sizes |= {"hidden_size": target.hidden, "vocab_size": target.vocab}
     return Chimera({**sizes, "chimera_num_heads": hparams["heads"], "own_output": False})
 
 
-def load(folder: Path, body: TargetInfo) -> Chimera:
+def load(folder: Path, target: TargetInfo) -> Chimera:
     """Load the heads of a checkpoint folder, this project's or the authors' (their files joined into one). Raises
     ModelError."""
-    config, weights = config_of(folder), HeadWeights(folder, body)
+    config, weights = config_of(folder), HeadWeights(folder, target)
     heads = weights.indices(r"chimera_head\.(\d+)\.0\.weight")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no Chimera heads under any of the known names", "head.other_kind")
-    alien = f"{folder.name} does not fit {body.name}: it"
+    alien = f"{folder.name} does not fit {target.name}: it"
     rows, columns = weights.shape("chimera_head.0.0.weight")
-    if columns != 2 * body.hidden:
-        raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
-    if rows not in (body.vocab, body.hidden):
-        raise ModelError(f"the vocabulary of {alien} has {rows} tokens, and {body.name} has {body.vocab}", "head.vocabulary")
-    sizes = saved_layer_keys(config, body.config)
-    own = bool(config.get("own_output", rows == body.vocab))
-    made = Chimera({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "chimera_num_heads": len(heads), "own_output": own},
+    if columns != 2 * target.hidden:
+        raise ModelError(f"{alien} reads states of {columns / 2:g} numbers, and {target.name} has {target.hidden}", "head.states")
+    if rows not in (target.vocab, target.hidden):
+        raise ModelError(f"the vocabulary of {alien} has {rows} tokens, and {target.name} has {target.vocab}", "head.vocabulary")
+    sizes = saved_layer_keys(config, target.config)
+    own = bool(config.get("own_output", rows == target.vocab))
+    made = Chimera({**sizes, "hidden_size": target.hidden, "vocab_size": target.vocab, "chimera_num_heads": len(heads), "own_output": own},
                    "fast_layer1.0.self_attn.q_proj.bias" in weights)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
     made.accuracy, made.nodes = calibration(config, folder.name)
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -88,29 +88,29 @@ class Clover(nn.Module):
         return {**self.sizes, "model_type": "clover", "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Clover:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Clover:
     """Return untrained heads for a target; their decoder layer has the shape of a target layer unless hparams give other
     sizes."""
-    sizes = layer_keys(body.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
-    return Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": hparams["heads"]})
+    sizes = layer_keys(target.config) | {key: hparams[key] for key in OF_TARGET if key in hparams}
+    return Clover({**sizes, "hidden_size": target.hidden, "vocab_size": target.vocab, "clover_num_heads": hparams["heads"]})
 
 
-def load(folder: Path, body: TargetInfo) -> Clover:
+def load(folder: Path, target: TargetInfo) -> Clover:
     """Load the heads of a checkpoint folder in this project's layout. Raises ModelError, also for Clover-2, which is another
     network."""
-    config, weights = config_of(folder), HeadWeights(folder, body)
+    config, weights = config_of(folder), HeadWeights(folder, target)
     heads = weights.indices(r"mlp\.(\d+)\.linear\.weight")
     if weights.first(r"clover_.*"):
         raise ModelError(f"{folder.name} holds Clover-2, which reads the token in front of its layers: Clover alone is read here",
                          "head.other_kind")
     if not heads or heads != list(range(len(heads))):
         raise ModelError(f"{folder.name} holds no Clover heads under any of the known names", "head.other_kind")
-    if weights.shape("mlp.0.linear.weight")[0] != body.hidden:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {weights.shape('mlp.0.linear.weight')[0]} numbers, "
-                         f"and {body.name} has {body.hidden}", "head.states")
-    sizes = saved_layer_keys(config, body.config)
-    made = Clover({**sizes, "hidden_size": body.hidden, "vocab_size": body.vocab, "clover_num_heads": len(heads)})
+    if weights.shape("mlp.0.linear.weight")[0] != target.hidden:
+        raise ModelError(f"{folder.name} does not fit {target.name}: it reads states of {weights.shape('mlp.0.linear.weight')[0]} numbers, "
+                         f"and {target.name} has {target.hidden}", "head.states")
+    sizes = saved_layer_keys(config, target.config)
+    made = Clover({**sizes, "hidden_size": target.hidden, "vocab_size": target.vocab, "clover_num_heads": len(heads)})
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
     made.accuracy, made.nodes = calibration(config, folder.name)
-    return fill(made, found, body)
+    return fill(made, found, target)

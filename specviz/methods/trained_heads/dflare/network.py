@@ -81,11 +81,11 @@ class DFlareNet(BlockNet):
         return rows if self.text_bias is None else rows + self.text_bias
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> DFlare:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> DFlare:
     """Return an untrained block drafter for a target. hparams: those of a DFlash drafter."""
-    return cast(DFlare, masked_block.build(body, hparams, DFlare))
+    return cast(DFlare, masked_block.build(target, hparams, DFlare))
 
 
-def load(folder: Path, body: TargetInfo) -> DFlare:
+def load(folder: Path, target: TargetInfo) -> DFlare:
     """Load the block drafter of a checkpoint folder. Raises ModelError."""
-    return cast(DFlare, masked_block.load(folder, body, DFlare))
+    return cast(DFlare, masked_block.load(folder, target, DFlare))

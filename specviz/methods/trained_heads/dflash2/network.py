@@ -70,22 +70,22 @@ class SelectorScores(CandidateScores):
         super().__init__(block, head.top_k)
         self.part = head.candidate_selector
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.block.states[place].expand(len(tokens), -1)
-        return self.base[place] + self.part(states, tokens, self.ids[place].expand(len(tokens), -1)), carry
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.block.states[position].expand(len(tokens), -1)
+        return self.base[position] + self.part(states, tokens, self.ids[position].expand(len(tokens), -1)), carry
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Selector:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Selector:
     """Return an untrained selector for a target. hparams: selector_rank, candidates."""
     config = {"selector_rank": hparams["selector_rank"], "selector_top_k": hparams["candidates"]}
-    return Selector({"hidden_size": body.hidden, "vocab_size": body.vocab, **config}, f"the DFlash2 selector of {body.name}")
+    return Selector({"hidden_size": target.hidden, "vocab_size": target.vocab, **config}, f"the DFlash2 selector of {target.name}")
 
 
-def load(folder: Path, body: TargetInfo) -> Selector:
+def load(folder: Path, target: TargetInfo) -> Selector:
     """Load the selector of a checkpoint folder. Raises ModelError."""
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights = HeadWeights(folder, body)
-    made = Selector({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights = HeadWeights(folder, target)
+    made = Selector({"hidden_size": target.hidden, "vocab_size": target.vocab, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

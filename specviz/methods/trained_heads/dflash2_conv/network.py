@@ -117,12 +117,12 @@ class DFlash2Net(BlockNet):
         return x
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> DFlash2:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> DFlash2:
     """Return an untrained block drafter for a target. hparams: those of a DFlash drafter, conv_kernel_size, conv_group_size."""
     sizes = {key: hparams[key] for key in ("conv_kernel_size", "conv_group_size")}
-    return cast(DFlash2, masked_block.build(body, hparams, DFlash2, **sizes))
+    return cast(DFlash2, masked_block.build(target, hparams, DFlash2, **sizes))
 
 
-def load(folder: Path, body: TargetInfo) -> DFlash2:
+def load(folder: Path, target: TargetInfo) -> DFlash2:
     """Load the block drafter of a checkpoint folder. Raises ModelError."""
-    return cast(DFlash2, masked_block.load(folder, body, DFlash2))
+    return cast(DFlash2, masked_block.load(folder, target, DFlash2))

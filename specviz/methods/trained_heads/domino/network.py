@@ -92,25 +92,25 @@ class DominoScores(CandidateScores):
     def start(self) -> Tensor:
         return self.block.states.new_zeros(1, self.head.prefix_gru.hidden_size)
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         carry = self.head.read(self.block.target.embed(tokens).to(carry), carry)
-        if place < self.head.skipped:
-            return self.base[place].expand(len(tokens), -1), carry
-        latent = self.head.latent(self.block.states[place].to(carry).expand(len(tokens), -1), carry)
-        return self.base[place] + latent @ self.matrix[self.ids[place]].T, carry
+        if position < self.head.skipped:
+            return self.base[position].expand(len(tokens), -1), carry
+        latent = self.head.latent(self.block.states[position].to(carry).expand(len(tokens), -1), carry)
+        return self.base[position] + latent @ self.matrix[self.ids[position]].T, carry
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Domino:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Domino:
     """Return an untrained network for a target. hparams: gru_hidden_dim, emb_dim, pure_draft_prefix_len."""
     sizes = {key: hparams[key] for key in ("gru_hidden_dim", "emb_dim", "pure_draft_prefix_len") if key in hparams}
-    return Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the Domino head of {body.name}")
+    return Domino({"hidden_size": target.hidden, "vocab_size": target.vocab, **sizes}, f"the Domino head of {target.name}")
 
 
-def load(folder: Path, body: TargetInfo) -> Domino:
+def load(folder: Path, target: TargetInfo) -> Domino:
     """Load the network of a checkpoint folder. Raises ModelError."""
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights = HeadWeights(folder, body)
-    made = Domino({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights = HeadWeights(folder, target)
+    made = Domino({"hidden_size": target.hidden, "vocab_size": target.vocab, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -152,14 +152,14 @@ class BlockwiseRows(EagleRows):
         return super(EagleRows, self).branch(self._joined(embeds, guesses), parents, depths, self.size)
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Falcon:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Falcon:
     """Return an untrained head for a target. hparams, all optional: block (tokens per pass), intermediate, heads, kv_heads,
     head_dim."""
-    return Falcon({**config_like(body, hparams), "k_mask": hparams.get("block", 2)}, f"the Falcon head of {body.name}")
+    return Falcon({**config_like(target, hparams), "k_mask": hparams.get("block", 2)}, f"the Falcon head of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Falcon:
+def load(folder: str | Path, target: TargetInfo) -> Falcon:
     """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "falcon")
-    return load_variant(folder, body, Falcon, r"lstm\.weight_hh_l\d+")
+    check_fit(folder, target.name, target.hidden, target.vocab, "falcon")
+    return load_variant(folder, target, Falcon, r"lstm\.weight_hh_l\d+")

@@ -118,13 +118,13 @@ class FspadRows(EagleRows):
         return self.net.joined(embeds.to(kind), features[..., -self.net.hidden:].to(kind))
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Fspad:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Fspad:
     """Return an untrained head for a target. hparams, all optional: intermediate, heads, kv_heads, head_dim."""
-    return Fspad(config_like(body, hparams), f"the FSPAD head of {body.name}")
+    return Fspad(config_like(target, hparams), f"the FSPAD head of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Fspad:
+def load(folder: str | Path, target: TargetInfo) -> Fspad:
     """Load the head of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "fspad")
-    return load_variant(folder, body, Fspad)
+    check_fit(folder, target.name, target.hidden, target.vocab, "fspad")
+    return load_variant(folder, target, Fspad)

@@ -157,32 +157,32 @@ class GlideRows(RowCache):
         return super()._run(x, depths, sees, work)
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Glide:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Glide:
     """Return an untrained draft model for a target. hparams: block; the others optional: layers, heads, kv_heads, head_dim,
     intermediate."""
-    heads, width = key_shape(body)
-    config = config_like(body, hparams)
+    heads, width = key_shape(target)
+    config = config_like(target, hparams)
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % heads == 0 else heads
     if config["num_attention_heads"] % config["num_key_value_heads"]:
         config["num_key_value_heads"] = config["num_attention_heads"]
     return Glide({**config, "block_size": hparams["block"], "target_key_heads": heads, "target_head_dim": width,
-                  "target_layers": body.layers}, f"the GliDe drafter of {body.name}")
+                  "target_layers": target.layers}, f"the GliDe drafter of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Glide:
+def load(folder: str | Path, target: TargetInfo) -> Glide:
     """Load the draft model of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights, config = HeadWeights(folder, target), {"hidden_size": target.hidden, **config_of(folder)}
     made = Glide(config, folder.name)
-    if made.keys != key_shape(body) or made.reads.stop != body.layers:
+    if made.keys != key_shape(target) or made.reads.stop != target.layers:
         raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers in a target of {made.reads.stop} "
-                         f"layers; {body.name} has {key_shape(body)[0]} of {key_shape(body)[1]} in {body.layers}", "glide.keys")
-    sizes, found = made.sizes, {"norm.weight": weights.get("norm.weight", body.hidden)}
+                         f"layers; {target.name} has {key_shape(target)[0]} of {key_shape(target)[1]} in {target.layers}", "glide.keys")
+    sizes, found = made.sizes, {"norm.weight": weights.get("norm.weight", target.hidden)}
     for i in range(sizes.layers):
         at = f"layers.{i}."
         found |= {name: tensor for name, tensor in layer_weights(weights, sizes, at, True, True).items() if tensor is not None}
         found[f"{at}cross_attn.q_proj.weight"] = weights.get(f"{at}cross_attn.q_proj.weight", sizes.heads * made.keys[1], sizes.hidden)
         found[f"{at}cross_attn.o_proj.weight"] = weights.get(f"{at}cross_attn.o_proj.weight", sizes.hidden, sizes.heads * made.keys[1])
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -1,5 +1,5 @@
-"""Gumiho: two serial places by EAGLE's layers, the later ones at once by small MLPs (Li et al. 2503.10135). Nodes are chosen: each is
-accepted with its target probability, exact at every temperature."""
+"""Gumiho: EAGLE's layers draft the first two tokens one after the other, small MLPs all later ones at once (Li et al.
+2503.10135). Nodes are chosen: each is accepted with its target probability, exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

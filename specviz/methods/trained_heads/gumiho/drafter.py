@@ -13,13 +13,15 @@ from .network import SERIAL
 
 
 class SerialThenParallel(FeatureModel):
-    """The head over one run. Levels up to ``SERIAL`` are predicted as by EAGLE's head. The nodes of level ``SERIAL`` give all later
-    levels: a node there depends on its ancestors up to that level, not on the tokens between."""
+    """Gumiho's head on the target's hidden states during one run, with the interface of FeatureModel. Levels up to ``SERIAL``
+    are predicted as by EAGLE's head. The nodes of level ``SERIAL`` give all later levels: a node there depends on its ancestors
+    up to that level, not on the tokens between. passes: forward passes of EAGLE's layers in this round."""
 
     passes = 0  # of the layers, in this round
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return logits as ``FeatureModel`` does. All nodes from ``start`` on must have the same depth."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one
+        depth; for an empty tree [1, vocab] after the root."""
         depth = tree.depths[start] if len(tree) else 0
         with torch.inference_mode():
             if depth < SERIAL:
@@ -48,7 +50,8 @@ class SerialThenParallel(FeatureModel):
 
 
 class GumihoTree(FeatureDrafter):
-    """Draft as ``Features`` does, as deep as the head has places."""
+    """Drafter of a tree with Gumiho's head (Li et al. 2503.10135). The note "serial_parallel" reports which levels EAGLE's
+    layers predicted and which the MLPs."""
 
     model_class = SerialThenParallel
     model: SerialThenParallel

@@ -1,12 +1,11 @@
-"""Gumiho's head: EAGLE's layers for the first places of a draft, one small MLP for each later place (Li et al. 2503.10135).
+"""Gumiho's head: EAGLE's layers for the first tokens of a draft, one small MLP for each later token (Li et al. 2503.10135).
 
-The serial part is EAGLE's: ``fc`` joins a token's embedding with a hidden state, decoder layers predict the next state, which the next
-row reads. Each MLP reads the outputs of ``fc`` for the last two serial rows, so all MLPs run at once; MLP i predicts the hidden state
-i + 1 places after them. Embedding and output matrix are the target's.
+The serial part is EAGLE's: ``fc`` joins a token's embedding with a hidden state, and decoder layers predict the next state,
+which the next position reads. Each MLP reads the outputs of ``fc`` for the last two serial positions, so all MLPs run at once;
+MLP i predicts the hidden state i + 1 positions after them. Embedding and output matrix are the target's.
 
-``load`` reads the authors' names, which this project also writes: EAGLE's, and ``mlp.mlp.I.J.linear.weight`` for block J of MLP I. A
-folder may share EAGLE's head's serial part (models/heads.py, ``base_of``) and hold the MLPs alone.
-"""
+``load`` reads the authors' names, which this project also writes: EAGLE's, and ``mlp.mlp.I.J.linear.weight`` for block J of MLP
+I. A checkpoint folder may share the serial part of an EAGLE head (models/heads.py, ``base_of``) and hold the MLPs alone."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -26,7 +25,7 @@ READS = 2  # serial rows that an MLP reads
 
 
 class Block(nn.Module):
-    """SiLU(W x + b), plus x where input and output have one width."""
+    """A block of an MLP, an nn.Module: SiLU(W x + b), plus x if input and output have the same width."""
 
     def __init__(self, wide: int, hidden: int):
         super().__init__()
@@ -39,7 +38,8 @@ class Block(nn.Module):
 
 
 class ParallelHeads(nn.Module):
-    """``count`` MLPs over the same input; the first block of each narrows it, ``blocks`` residual ones follow."""
+    """``count`` MLPs over the same input, an nn.Module: [..., 2 * hidden] -> [..., count, hidden]. The first block of each
+    narrows the input; ``blocks`` residual blocks follow."""
 
     def __init__(self, hidden: int, count: int, blocks: int):
         super().__init__()
@@ -47,37 +47,40 @@ class ParallelHeads(nn.Module):
                                  for _ in range(count))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the predicted hidden states [..., count, hidden] of pairs of rows [..., 2 * hidden]."""
+        """Return the predicted hidden states [..., count, hidden] for inputs x [..., 2 * hidden]."""
         return torch.stack([mlp(x) for mlp in self.mlp], -2)
 
 
 class Gumiho(Eagle):
-    """Gumiho's head. config: a Llama-like config.json; ``mlp_num``: number of MLPs, ``mlp_blocks``: residual blocks of each."""
+    """Gumiho's draft head (Li et al. 2503.10135), an nn.Module: EAGLE's layers, and MLPs for later tokens. config: a Llama-like
+    config.json; ``mlp_num``: number of MLPs; ``mlp_blocks``: residual blocks of each."""
 
     def __init__(self, config: dict[str, Any], name: str = "the Gumiho head"):
         super().__init__(config, name)
         self.mlp = ParallelHeads(self.sizes.hidden, config["mlp_num"], config["mlp_blocks"])
 
     def __len__(self) -> int:
-        """Return the number of places of a draft: serial and parallel ones."""
+        """Return the maximum number of tokens of a draft: serial and parallel ones."""
         return SERIAL + len(self.mlp.mlp)
 
     def later(self, pairs: Tensor) -> Tensor:
-        """Return the MLPs' hidden states [..., count, hidden]. pairs [..., 2 * hidden]: outputs of ``fc`` for the last two serial rows."""
+        """Return the hidden states [..., count, hidden] that the MLPs predict. pairs [..., 2 * hidden]: outputs of ``fc`` for
+        the last two serial positions."""
         return self.mlp(pairs)
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Gumiho:
-    """Return an untrained head. hparams: mlp_num, mlp_blocks; optional: intermediate, layers, heads, kv_heads, head_dim, bias."""
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Gumiho:
+    """Return an untrained head for a target. hparams: mlp_num, mlp_blocks; optional: intermediate, layers, heads, kv_heads,
+    head_dim, bias."""
     more = {"bias": bool(hparams.get("bias", True)), "mlp_num": hparams["mlp_num"], "mlp_blocks": hparams["mlp_blocks"]}
-    return Gumiho(config_like(body, hparams) | more, f"the Gumiho head of {body.name}")
+    return Gumiho(config_like(target, hparams) | more, f"the Gumiho head of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Gumiho:
-    """Load the head of a folder, in this project's or the authors' layout. Raises ModelError."""
+def load(folder: str | Path, target: TargetInfo) -> Gumiho:
+    """Load the head of a checkpoint folder, in this project's or the authors' layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "gumiho")
-    weights, config = head_weights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    check_fit(folder, target.name, target.hidden, target.vocab, "gumiho")
+    weights, config = head_weights(folder, target), {"hidden_size": target.hidden, **config_of(folder)}
     heads, blocks = weights.indices(r"mlp\.mlp\.(\d+)\."), weights.indices(r"mlp\.mlp\.0\.(\d+)\.")
     if not heads or heads != list(range(len(heads))) or blocks != list(range(len(blocks))):
         raise ModelError(f"{folder.name} holds no Gumiho head under any of the known names", "head.other_kind")
@@ -86,4 +89,4 @@ def load(folder: str | Path, body: TargetInfo) -> Gumiho:
                             "mlp_blocks": len(blocks) - 1}, folder.name)
     found |= {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items() if name.startswith("mlp.")}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

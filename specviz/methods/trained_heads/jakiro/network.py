@@ -122,21 +122,21 @@ class JakiroRows(EagleRows):
         return super()._joined(embeds, features[..., :self.net.hidden])
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Jakiro:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Jakiro:
     """Return an untrained head for a target. hparams, all optional: intermediate (of an expert), heads, kv_heads, head_dim,
     bias."""
-    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(body, hparams), "bias": bool(hparams.get("bias", True))}
-    return Jakiro(config, f"the Jakiro head of {body.name}")
+    config = {"num_local_experts": 2, "num_experts_per_tok": 2, **config_like(target, hparams), "bias": bool(hparams.get("bias", True))}
+    return Jakiro(config, f"the Jakiro head of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Jakiro:
+def load(folder: str | Path, target: TargetInfo) -> Jakiro:
     """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "jakiro")
-    weights = HeadWeights(folder, body)
+    check_fit(folder, target.name, target.hidden, target.vocab, "jakiro")
+    weights = HeadWeights(folder, target)
     if weights.first(r"layers\.0\.mlp_moe\.experts\.\d+\.fc\.weight"):
         raise ModelError(f"{folder.name} is a Jakiro* head, whose experts are heads of their own; Jakiro's are read here",
                          "jakiro.star")
     if (several := len(weights.indices(r"layers\.0\.mlp_moe\.experts\.(\d+)\."))) > 2:
         raise ModelError(f"{folder.name} has {several} experts; heads of two are read here", "jakiro.experts")
-    return load_variant(folder, body, Jakiro)
+    return load_variant(folder, target, Jakiro)

@@ -11,11 +11,11 @@ from ....models import masked_block
 from ....models.heads import TargetInfo
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> masked_block.BlockDrafter:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> masked_block.BlockDrafter:
     """Return an untrained block drafter for a target. hparams: those of a DFlash drafter."""
-    return masked_block.build(body, hparams, causal_head=True)
+    return masked_block.build(target, hparams, causal_head=True)
 
 
-def load(folder: Path, body: TargetInfo) -> masked_block.BlockDrafter:
+def load(folder: Path, target: TargetInfo) -> masked_block.BlockDrafter:
     """Load the block drafter of a checkpoint folder. Raises ModelError."""
-    return masked_block.load(folder, body)
+    return masked_block.load(folder, target)

@@ -63,24 +63,24 @@ class Kangaroo(nn.Module):
         return RowCache(self.fused)
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Kangaroo:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Kangaroo:
     """Return an untrained adapter for a target. hparams, all optional: exit_layer, layers, heads, kv_heads, head_dim."""
-    config = {**config_like(body, hparams), "exit_layer": hparams.get("exit_layer", EXIT)}
-    return Kangaroo(config, f"the Kangaroo adapter of {body.name}")
+    config = {**config_like(target, hparams), "exit_layer": hparams.get("exit_layer", EXIT)}
+    return Kangaroo(config, f"the Kangaroo adapter of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Kangaroo:
+def load(folder: str | Path, target: TargetInfo) -> Kangaroo:
     """Load the adapter of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights, config = HeadWeights(folder, body), {"hidden_size": body.hidden, **config_of(folder)}
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights, config = HeadWeights(folder, target), {"hidden_size": target.hidden, **config_of(folder)}
     if "exit_layer" not in config:
         raise ModelError(f"config.json of {folder.name} does not say exit_layer, the number of the target's layers in front of the "
                          "adapter: add it (the authors take 2 for Vicuna-7B, 3 for 13B); after another layer it guesses wrongly",
                          "kangaroo.exit_layer")
     exit, found = config["exit_layer"], {}
-    if type(exit) is not int or not 0 < exit < body.layers:
-        raise ModelError(f"{folder.name} exits after layer {exit}; {body.name} has {body.layers} layers", "head.exit_layer")
+    if type(exit) is not int or not 0 < exit < target.layers:
+        raise ModelError(f"{folder.name} exits after layer {exit}; {target.name} has {target.layers} layers", "head.exit_layer")
     # published configs are the target's own, so the layers are counted in the file
     config["num_hidden_layers"] = max(1, len(weights.indices(r"layers\.(\d+)\.")))
     sizes = Sizes.of(config, folder.name)
@@ -89,4 +89,4 @@ def load(folder: str | Path, body: TargetInfo) -> Kangaroo:
     found = {name: tensor for name, tensor in found.items() if tensor is not None}
     found["norm.weight"] = weights.get("norm.weight", sizes.hidden)
     weights.check_none_unread()
-    return fill(Kangaroo({**config, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}, folder.name), found, body)
+    return fill(Kangaroo({**config, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found}, folder.name), found, target)

@@ -146,27 +146,27 @@ class LatticeScores(CandidateScores):
         own = self.log_probs if head.add_base else torch.zeros_like(self.log_probs)
         self.first, self.pairs = own[0] + start[0], own[1:, None] + pairs[0]
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        if place == 0:
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        if position == 0:
             return self.first.expand(len(tokens), -1), carry
-        at, known = self.ranks(place - 1, tokens)
-        return torch.where(known[:, None], self.pairs[place - 1][at], self.log_probs[place]), carry
+        at, known = self.ranks(position - 1, tokens)
+        return torch.where(known[:, None], self.pairs[position - 1][at], self.log_probs[position]), carry
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> LiLiCorr:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> LiLiCorr:
     """Return an untrained network for a target. hparams: block, candidates, and the ``lilicorr_*`` keys of a config except
     candidate_topk."""
     sizes = {f"lilicorr_{key}": hparams[f"lilicorr_{key}"] for key in SIZES[1:]}
-    return LiLiCorr({"hidden_size": body.hidden, "vocab_size": body.vocab, "block_size": hparams["block"], **sizes,
-                     "lilicorr_candidate_topk": min(hparams["candidates"], body.vocab), "lilicorr_add_base": True},
-                    f"the LiLiCorr head of {body.name}")
+    return LiLiCorr({"hidden_size": target.hidden, "vocab_size": target.vocab, "block_size": hparams["block"], **sizes,
+                     "lilicorr_candidate_topk": min(hparams["candidates"], target.vocab), "lilicorr_add_base": True},
+                    f"the LiLiCorr head of {target.name}")
 
 
-def load(folder: Path, body: TargetInfo) -> LiLiCorr:
+def load(folder: Path, target: TargetInfo) -> LiLiCorr:
     """Load the network of a checkpoint folder. Raises ModelError."""
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights = HeadWeights(folder, body)
-    made = LiLiCorr({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights = HeadWeights(folder, target)
+    made = LiLiCorr({"hidden_size": target.hidden, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

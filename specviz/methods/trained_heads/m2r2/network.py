@@ -90,28 +90,29 @@ class FastResidual(nn.Module):
         return x - embeds
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> FastResidual:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> FastResidual:
     """Return untrained adapters for a target. hparams: exit_layer and rank; heads is optional."""
-    kv_heads, width = key_shape(body)
-    config = config_like(body, {"heads": hparams.get("heads")})
+    kv_heads, width = key_shape(target)
+    config = config_like(target, {"heads": hparams.get("heads")})
     config["num_attention_heads"] = config["num_attention_heads"] if config["num_attention_heads"] % kv_heads == 0 else kv_heads
     config |= {"num_key_value_heads": kv_heads, "head_dim": width, "model_type": "m2r2", "num_hidden_layers": hparams["exit_layer"]}
     return FastResidual({**config, "exit_layer": hparams["exit_layer"], "rank": hparams["rank"], "target_key_heads": kv_heads,
-                         "target_head_dim": width}, f"the fast residual of {body.name}")
+                         "target_head_dim": width}, f"the fast residual of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> FastResidual:
+def load(folder: str | Path, target: TargetInfo) -> FastResidual:
     """Load the adapters of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights = HeadWeights(folder, body)
-    made = FastResidual({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
-    if not made.exit < body.layers:
-        raise ModelError(f"{folder.name} exits after layer {made.exit}; {body.name} has {body.layers} layers", "head.exit_layer")
-    if made.keys != key_shape(body):
-        heads, width = key_shape(body)
-        raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers; {body.name} has {heads} of {width}",
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights = HeadWeights(folder, target)
+    made = FastResidual({"hidden_size": target.hidden, **config_of(folder)}, folder.name)
+    if not made.exit < target.layers:
+        raise ModelError(f"{folder.name} exits after layer {made.exit}; {target.name} has {target.layers} layers", "head.exit_layer")
+    if made.keys != key_shape(target):
+        heads, width = key_shape(target)
+        raise ModelError(f"{folder.name} reads {made.keys[0]} heads of keys of {made.keys[1]} numbers; {target.name} has "
+                         f"{heads} of {width}",
                          "m2r2.keys")
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -93,32 +93,33 @@ class Medusa(nn.Module):
                 "accuracy": self.accuracy, "nodes": self.nodes}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Medusa:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Medusa:
     """Return untrained heads for a target. An output matrix of their own is not initialised from the target's here; the recipe
     may do so."""
-    return Medusa(body.hidden, body.vocab, hparams["heads"], hparams["layers"], hparams["output"])
+    return Medusa(target.hidden, target.vocab, hparams["heads"], hparams["layers"], hparams["output"])
 
 
-def load(folder: Path, body: TargetInfo) -> Medusa:
+def load(folder: Path, target: TargetInfo) -> Medusa:
     """Load the heads of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
-    config, weights = config_of(folder), HeadWeights(folder, body)
-    tensors = _vllm(weights, body) if weights.indices(r"blocks\.(\d+)\.") else _authors(weights, body)
+    config, weights = config_of(folder), HeadWeights(folder, target)
+    tensors = _vllm(weights, target) if weights.indices(r"blocks\.(\d+)\.") else _authors(weights, target)
     weights.check_none_unread(r"model\..*", r"lm_head\.weight")  # Medusa-2's lie inside a whole model
     heads = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blocks."))
     layers = len([name for name in tensors if name.startswith("blocks.0.") and name.endswith("weight")])
     matrices = len([name for name in tensors if name.startswith("lm_heads.")])
-    width = tensors["lm_heads.0.weight"].shape[0] if matrices else body.vocab
-    if width != len(tensors.get("token_map", range(body.vocab))):
-        raise ModelError(f"{folder.name} does not fit {body.name}: its vocabulary has {width} tokens, and {body.name} has {body.vocab}",
+    width = tensors["lm_heads.0.weight"].shape[0] if matrices else target.vocab
+    if width != len(tensors.get("token_map", range(target.vocab))):
+        raise ModelError(f"{folder.name} does not fit {target.name}: its vocabulary has {width} tokens, and {target.name} has "
+                         f"{target.vocab}",
                          "head.vocabulary")
-    made = Medusa(body.hidden, body.vocab, heads, layers, OWN if matrices > 1 else SHARED if matrices else TARGETS,
+    made = Medusa(target.hidden, target.vocab, heads, layers, OWN if matrices > 1 else SHARED if matrices else TARGETS,
                   "blocks.0.layers.0.bias" in tensors, width if "token_map" in tensors else None)
-    fill(made, tensors, body)
+    fill(made, tensors, target)
     made.accuracy, made.nodes = calibration(config, folder.name)
     return made
 
 
-def _authors(weights: HeadWeights, body: TargetInfo) -> dict[str, Tensor]:
+def _authors(weights: HeadWeights, target: TargetInfo) -> dict[str, Tensor]:
     """Read the authors' names. Published blocks of one head are the same block repeated, and the copies may be left out."""
     at = "medusa_head." if any(name.startswith("medusa_head.") for name in weights.names) else ""
     heads = weights.indices(rf"{at}(\d+)\.0\.linear\.weight")
@@ -131,31 +132,31 @@ def _authors(weights: HeadWeights, body: TargetInfo) -> dict[str, Tensor]:
     for i in heads:
         for j in range(last):
             name = f"{at}{i}.{j}.linear" if f"{at}{i}.{j}.linear.weight" in weights else f"{at}{i}.0.linear"
-            _linear(weights, name, f"blocks.{i}.layers.{j}", body, tensors)
-        tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"{at}{i}.{last}.weight", body)
+            _linear(weights, name, f"blocks.{i}.layers.{j}", target, tensors)
+        tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"{at}{i}.{last}.weight", target)
     return tensors
 
 
-def _vllm(weights: HeadWeights, body: TargetInfo) -> dict[str, Tensor]:
+def _vllm(weights: HeadWeights, target: TargetInfo) -> dict[str, Tensor]:
     """Read vLLM's names, which this project also writes. Without any output matrix the target's is used."""
     tensors: dict[str, Tensor] = {}
     for i in weights.indices(r"blocks\.(\d+)\."):
         for j in weights.indices(rf"blocks\.{i}\.layers\.(\d+)\.weight"):
-            _linear(weights, f"blocks.{i}.layers.{j}", f"blocks.{i}.layers.{j}", body, tensors)
+            _linear(weights, f"blocks.{i}.layers.{j}", f"blocks.{i}.layers.{j}", target, tensors)
     for i in weights.indices(r"lm_heads\.(\d+)\.weight"):
-        tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"lm_heads.{i}.weight", body)
+        tensors[f"lm_heads.{i}.weight"] = _matrix(weights, f"lm_heads.{i}.weight", target)
     if "lm_head.weight" in weights:
-        tensors["lm_heads.0.weight"] = _matrix(weights, "lm_head.weight", body)
+        tensors["lm_heads.0.weight"] = _matrix(weights, "lm_head.weight", target)
     if "token_map" in weights:
-        tensors["token_map"] = weights.ids("token_map", body.vocab)
+        tensors["token_map"] = weights.ids("token_map", target.vocab)
     return tensors
 
 
-def _linear(weights: HeadWeights, name: str, ours: str, body: TargetInfo, tensors: dict[str, Tensor]) -> None:
-    tensors[f"{ours}.weight"] = weights.get_target_wide(f"{name}.weight", body, body.hidden, body.hidden)
+def _linear(weights: HeadWeights, name: str, ours: str, target: TargetInfo, tensors: dict[str, Tensor]) -> None:
+    tensors[f"{ours}.weight"] = weights.get_target_wide(f"{name}.weight", target, target.hidden, target.hidden)
     if f"{name}.bias" in weights:
-        tensors[f"{ours}.bias"] = weights.get(f"{name}.bias", body.hidden)
+        tensors[f"{ours}.bias"] = weights.get(f"{name}.bias", target.hidden)
 
 
-def _matrix(weights: HeadWeights, name: str, body: TargetInfo) -> Tensor:
-    return weights.get_target_wide(name, body, weights.shape(name)[0], body.hidden)
+def _matrix(weights: HeadWeights, name: str, target: TargetInfo) -> Tensor:
+    return weights.get_target_wide(name, target, weights.shape(name)[0], target.hidden)

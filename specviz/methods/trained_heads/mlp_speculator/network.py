@@ -89,28 +89,28 @@ class MLPSpeculator(nn.Module):
                 "vocab_size": self.vocab, "tie_weights": self.tied, "scale_input": self.scaled, "top_k_tokens_per_head": list(self.top)}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> MLPSpeculator:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> MLPSpeculator:
     """Return an untrained speculator for a target."""
-    return MLPSpeculator(body.hidden, body.vocab, hparams["levels"], hparams["inner"], hparams["tied"], hparams["scaled"],
+    return MLPSpeculator(target.hidden, target.vocab, hparams["levels"], hparams["inner"], hparams["tied"], hparams["scaled"],
                          tuple(hparams["top"]))
 
 
-def load(folder: str | Path, body: TargetInfo) -> MLPSpeculator:
+def load(folder: str | Path, target: TargetInfo) -> MLPSpeculator:
     """Load the speculator of a checkpoint folder, this project's or a published one. Raises ModelError."""
     folder = Path(folder)
-    weights, config = HeadWeights(folder, body), config_of(folder)
+    weights, config = HeadWeights(folder, target), config_of(folder)
     levels: Any = config.get("n_predict")
     top = config.get("top_k_tokens_per_head") or []
     whole = [levels, config.get("inner_dim", 0), *top]
     if not all(type(value) is int for value in whole) or levels < 1 or not all(value > 0 for value in top):
         raise ModelError(f"config.json of {folder.name} must say n_predict, the number of levels, and in whole numbers inner_dim and "
                          "top_k_tokens_per_head", "mlp_speculator.config")
-    if config.get("emb_dim", body.hidden) != body.hidden:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['emb_dim']} numbers, and {body.name} has "
-                         f"{body.hidden}", "head.states")
-    made = MLPSpeculator(body.hidden, body.vocab, levels, config.get("inner_dim", 0), bool(config.get("tie_weights", False)),
+    if config.get("emb_dim", target.hidden) != target.hidden:
+        raise ModelError(f"{folder.name} does not fit {target.name}: it reads states of {config['emb_dim']} numbers, and {target.name} has "
+                         f"{target.hidden}", "head.states")
+    made = MLPSpeculator(target.hidden, target.vocab, levels, config.get("inner_dim", 0), bool(config.get("tie_weights", False)),
                          bool(config.get("scale_input", False)), tuple(top))
     at = "speculator." if any(name.startswith("speculator.") for name in weights.names) else ""
     found = {name: weights.get(at + name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread(*([rf"{at}(emb|head|proj|ln)\.\d+\.(weight|bias)"] if made.tied else []))
-    return fill(made, found, body)
+    return fill(made, found, target)

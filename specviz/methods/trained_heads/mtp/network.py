@@ -135,19 +135,20 @@ class MtpRows(EagleRows):
         return self.net.lead(torch.cat([self.net.of_embedding(embeds.to(kind)), self.net.of_state(features.to(kind))], -1))
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Mtp:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Mtp:
     """Return an untrained module for a target, with a layer like the target's. hparams, all optional: heads, kv_heads,
     head_dim, intermediate, qk_norm."""
-    return Mtp({**config_like(body, {**hparams, "layers": 1}), "qk_norm": bool(hparams.get("qk_norm"))}, f"the MTP module of {body.name}")
+    config = config_like(target, {**hparams, "layers": 1})
+    return Mtp({**config, "qk_norm": bool(hparams.get("qk_norm"))}, f"the MTP module of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> Mtp:
+def load(folder: str | Path, target: TargetInfo) -> Mtp:
     """Load the module of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "mtp")
-    weights, raw = HeadWeights(folder, body), config_of(folder)
+    check_fit(folder, target.name, target.hidden, target.vocab, "mtp")
+    weights, raw = HeadWeights(folder, target), config_of(folder)
     nested = raw.get("transformer_layer_config")
-    config = {"hidden_size": body.hidden, **raw, **(nested if isinstance(nested, dict) else {})}
+    config = {"hidden_size": target.hidden, **raw, **(nested if isinstance(nested, dict) else {})}
     layouts = (QWEN, SPECULATORS if raw.get("speculators_model_type") == "mtp" else MIMO, DEEPSEEK)
     layout, name = next(((one, name) for one in layouts if (name := weights.first(one.pattern))), (None, None))
     if layout is None or name is None:
@@ -155,14 +156,14 @@ def load(folder: str | Path, body: TargetInfo) -> Mtp:
                          "head.other_kind")
     fc, embedding, hidden, last, at = (part.format(name[1]) for part in layout.names)
     kind = str(config.get("model_type") or "")
-    if config["hidden_size"] != body.hidden:
-        raise ModelError(f"{folder.name} does not fit {body.name}: it reads states of {config['hidden_size']} numbers, and {body.name} "
-                         f"has {body.hidden}", "head.states")
+    if config["hidden_size"] != target.hidden:
+        raise ModelError(f"{folder.name} does not fit {target.name}: it reads states of {config['hidden_size']} numbers, and {target.name} "
+                         f"has {target.hidden}", "head.states")
     config |= {"num_hidden_layers": 1, "layer_types": None, "use_sliding_window": None,  # full attention in hybrids, too (c05b95b)
                "attention_bias": f"{at}self_attn.q_proj.bias" in weights, "feeds_normed": layout.feeds_normed,
                "zero_first": layout.zero_first, "qk_norm": f"{at}self_attn.q_norm.weight" in weights}
-    sizes, d = Sizes.of(config, folder.name), body.hidden
-    joint = weights.get_target_wide(f"{fc}.weight", body, d, 2 * d)
+    sizes, d = Sizes.of(config, folder.name), target.hidden
+    joint = weights.get_target_wide(f"{fc}.weight", target, d, 2 * d)
     found: dict[str, Tensor | None] = {"fc.weight": torch.cat(joint.chunk(2, 1)[::-1], 1) if layout.state_first else joint}
     ours = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
     found |= {f"{name}.weight": weights.get(f"{theirs}.weight", d) for name, theirs in zip(ours, (embedding, hidden, last))}
@@ -174,4 +175,4 @@ def load(folder: str | Path, body: TargetInfo) -> Mtp:
     if kind.startswith(ADDED_TO_ONE):
         found = {name: tensor + 1 if "norm" in name and tensor is not None else tensor for name, tensor in found.items()}
     weights.check_none_unread(r".*embed_tokens\.weight", r".*shared_head\.head\.weight", r"lm_head\.weight")  # copies of the target's
-    return fill(Mtp(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, body)
+    return fill(Mtp(config, folder.name), {name: tensor for name, tensor in found.items() if tensor is not None}, target)

@@ -1,5 +1,5 @@
-"""Orthrus: a second, diffusion attention path through the frozen target drafts a block over the same KV cache (Van Nguyen et al.
-2605.12825). Each token is sampled from its place's distribution: token rejection, exact."""
+"""Orthrus: a second, diffusion attention path through the frozen target drafts a block over the same KV cache (Van Nguyen et
+al. 2605.12825). Each token is sampled from its position's distribution, so token rejection is exact."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained

@@ -89,31 +89,31 @@ class MaskedPairs(Eagle3Rows):
         return super(Eagle3Rows, self).read(torch.cat([pairs, empty]), passing=masks)[-1 - masks:]
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> PEagle:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> PEagle:
     """Return an untrained head for a target, whose embedding and output matrix it uses. hparams, all optional: mask_token,
     read_layers, layers, heads, kv_heads, head_dim, intermediate, qk_norm."""
-    settings = {"read_layers": list(hparams.get("read_layers") or default_layers(body.layers)),
+    settings = {"read_layers": list(hparams.get("read_layers") or default_layers(target.layers)),
                 "mask_token_id": hparams.get("mask_token", 0),
             "own_head": False, "qk_norm": bool(hparams.get("qk_norm"))}
-    return PEagle({**config_like(body, hparams), **settings}, f"the P-EAGLE head of {body.name}")
+    return PEagle({**config_like(target, hparams), **settings}, f"the P-EAGLE head of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> PEagle:
+def load(folder: str | Path, target: TargetInfo) -> PEagle:
     """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "peagle")
-    weights = HeadWeights(folder, body)
+    check_fit(folder, target.name, target.hidden, target.vocab, "peagle")
+    weights = HeadWeights(folder, target)
     if "mask_hidden" not in weights:
         raise ModelError(f"{folder.name} has no mask_hidden: it was not taught to draft in one pass, and its kind is eagle3",
                          "peagle.mask_hidden")
-    config, found = read(weights, config_of(folder), body)
-    size = len(config["read_layers"]) * body.hidden
+    config, found = read(weights, config_of(folder), target)
+    size = len(config["read_layers"]) * target.hidden
     stored = weights.get("mask_hidden", *weights.shape("mask_hidden"))
     if stored.numel() != size:
         raise ModelError(f"mask_hidden of {folder.name} has {stored.numel()} numbers; the states that it stands for have {size}",
                          "peagle.mask_hidden_size")
     found["mask_hidden"] = stored.view(1, 1, size)
     if "embed_tokens.weight" in weights:
-        found["embed_tokens.weight"] = weights.get("embed_tokens.weight", body.vocab, body.hidden)
+        found["embed_tokens.weight"] = weights.get("embed_tokens.weight", target.vocab, target.hidden)
     weights.check_none_unread(*VERIFIER)
-    return fill(PEagle(config | {"own_embedding": "embed_tokens.weight" in found}, folder.name), found, body)
+    return fill(PEagle(config | {"own_embedding": "embed_tokens.weight" in found}, folder.name), found, target)

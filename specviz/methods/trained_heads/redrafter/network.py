@@ -75,34 +75,34 @@ class ReDrafter(nn.Module):
                 "num_draft_layers": len(self.lm_head) - self.own, "rnn": self.recurrent, "num_lookback_tokens": self.length}
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> ReDrafter:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> ReDrafter:
     """Return an untrained head for a target. If it uses the target's output matrix, its inner width is the hidden size."""
     own = hparams["own_output"]
-    exit = 2 * body.hidden if own else body.hidden
-    return ReDrafter(body.hidden, body.vocab, exit, hparams["layers"], own, length=hparams["length_ahead"])
+    exit = 2 * target.hidden if own else target.hidden
+    return ReDrafter(target.hidden, target.vocab, exit, hparams["layers"], own, length=hparams["length_ahead"])
 
 
-def load(folder: Path, body: TargetInfo) -> ReDrafter:
+def load(folder: Path, target: TargetInfo) -> ReDrafter:
     """Load the head of a checkpoint folder, in this project's or a published layout. Raises ModelError."""
-    config, weights = config_of(folder), HeadWeights(folder, body)
+    config, weights = config_of(folder), HeadWeights(folder, target)
     blocks = weights.indices(r"lm_head\.(\d+)\.linear\.weight")
     if not blocks or blocks != list(range(len(blocks))):
         raise ModelError(f"{folder.name} holds no ReDrafter head under any of the known names", "head.other_kind")
     out = f"lm_head.{len(blocks)}.weight"
     wide, recurrent = weights.shape("lm_head.0.linear.weight")[0], "rnn_u.weight" in weights
     read = weights.shape("input_proj.weight")[-1] if "input_proj.weight" in weights else wide
-    alien = f"{folder.name} does not fit {body.name}: it"
-    if read != 2 * body.hidden:
-        raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {body.name} has {body.hidden}", "head.states")
-    if out in weights and weights.shape(out)[0] != body.vocab:
-        raise ModelError(f"the vocabulary of {alien} has {weights.shape(out)[0]} tokens, and {body.name} has {body.vocab}",
+    alien = f"{folder.name} does not fit {target.name}: it"
+    if read != 2 * target.hidden:
+        raise ModelError(f"{alien} reads states of {read / 2:g} numbers, and {target.name} has {target.hidden}", "head.states")
+    if out in weights and weights.shape(out)[0] != target.vocab:
+        raise ModelError(f"the vocabulary of {alien} has {weights.shape(out)[0]} tokens, and {target.name} has {target.vocab}",
                          "head.vocabulary")
     if recurrent != bool(config.get("rnn", recurrent)):
         raise ModelError(f"config.json of {folder.name} says rnn {config['rnn']!r}, and its weights say otherwise",
                          "redrafter.rnn")
-    made = ReDrafter(body.hidden, body.vocab, wide, len(blocks), out in weights, recurrent, biased="input_proj.bias" in weights)
-    if not made.own and wide != body.hidden:
+    made = ReDrafter(target.hidden, target.vocab, wide, len(blocks), out in weights, recurrent, biased="input_proj.bias" in weights)
+    if not made.own and wide != target.hidden:
         raise ModelError(f"{folder.name} lacks the weight {out}", "head.lacks_weight")
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -121,28 +121,28 @@ def _sees(text: int, block: int) -> Tensor:
     return sees
 
 
-def build(body: TargetInfo, numbers: dict[str, Any]) -> DiffusionDrafter:
+def build(target: TargetInfo, numbers: dict[str, Any]) -> DiffusionDrafter:
     """Return an untrained diffusion model for a target. numbers: block; draft_vocab, hidden, layers, heads, kv_heads, head_dim,
     intermediate."""
-    more = {"draft_vocab_size": numbers.get("draft_vocab") or body.vocab,
-            "draft_hidden_size": numbers.get("hidden") or body.hidden, "block_size": numbers["block"]}
-    return DiffusionDrafter(config_like(body, numbers) | more, f"the diffusion drafter of {body.name}")
+    more = {"draft_vocab_size": numbers.get("draft_vocab") or target.vocab,
+            "draft_hidden_size": numbers.get("hidden") or target.hidden, "block_size": numbers["block"]}
+    return DiffusionDrafter(config_like(target, numbers) | more, f"the diffusion drafter of {target.name}")
 
 
-def load(folder: str | Path, body: TargetInfo) -> DiffusionDrafter:
+def load(folder: str | Path, target: TargetInfo) -> DiffusionDrafter:
     """Load the diffusion model of a checkpoint folder. Raises ModelError."""
     folder = Path(folder)
-    check_fit(folder, body.name, body.hidden, body.vocab, "specdiff")
-    weights = HeadWeights(folder, body)
-    made = DiffusionDrafter({"hidden_size": body.hidden, "vocab_size": body.vocab, **config_of(folder)}, folder.name)
+    check_fit(folder, target.name, target.hidden, target.vocab, "specdiff")
+    weights = HeadWeights(folder, target)
+    made = DiffusionDrafter({"hidden_size": target.hidden, "vocab_size": target.vocab, **config_of(folder)}, folder.name)
     sizes, d, count = made.sizes, made.sizes.hidden, len(made.tokens)
-    found: dict[str, Tensor | None] = {"in_proj.weight": weights.get("in_proj.weight", d, body.hidden),
+    found: dict[str, Tensor | None] = {"in_proj.weight": weights.get("in_proj.weight", d, target.hidden),
                                        "norm.weight": weights.get("norm.weight", d),
                                        "lm_head.weight": weights.get("lm_head.weight", count, d),
-                                       "mask_embedding": weights.get("mask_embedding", d), "tokens": weights.ids("tokens", body.vocab)}
-    if weights.shape("tokens") != (count,) or len(set(weights.ids("tokens", body.vocab).tolist())) < count:
+                                       "mask_embedding": weights.get("mask_embedding", d), "tokens": weights.ids("tokens", target.vocab)}
+    if weights.shape("tokens") != (count,) or len(set(weights.ids("tokens", target.vocab).tolist())) < count:
         raise ModelError(f"the tokens of {folder.name} must be {count} different ones", "specdiff.tokens")
     for i in range(sizes.layers):
         found |= layer_weights(weights, sizes, f"layers.{i}.", True, True)
     weights.check_none_unread()
-    return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, body)
+    return fill(made, {name: tensor for name, tensor in found.items() if tensor is not None}, target)

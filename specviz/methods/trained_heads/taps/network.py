@@ -66,26 +66,26 @@ class SiblingScores(CandidateScores):
         self.entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum(-1)
         self.children = block.target.embed(self.ids.flatten()).to(block.states).unflatten(0, self.ids.shape)
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         n = len(tokens)
-        found = self.head(self.block.target.embed(tokens).to(self.children), self.children[place].expand(n, -1, -1),
-                          self.log_probs[place].expand(n, -1), self.entropy[place].expand(n),
-                          torch.full((n,), place, dtype=torch.long, device=tokens.device))
-        return self.log_probs[place] + found, carry
+        found = self.head(self.block.target.embed(tokens).to(self.children), self.children[position].expand(n, -1, -1),
+                          self.log_probs[position].expand(n, -1), self.entropy[position].expand(n),
+                          torch.full((n,), position, dtype=torch.long, device=tokens.device))
+        return self.log_probs[position] + found, carry
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> Scorer:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> Scorer:
     """Return an untrained network for a target. hparams: taps_rank, taps_inner, candidates, block."""
     sizes = {"taps_rank": hparams["taps_rank"], "taps_inner": hparams["taps_inner"], "taps_top_k": hparams["candidates"],
              "taps_depths": hparams["block"]}
-    return Scorer({"hidden_size": body.hidden, "vocab_size": body.vocab, **sizes}, f"the TAPS scorer of {body.name}")
+    return Scorer({"hidden_size": target.hidden, "vocab_size": target.vocab, **sizes}, f"the TAPS scorer of {target.name}")
 
 
-def load(folder: Path, body: TargetInfo) -> Scorer:
+def load(folder: Path, target: TargetInfo) -> Scorer:
     """Load the network of a checkpoint folder. Raises ModelError."""
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights = HeadWeights(folder, body)
-    made = Scorer({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights = HeadWeights(folder, target)
+    made = Scorer({"hidden_size": target.hidden, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -80,36 +80,36 @@ class TreeFlashScores(PathScores):
         self.before = top_k(block.logits[:-1], min(previous, block.logits.shape[-1]))[1]  # [places - 1, previous]
         self.rows: Tensor | None = None
 
-    def step(self, place: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        if place == 0:
+    def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        if position == 0:
             self.rows = self._corrected(tokens[:1])
             return self.rows[:1].expand(len(tokens), -1), carry
         assert self.rows is not None  # the root came first
-        same = self.before[place - 1] == tokens[:, None]
-        at = 1 + (place - 1) * self.before.shape[1] + same.int().argmax(-1)
+        same = self.before[position - 1] == tokens[:, None]
+        at = 1 + (position - 1) * self.before.shape[1] + same.int().argmax(-1)
         return self.rows[at].masked_fill(~same.any(-1, keepdim=True), -torch.inf), carry
 
     def _corrected(self, root: Tensor) -> Tensor:
         """Return logits [1 + (positions - 1) * previous, vocab] of the first position and of the others after each token
         before them."""
         block, each = self.block, self.before.shape[1]
-        places = token_tensor(root.device, [0, *(place for place in range(1, len(block.states)) for _ in range(each))])
+        places = token_tensor(root.device, [0, *(position for position in range(1, len(block.states)) for _ in range(each))])
         embeds = block.target.embed(torch.cat([root, self.before.flatten()])).to(block.states)
         raw = block.raw[places] + self.head.ar_approximation(embeds, block.states[places])
         return block.target.head(block.norm(raw))
 
 
-def build(body: TargetInfo, hparams: dict[str, Any]) -> TreeFlash:
+def build(target: TargetInfo, hparams: dict[str, Any]) -> TreeFlash:
     """Return an untrained network for a target. hparams: treeflash_inner."""
-    config = {"hidden_size": body.hidden, "vocab_size": body.vocab, "treeflash_inner": hparams["treeflash_inner"]}
-    return TreeFlash(config, f"TreeFlash's network of {body.name}")
+    config = {"hidden_size": target.hidden, "vocab_size": target.vocab, "treeflash_inner": hparams["treeflash_inner"]}
+    return TreeFlash(config, f"TreeFlash's network of {target.name}")
 
 
-def load(folder: Path, body: TargetInfo) -> TreeFlash:
+def load(folder: Path, target: TargetInfo) -> TreeFlash:
     """Load the network of a checkpoint folder. Raises ModelError."""
-    check_fit(folder, body.name, body.hidden, body.vocab)
-    weights = HeadWeights(folder, body)
-    made = TreeFlash({"hidden_size": body.hidden, **config_of(folder)}, folder.name)
+    check_fit(folder, target.name, target.hidden, target.vocab)
+    weights = HeadWeights(folder, target)
+    made = TreeFlash({"hidden_size": target.hidden, **config_of(folder)}, folder.name)
     found = {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items()}
     weights.check_none_unread()
-    return fill(made, found, body)
+    return fill(made, found, target)

@@ -1,5 +1,5 @@
-"""Uno: the target drafts for itself by diffusion, through a LoRA on rows of noise; its own weights verify (Sahoo et al. 2609.04010).
-Each token is sampled from its row's distribution: token rejection, exact."""
+"""Uno: the target drafts for itself by diffusion, through a LoRA that applies to positions with random tokens; its own weights
+verify (Sahoo et al. 2609.04010). Each token is sampled from its position's distribution, so token rejection is exact."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
