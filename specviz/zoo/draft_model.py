@@ -57,13 +57,16 @@ class DraftModel:
         return self.problem is None
 
     def capture(self, names: frozenset[str]) -> None:
+        """Request hidden states along with the logits, by name."""
         self._model.capture(names)
         self._captured = frozenset(names)
 
     def expect(self, rows: int) -> None:
+        """Announce the largest number of tokens (root and draft nodes) of one forward pass."""
         self._model.expect(rows)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Bring the KV cache to ``tokens[:-1]``; return the scores of that pass, uniform ones if the model failed."""
         self._length = len(tokens)
         self._failed = self._length > self.context or self._overflowed
         if self._failed:
@@ -73,11 +76,13 @@ class DraftModel:
         return self._fitted(self._model.sync(self._known(tokens)))
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Return the scores of a draft tree, [1 + nodes, vocab], uniform if the model failed."""
         if self._fails(tree):
             return self._uniform(1 + len(tree))
         return self._fitted(self._model.score(self._known_tree(tree), start))
 
     def score_many(self, models: Sequence[DraftModel], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
+        """Return the scores of several models' trees from one forward pass. starts: as ``start`` of ``score``."""
         fails = [model._fails(tree) for model, tree in zip(models, trees)]
         able = [i for i, failed in enumerate(fails) if not failed]
         found = iter(self._model.score_many([models[i]._model for i in able], [models[i]._known_tree(trees[i]) for i in able],
@@ -109,26 +114,32 @@ class DraftModel:
         return written._replace(logits=self._fit(written.logits, -torch.inf), distributions=probs)
 
     def commit(self, verdict: Verdict) -> None:
+        """Keep the accepted path of a scored tree in the KV cache."""
         if not self._failed:
             self._model.commit(replace(verdict, token=self._known([verdict.token])[0]))
             self._length += len(verdict.path) + 1
 
     def learning(self) -> TrainableDraftModel:
+        """Return a draft model with a copy of these weights that can be trained."""
         return TrainableDraftModel(self._model.learning(), self.vocab, self.name)
 
     def skipping(self, sublayers: Sequence[int]) -> DraftModel:
+        """Return a draft model with the same weights that skips these sublayers."""
         return DraftModel(self._model.skipping(sublayers), self.vocab, self.name)
 
     def layer_parallel(self, size: int) -> DraftModel:
+        """Return a draft model with the same weights that runs ``size`` consecutive layers on the same input."""
         return DraftModel(self._model.layer_parallel(size), self.vocab, self.name)
 
     def flush(self) -> None:
+        """Compute the tokens that ``sync`` deferred."""
         self._model.flush()
 
     def drop_draft_rows(self) -> None:
         self._model.drop_draft_rows()
 
     def close(self) -> None:
+        """Free the KV cache."""
         self._model.close()
 
     # --- fitting ---------------------------------------------------------------------------------------------------------
