@@ -78,7 +78,7 @@ class HydraTree(LastStateDrafter):
         if self.last is None or not len(shape):
             return DraftTree()
         self._read()
-        return grow_shape(self.model_of(state), shape, state, chosen_children)
+        return grow_shape(self.draft_model(state), shape, state, chosen_children)
 
     def _read(self) -> None:
         if self.rows:
@@ -91,7 +91,7 @@ class HydraTree(LastStateDrafter):
         heads read them; None if the heads have none."""
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 
-    def model_of(self, state: State) -> Any:
+    def draft_model(self, state: State) -> Any:
         """Return the draft model that scores the tree of this round."""
         assert self.last is not None  # a draft begins at a known state
         return HydraModel(self.heads, self.target, self.last, state.tokens[-1])

@@ -55,10 +55,10 @@ class LowRankHead:
     [n, vocab], up to a constant per row, which does not change the distribution (SlimSpec, Plaksin et al. 2605.10453).
 
     rank: of the factors; states [n, hidden]: calibration states over which the squared error of the logits is smallest, weighted by
-    the tokens' mean probability; eight: compute the large factor in int8. kept: share of the weighted variance of the logits that the
+    the tokens' mean probability; int8: compute the large factor in int8. kept: share of the weighted variance of the logits that the
     approximation keeps."""
 
-    def __init__(self, target: CapableTarget, rank: int, states: Tensor, eight: bool = False):
+    def __init__(self, target: CapableTarget, rank: int, states: Tensor, int8: bool = False):
         rows = output_rows(target)
         self.weights = mean_probs(target, states).to(rows.dtype)
         rows = rows - self.weights @ rows
@@ -75,7 +75,7 @@ class LowRankHead:
         self.down = torch.linalg.solve(root, chosen).T.to(rows.dtype).contiguous()
         up, bias = (rows @ (root @ chosen).to(rows.dtype)).contiguous(), rows @ self.centre
         with without_timing():  # made within a run, which must write the same in the next process
-            self.up = Int8Linear(up, bias) if eight else fastest_layout([up], up.numel() * up.element_size())(up, bias)
+            self.up = Int8Linear(up, bias) if int8 else fastest_layout([up], up.numel() * up.element_size())(up, bias)
         self.sample = [target.vocab // 2]
         self.expected = target.head(target.embed(self.sample))
 

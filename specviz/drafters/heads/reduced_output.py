@@ -27,13 +27,13 @@ _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictiona
 
 class ReducedHead:
     """The target's output matrix (lm_head) restricted to the token ids ``tokens``: a function from final hidden states [n, hidden]
-    to logits [n, vocab], -inf for all other tokens (FR-Spec, Zhao et al. 2502.14856). eight: compute it in int8."""
+    to logits [n, vocab], -inf for all other tokens (FR-Spec, Zhao et al. 2502.14856). int8: compute it in int8."""
 
-    def __init__(self, target: CapableTarget, tokens: Tensor, eight: bool = False):
+    def __init__(self, target: CapableTarget, tokens: Tensor, int8: bool = False):
         rows = output_rows(target, tokens)
         self.vocab, self.tokens = target.vocab, tokens.to(rows.device)
         with without_timing():  # cut within a run, which must write the same in the next process
-            self.linear = Int8Linear(rows) if eight else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
+            self.linear = Int8Linear(rows) if int8 else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
 
     def __call__(self, states: Tensor) -> Tensor:
         logits = self.linear(states)

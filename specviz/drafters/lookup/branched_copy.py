@@ -24,7 +24,7 @@ class BranchedCopy(ContextIndexDrafter):
             return
         self.matched, under, used = n, {}, []
         for end in reversed(places[-LATEST:]):
-            if len(used) < self.branches and self.add(builder, under, state, end, budget):
+            if len(used) < self.branches and self.add_chain(builder, under, state, end, budget):
                 used.append(end)
         state.note("match", start=used[0] - n, end=used[0], n=n, copied=len(builder))
 
@@ -35,7 +35,7 @@ class BranchedCopy(ContextIndexDrafter):
                 return places, index.n
         return [], 0
 
-    def add(self, builder: TreeBuilder, under: dict, state: State, end: int, budget: Budget) -> bool:
+    def add_chain(self, builder: TreeBuilder, under: dict, state: State, end: int, budget: Budget) -> bool:
         """Add the chain copied from position ``end`` of the context, merged with the existing nodes; return whether it added a node.
         under: (parent, token) -> node."""
         node, before = -1, len(builder)

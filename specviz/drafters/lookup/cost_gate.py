@@ -140,11 +140,11 @@ class CostGate(Drafter):
 
     def full_draft_pays(self, tree: DraftTree, tokens: list[int]) -> bool:
         """Return whether a draft of SHORT tokens is worth its cost up to the last one, so that a longer draft may pay, too."""
-        return len(tree) > 0 and max(tree.depths) >= SHORT and self.best_count(tree, self.agree(tree, tokens)) == len(tree)
+        return len(tree) > 0 and max(tree.depths) >= SHORT and self.best_count(tree, self.matching_tokens(tree, tokens)) == len(tree)
 
     def worthwhile_part(self, tree: DraftTree, state: State) -> DraftTree:
         """Return the first nodes of the tree, as many as are expected to save more time than they cost."""
-        agree = self.agree(tree, state.tokens)
+        agree = self.matching_tokens(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
         count = self.best_count(tree, agree)
         if not self.draft_cost.measured and len(self.draft_cost.plain) >= 3:  # measure the cost once, even if this draft may not pay
@@ -158,7 +158,7 @@ class CostGate(Drafter):
         state.note("gate", matched=agree, found=found, kept=kept, first=round(first, 3), next=round(following, 3),
                    row=round(self.draft_cost.row, 4), extra=round(self.draft_cost.first, 4))
 
-    def agree(self, tree: DraftTree, tokens: list[int]) -> int:
+    def matching_tokens(self, tree: DraftTree, tokens: list[int]) -> int:
         """Return the number of tokens before the copied position that equal the last tokens of the context; for a copy from another
         text the number that the drafter reports, less ELSEWHERE."""
         place = tree.origin[0] if tree.origin else None
@@ -193,11 +193,11 @@ class CostGate(Drafter):
         self.draft_cost.learn(len(outcome.tree), outcome.seconds["verify"])
         for _ in range(len(self.waiting)):
             entry = self.waiting.popleft()
-            if self.follow(entry, state.tokens):
+            if self.compare_with_text(entry, state.tokens):
                 self.waiting.append(entry)
         self.inner.observe(state, outcome)
 
-    def follow(self, entry: list, tokens: list[int]) -> bool:
+    def compare_with_text(self, entry: list, tokens: list[int]) -> bool:
         """Compare a past draft with the text generated since, and learn from it. Return whether the comparison can continue when there
         is more text. entry: [tree, node reached, position of the next token, matching tokens so far], updated."""
         tree, node, at, agree = entry

@@ -60,13 +60,13 @@ def speculate(index: SuffixAutomaton, matches, *, max_nodes: int, factor: float,
         capacity = min(max_nodes, int(n * factor + offset))
         if capacity <= best.score:  # no node scores above 1
             continue
-        guess = grow(index, state, n, capacity, min_prob, max_children)
+        guess = grow_tree(index, state, n, capacity, min_prob, max_children)
         if guess.score > best.score:
             best = guess
     return best
 
 
-def grow(index: SuffixAutomaton, state: int, matched: int, capacity: int, min_prob: float, max_children: int) -> MatchedTree:
+def grow_tree(index: SuffixAutomaton, state: int, matched: int, capacity: int, min_prob: float, max_children: int) -> MatchedTree:
     """Return a tree of the ``capacity`` most frequent continuations of the string of an automaton's ``state``, with relative
     frequencies as probabilities. matched: length of the match; min_prob, max_children: as in ``speculate``."""
     nodes: list[tuple[int, int, float, int]] = []

@@ -78,10 +78,10 @@ class LongerMatch(SuffixCopy):
 
     def follow(self, tokens: list[int]) -> None:
         """Update the longest match of the committed text in each half of the past answers."""
-        self.ends = self.reached(tokens)
+        self.ends = self.past_matches(tokens)
         self.read = list(tokens)
 
-    def reached(self, tokens: list[int]) -> list[tuple[int, int]]:
+    def past_matches(self, tokens: list[int]) -> list[tuple[int, int]]:
         """Return (state, length) of the longest matching suffix of ``tokens`` in each half of the past answers,
         continuing from the committed text."""
         goes_on = tokens[:len(self.read)] == self.read
@@ -91,9 +91,9 @@ class LongerMatch(SuffixCopy):
     def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         own, _ = self.index.longest()
         min_match = self.min_match + self.bias
-        (known, half, end) = max(((n, half, half.first[at]) for half, (at, n) in zip(self.halves, self.reached(state.tokens))),
+        (known, half, end) = max(((n, half, half.first[at]) for half, (at, n) in zip(self.halves, self.past_matches(state.tokens))),
                                  key=lambda found: found[0])
-        other, place = self.stored(state.tokens, min_match)
+        other, place = self.store_match(state.tokens, min_match)
         if own >= self.min_match and own >= max(known, other) - self.bias:
             super().draft(builder, state, budget)
         elif known >= max(min_match, other):
@@ -105,7 +105,7 @@ class LongerMatch(SuffixCopy):
             self.matched = n
             state.note("retrieved", source=self.store.store.name, n=n, places=places, nodes=len(builder))
 
-    def stored(self, tokens: list[int], min_match: int) -> tuple[int, int]:
+    def store_match(self, tokens: list[int], min_match: int) -> tuple[int, int]:
         """Return the length of the longest suffix of ``tokens``, of at least ``min_match`` tokens, that occurs in the datastore, and the
         position after the occurrence; position 0 for a match too short to be copied as a chain."""
         array = self.store.store.array

@@ -44,14 +44,14 @@ class StoreStates(Drafter):
         key = dense.frame.keys(self.state[None])[0]
         near = [(p, x) for p, x in dense.nearest(self.store.array, state.tokens[-1], key, self.neighbours) if x >= self.min_similarity]
         for place, _ in near[:budget.width]:
-            self.add(builder, place + 1, budget, state.stop)
+            self.add_chain(builder, place + 1, budget, state.stop)
         if near:
             self.matched = max(0, int(8 * near[0][1]))
             state.note("neighbours", source=self.store.name, places=[p + 1 for p, _ in near], likeness=[round(x, 4) for _, x in near],
                        nodes=len(builder), how=dense.how)
         return builder.tree()
 
-    def add(self, builder: TreeBuilder, place: int, budget: Budget, stop: frozenset[int]) -> None:
+    def add_chain(self, builder: TreeBuilder, place: int, budget: Budget, stop: frozenset[int]) -> None:
         """Add the chain from position ``place`` of the datastore, up to the end of its document, merged with the existing nodes."""
         tokens = self.store.array.tokens
         node, under = -1, {(builder.parents[i], builder.tokens[i]): i for i in range(len(builder))}

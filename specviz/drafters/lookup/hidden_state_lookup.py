@@ -70,7 +70,7 @@ class HiddenStateCopy(Drafter):
         if budget.gamma > 0 and self.count and len(tokens) == self.first + self.count + 1:
             near = self.nearest(tokens)
             for place, _ in near[:budget.width]:
-                self.add(builder, tokens, place, budget, state.stop)
+                self.add_chain(builder, tokens, place, budget, state.stop)
             if near:
                 self.matched = max(0, int(8 * near[0][1]))
                 state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(builder))
@@ -88,7 +88,7 @@ class HiddenStateCopy(Drafter):
         pairs = torch.stack([found.indices.to(found.values.dtype), found.values]).tolist()
         return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*pairs)) if x >= self.min_similarity]
 
-    def add(self, builder: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
+    def add_chain(self, builder: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
         """Add the chain from position ``place`` of the context, merged with the existing nodes."""
         node, under = -1, {(builder.parents[i], builder.tokens[i]): i for i in range(len(builder))}
         for at in range(place, min(place + budget.gamma, len(tokens))):

@@ -36,22 +36,22 @@ class LogitSpecDrafter(ContextIndexDrafter):
         tokens, under = state.tokens, {}
         end, self.matched = self.index.match(latest=True)
         if end:
-            self.copy(builder, under, state, -1, end, min(self.reach, budget.gamma), budget.nodes)
+            self.add_copied_chain(builder, under, state, -1, end, min(self.reach, budget.gamma), budget.nodes)
         likely = [] if self.row is None else top_k(self.row[None], budget.nodes + 1)[1][0].tolist()
         for rank, token in enumerate(likely[:budget.width]):
             if len(builder) >= budget.nodes:
                 break
             if token == tokens[-1]:
                 continue
-            node = self.grow(builder, under, token, -1, None)
+            node = self.child_with_token(builder, under, token, -1, None)
             reach = min(next((most for below, most in REACH if rank < below), 1), budget.gamma)
             if reach > 1 and token not in state.stop:
-                end = self.after(tokens, token)
-                self.copy(builder, under, state, node, end, reach - 1 if end else 0, budget.nodes)
+                end = self.continuation_of(tokens, token)
+                self.add_copied_chain(builder, under, state, node, end, reach - 1 if end else 0, budget.nodes)
         if len(builder):
             state.note("successors", rows=[{"tok": tokens[-1], "tokens": likely, "fresh": True}], keep=len(likely))
 
-    def after(self, tokens: list[int], token: int) -> int:
+    def continuation_of(self, tokens: list[int], token: int) -> int:
         """Find the longest suffix s of ``tokens`` such that s followed by ``token`` occurred before. Return the position after its
         latest occurrence, 0 if there is none."""
         for index in reversed(self.index.sizes):
@@ -60,19 +60,19 @@ class LogitSpecDrafter(ContextIndexDrafter):
                 return places[-1]
         return 0
 
-    def copy(self, builder: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
+    def add_copied_chain(self, builder: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
         """Add up to ``count`` context tokens from position ``place`` as a chain under ``node``, while the tree has at most ``room``
         nodes. under: (parent, token) -> node."""
         for at in range(place, min(place + count, len(state.tokens))):
             token = state.tokens[at]
             if len(builder) >= room and (node, token) not in under:
                 return
-            node = self.grow(builder, under, token, node, Origin("context", at, at + 1))
+            node = self.child_with_token(builder, under, token, node, Origin("context", at, at + 1))
             if token in state.stop:
                 return
 
     @staticmethod
-    def grow(builder: TreeBuilder, under: dict, token: int, node: int, origin: Origin | None) -> int:
+    def child_with_token(builder: TreeBuilder, under: dict, token: int, node: int, origin: Origin | None) -> int:
         """Return the child of ``node`` with this token; add it if it does not exist. under: (parent, token) -> node."""
         if (node, token) not in under:
             under[node, token] = builder.add(token, node, origin=origin)

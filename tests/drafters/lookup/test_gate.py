@@ -128,10 +128,10 @@ def test_agreement_is_counted_in_the_text_and_believed_elsewhere():
 
     gate = CostGate(Told(True))
     text = [5, 1, 2, 3, 4, 7, 9, 1, 2, 3, 4]
-    assert gate.agree(tree("context", 5), text) == 4  # the drafter said 3: it looks no further back
-    assert gate.agree(tree("context", 1), [4, 7, 4]) == 1 and gate.agree(tree("context", 2), text) == 0
-    assert gate.agree(tree("text", 5), text) == 1 and gate.agree(DraftTree.chain([7]), text) == 3
-    assert gate.agree(tree("context", 99), [3] * 100) == AGREE[-1]
+    assert gate.matching_tokens(tree("context", 5), text) == 4  # the drafter said 3: it looks no further back
+    assert gate.matching_tokens(tree("context", 1), [4, 7, 4]) == 1 and gate.matching_tokens(tree("context", 2), text) == 0
+    assert gate.matching_tokens(tree("text", 5), text) == 1 and gate.matching_tokens(DraftTree.chain([7]), text) == 3
+    assert gate.matching_tokens(tree("context", 99), [3] * 100) == AGREE[-1]
 
 
 def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
@@ -139,11 +139,11 @@ def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
     gate.start(State([0]), None, None)
     tree = DraftTree((1, 2, 3), (-1, -1, 1), (-1, -1, -1))
     before = gate.success_rate(3).value, gate.success_rate(4).value
-    assert not gate.follow([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.success_rate(3).value > before[0] and gate.success_rate(4).value > before[1]
-    assert gate.follow([tree, -1, 1, 3], [0, 2])
+    assert not gate.compare_with_text([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.success_rate(3).value > before[0] and gate.success_rate(4).value > before[1]
+    assert gate.compare_with_text([tree, -1, 1, 3], [0, 2])
     before = gate.success_rate(4).value
-    assert not gate.follow([tree, -1, 1, 3], [0, 2, 4]) and gate.success_rate(4).value < before
-    assert not gate.follow([tree, -1, 1, 3], [0, 4])
+    assert not gate.compare_with_text([tree, -1, 1, 3], [0, 2, 4]) and gate.success_rate(4).value < before
+    assert not gate.compare_with_text([tree, -1, 1, 3], [0, 4])
 
 
 def test_a_cut_keeps_the_front_of_the_draft_and_says_so():

@@ -37,7 +37,7 @@ class ChimeraTree(HydraTree):
     def prefix_layer(self) -> TextRows:
         return TextRows(self.heads)
 
-    def model_of(self, state: State) -> ChimeraModel:
+    def draft_model(self, state: State) -> ChimeraModel:
         assert self.last is not None  # a draft begins at a known state
         self.model = ChimeraModel(self.heads, self.target, self.rows.cache, self.last, state.tokens[-3:])
         return self.model

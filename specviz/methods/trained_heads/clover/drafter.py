@@ -39,7 +39,7 @@ class CloverTree(HydraTree):
                        gates=[[round(gate, 4) for gate in row] for row, _ in gates], moved=[round(share, 4) for _, share in gates])
         return tree
 
-    def model_of(self, state: State) -> CloverModel:
+    def draft_model(self, state: State) -> CloverModel:
         assert self.last is not None  # a draft begins at a known state
         table = self.heads.rows(self.target.head, self.last) if self.table is None else self.table
         self.table = table
