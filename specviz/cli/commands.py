@@ -203,7 +203,9 @@ def list_methods(args: argparse.Namespace) -> int:
         print(table(rows, ["key", "title", "family", "exactness", "writes", "reads", "available", "reason"]))
         for row in rows:
             for name, most in row["knob_limits"].items():
-                print(f"{row['key']}: {name} up to {most:g} here, since {unsupported_reason.name} has no further draft models.")
+                knob = next(knob for knob in catalogue()[row["key"]].knobs if knob.name == name)
+                print(f"{row['key']}: {name} up to {knob.value_at(most)} here, since {unsupported_reason.name} has no further draft "
+                      "models.")
         for note in unsupported_reason.notes:
             print(f"{unsupported_reason.name}: {note}.")
     return 0
@@ -287,7 +289,7 @@ def verify_methods(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from ..evidence import certificate as certify
-    from ..evidence.whole_answers import answers
+    from ..evidence.whole_answers import certify_answers
 
     image = request_options.given_image(args) if args.image else None
     loaded, rows = _loaded(args), []
@@ -295,7 +297,7 @@ def verify_methods(args: argparse.Namespace) -> int:
     through = certify.fix_bucket(loaded)
     for key in tqdm(chosen, unit="method", desc="verify", disable=None):
         found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),
-                 "answers": answers(loaded, key, knobs=knobs)}
+                 "answers": certify_answers(loaded, key, knobs=knobs)}
         rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
     if args.json:
         _print(rows)

@@ -19,8 +19,9 @@ DRAWS = 400  # resamples of the power
 
 @dataclass
 class TestMartingale:
-    """A sequential test of one null hypothesis. wealth: log wealth per alternative hypothesis; gains: log gain that
-    each observation would bring if the main alternative were true, from which the power is estimated."""
+    """A sequential test of one null hypothesis. alternative: the main alternative in words; wealth: {alternative hypothesis: log
+    wealth}; gains: for each observation, the log gain that it would bring if the main alternative were true, from which the
+    power is estimated."""
 
     __test__ = False  # not a test case of pytest
 
@@ -28,16 +29,18 @@ class TestMartingale:
     wealth: dict[str, float] = field(default_factory=dict)
     gains: list[float] = field(default_factory=list)
 
-    def bet(self, ratios: dict[str, float], if_true: float, whole: dict[str, float] | None = None, whole_if_true: bool = False) -> None:
+    def bet(self, ratios: dict[str, float], if_true: float, full_stake: dict[str, float] | None = None,
+            full_stake_if_true: bool = False) -> None:
         """Add an observation.
 
-        ratios: likelihood ratio for each alternative; whole: ratios that are never 0, on which all of the wealth is bet; if_true: the
-        ratio that an observation from the main alternative would have; whole_if_true: whether that is one of ``whole``."""
+        ratios: likelihood ratio for each alternative; full_stake: ratios that are never 0, on which all of the wealth is bet;
+        if_true: the ratio that an observation from the main alternative would have; full_stake_if_true: whether the main
+        alternative is one of ``full_stake``."""
         rare = {f"rarely {name}": ratio for name, ratio in ratios.items()}
-        stakes = [(ratios, STAKE), (rare, RARE), (whole or {}, 1.0)]
+        stakes = [(ratios, STAKE), (rare, RARE), (full_stake or {}, 1.0)]
         for name, ratio, stake in ((name, ratio, stake) for some, stake in stakes for name, ratio in some.items()):
             self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio, stake)
-        self.gains.append(log_gain(if_true, 1.0 if whole_if_true else STAKE))
+        self.gains.append(log_gain(if_true, 1.0 if full_stake_if_true else STAKE))
 
     @property
     def p(self) -> float | None:
@@ -56,10 +59,11 @@ class TestMartingale:
         resampling the observations."""
         if not self.gains:
             return None
-        whole = [name for name in self.wealth if SPLIT not in name]
-        rng, needed = random.Random(seed), math.log(max(1, len(whole) * (2 if len(whole) < len(self.wealth) else 1)) / level)
+        unlimited = [name for name in self.wealth if SPLIT not in name]
+        rng, needed = random.Random(seed), math.log(max(1, len(unlimited) * (2 if len(unlimited) < len(self.wealth) else 1)) / level)
         return sum(sum(rng.choices(self.gains, k=len(self.gains))) >= needed for _ in range(DRAWS)) / DRAWS
 
 
 def log_gain(ratio: float, stake: float = STAKE) -> float:
+    """Return the log of the factor by which the wealth changes if the share ``stake`` of it is bet on a likelihood ratio."""
     return math.log(1 - stake + stake * ratio)

@@ -189,14 +189,14 @@ def _divergence(loaded, tokens, plain, ours, gaps, at: int) -> dict[str, Any]:
     """Classify the divergence of two texts after ``tokens``; plain, ours, gaps: from there on."""
     if not plain or not ours:
         return _greedy_result("diverged", position=at, detail=TEXTS["ended_before" if plain else "ended_after"].format(at=at))
-    rounding = noise(loaded.open_target(), tokens)
+    rounding = logit_noise(loaded.open_target(), tokens)
     tie = gaps[0] <= TIE * rounding
     return _greedy_result("near_tie" if tie else "diverged", position=at, margin=gaps[0],
                           detail=TEXTS["near_tie" if tie else "diverged"].format(at=at, gap=gaps[0], noise=rounding))
 
 
-def noise(target: Target, tokens: list[int]) -> float:
-    """Return how much the logits after ``tokens`` vary with the number of tokens in the pass."""
+def logit_noise(target: Target, tokens: list[int]) -> float:
+    """Return how much the logits after ``tokens`` vary with the number of tokens in the forward pass."""
     target.capture(frozenset())
     rows = [_next(target, tokens).float()]
     for count in (1, 3, 7):

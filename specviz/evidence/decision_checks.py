@@ -1,9 +1,9 @@
-"""Check what a verifier reports of its decisions against the same numbers recomputed by plain scoring.
+"""Check the numbers that a verifier reports of its decisions against the same numbers recomputed by plain scoring.
 
-A decision states the probability with which a drafted token is accepted and the uniform number that was compared with it; a verdict
-states the distribution from which the last token was sampled. A rule that is a little wrong shows here after a few rounds, where a test
-of the tokens alone needs thousands. A verifier that reports other numbers than it uses is left to those tests.
-"""
+A decision states the probability with which a drafted token is accepted and the uniform number that was compared with it; a
+verdict states the distribution from which the last token was sampled. A rule that is a little wrong shows here after a few
+rounds, where a test of the tokens alone needs thousands. A verifier that reports other numbers than it uses is left to those
+tests."""
 from __future__ import annotations
 
 from collections import Counter
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from .token_bets import NodeTest, Rate, Token
+from .token_bets import NodeTest, TestedDistribution, Token
 
 TOLERANCE = 0.02  # difference of two probabilities that rounding and a token at the edge of top-p may make
 LEAST_MASS = 0.01  # a residual distribution with less mass before normalisation multiplies rounding errors too much
@@ -30,7 +30,7 @@ class DecisionChecks:
     wrong: Counter[int] = field(default_factory=Counter)
     draws: list[float] = field(default_factory=list)
 
-    def add(self, token: Token, rates: Sequence[Rate], residual: Rate | None, sampled: Tensor | None) -> None:
+    def add(self, token: Token, rates: Sequence[TestedDistribution], residual: TestedDistribution | None, sampled: Tensor | None) -> None:
         """Check the decisions at a token's position. rates: the recomputed ones; residual: the distribution after the last rejection;
         sampled [vocab]: the distribution from which the token was sampled, as reported, or None."""
         for rate, tested in zip(rates, token.tests):
@@ -48,6 +48,7 @@ class DecisionChecks:
 
     @property
     def failed(self) -> bool:
+        """Whether too many decisions differ."""
         return any(count > max(FEW, SHARE * self.decided[depth]) for depth, count in self.wrong.items())
 
 

@@ -1,15 +1,14 @@
 """Bets on single tokens of sampled answers, by the origin of the token (betting.py); powerful also if the distribution is flat.
 
 - bonus: tokens after a fully accepted draft, against "always the top-1 token", a sharper or flatter distribution, one without
-  temperature and filters, and one without end tokens or repetitions;
+temperature and filters, and one without end tokens or repetitions;
 - accepted: whether a tested draft token was accepted, against sum(min(p, q)), for chains verified by rejection sampling;
 - tested: each test of a drafted token x, against min(1, p(x) / q(x)), or p(x) for a chosen one; p is the residual distribution after
-  the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the round, or to a stretch of the
-  answer: each is an alternative of its own;
+the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the round, or to a part of
+the answer: each is an alternative of its own;
 - correction: the token after a rejection, against the residual distribution after all of them;
-- first: the first token of each answer, against the top-1 token, the token of the answer before to the same prompt, and the distribution
-  without temperature and filters.
-"""
+- first: the first token of each answer, against the top-1 token, the first token of the previous answer to the same prompt, and the
+distribution without temperature and filters."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -35,8 +34,8 @@ LATE = 24  # tokens before it in the answer
 
 
 class NodeTest(NamedTuple):
-    """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled from, None if it was chosen;
-    accept, draw: the acceptance probability and the uniform number as the verifier reports them, or None."""
+    """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled from, None if it was
+    chosen; accept, draw: the acceptance probability and the uniform number as the verifier reports them, or None."""
 
     token: int
     draft: Tensor | None
@@ -45,9 +44,9 @@ class NodeTest(NamedTuple):
     draw: float | None = None
 
 
-class Rate(NamedTuple):
-    """A distribution [vocab] against which a token is tested, the probability of acceptance, and the mass that rejections have left of
-    the target's distribution."""
+class TestedDistribution(NamedTuple):
+    """What a drafted token is tested against. probs [vocab]: the distribution, after earlier rejections; value: the acceptance
+    probability; mass: the probability that earlier rejections have left of the target's distribution."""
 
     probs: Tensor
     value: float
@@ -79,7 +78,7 @@ class Token:
     place: int = 0
 
     def stretches(self) -> dict[str, bool]:
-        """Return the stretches of rounds and answers to which a mistake may be limited, and whether the token lies in each."""
+        """Return {part of rounds or answers to which a mistake may be limited: whether the token lies in it}."""
         return {"": True, **{f"depth {depth}{SPLIT}": self.depth >= depth for depth in DEEP}, f"late{SPLIT}": self.place >= LATE}
 
     def ratio(self, other: Tensor, null: Tensor) -> float:
@@ -98,8 +97,9 @@ class Token:
         return (self.token not in tokens) / max(left, FLOOR)
 
 
-def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) -> tuple[list[Rate], Rate | None]:
-    """Test one token by its origin, and return its ``acceptance_rates``. rng: for the simulated alternatives."""
+def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) -> tuple[list[TestedDistribution], TestedDistribution | None]:
+    """Test one token by its origin (``apart``: a test for each origin); return its ``acceptance_rates``. rng: for the simulated
+    alternatives."""
     if token.first:
         top, if_true = token.top()
         again = 1.0 if token.earlier is None else (token.token == token.earlier) / max(float(token.probs[token.earlier]), FLOOR)
@@ -134,24 +134,26 @@ def _within(stretches: dict[str, bool], ratios: dict[str, float]) -> dict[str, f
     return {f"{stretch}{name}": ratio if inside else 1.0 for stretch, inside in stretches.items() for name, ratio in ratios.items()}
 
 
-def acceptance_rates(token: Token) -> tuple[list[Rate], Rate | None]:
-    """Return for each test of a position what rejection sampling compares there, and the residual distribution after the last (with
-    value 0); None if nothing is left, or a test cannot be recomputed (then the rates end before it)."""
-    p, mass, rates = token.probs, 1.0, list[Rate]()
+def acceptance_rates(token: Token) -> tuple[list[TestedDistribution], TestedDistribution | None]:
+    """Return, for each test at a token's position, what rejection sampling compares there; and the residual distribution after the
+    last one (with value 0), None if nothing is left. If a test cannot be recomputed, the list ends before it and the residual
+    is None."""
+    p, mass, rates = token.probs, 1.0, list[TestedDistribution]()
     for tested in token.tests:
         q = None if tested.draft is None else tested.draft.double().cpu()
         if q is not None and (q.shape != p.shape or float(q[tested.token]) <= 0):
             return rates, None
-        rates.append(Rate(p, float(p[tested.token]) if q is None else min(1.0, float(p[tested.token]) / float(q[tested.token])), mass))
+        accept = float(p[tested.token]) if q is None else min(1.0, float(p[tested.token]) / float(q[tested.token]))
+        rates.append(TestedDistribution(p, accept, mass))
         rest = (p - (torch.nn.functional.one_hot(torch.tensor(tested.token), len(p)) if q is None else q)).clamp(min=0)
         left = float(rest.sum())
         if left <= FLOOR:
             return rates, None
         p, mass = rest / left, mass * left
-    return rates, Rate(p, 0.0, mass) if token.tests else None
+    return rates, TestedDistribution(p, 0.0, mass) if token.tests else None
 
 
-def _bet_tests(on: TestMartingale, token: Token, rates: Sequence[Rate], rng: torch.Generator) -> None:
+def _bet_tests(on: TestMartingale, token: Token, rates: Sequence[TestedDistribution], rng: torch.Generator) -> None:
     stretches = token.stretches()
     for place, (rate, tested) in enumerate(zip((one.value for one in rates), token.tests)):
         more = max(rate, min(SURE, BIAS * rate))

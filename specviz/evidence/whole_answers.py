@@ -1,25 +1,24 @@
 """A certificate over whole sampled answers: it tests whether every token follows the target's distribution at its position.
 
-The randomised probability integral transform (PIT, Rosenblatt 1952) of a token, with the tokens ordered by probability,
-is uniform on [0, 1] iff the token was sampled from that distribution, whatever precedes it. So the PIT values of all
-tokens of all answers are independent and uniform iff the answers follow the target's distribution. Distributions are
-recomputed by plain scoring, one pass per answer.
+The randomised probability integral transform (PIT, Rosenblatt 1952) of a token, with the tokens ordered by probability, is
+uniform on [0, 1] iff the token was sampled from that distribution, whatever precedes it. So the PIT values of all tokens of all
+answers are independent and uniform iff the answers follow the target's distribution. Distributions are recomputed by plain
+scoring, one pass per answer.
 
-Values are also tested by the origin of the token. Accepted tokens and corrections are only uniform together, because
-which of the two a token is depends on the token. Whether a position has a draft does not depend on it, so bonus tokens,
-and tokens without a draft, are uniform separately. Any order that is fixed before the token is sampled is valid; for a
-sampled chain, the order by the ratio of target to draft probability finds verification errors sooner ("ratio"), and the order by
-id finds draws that share their random numbers ("number").
+Values are also tested by the origin of the token. Accepted tokens and corrections are only uniform together, because which of
+the two a token is depends on the token. Whether a position has a draft does not depend on it, so bonus tokens, and tokens
+without a draft, are uniform separately. Any order that is fixed before the token is sampled is valid; for a sampled chain, the
+order by the ratio of target to draft probability finds verification errors sooner ("ratio"), and the order by id finds draws
+that share their random numbers ("number").
 
-Tokens of several origins are also tested separately by betting (token_bets.py), which is powerful if the distribution is flat. A token
-that the verification rejected and writes all the same has probability 0: the residual distribution is 0 there.
+Tokens of several origins are also tested separately by betting (token_bets.py), which is powerful if the distribution is flat.
+A token that the verification rejected and that is emitted nevertheless has probability 0: the residual distribution is 0 there.
 
-What the verifier reports of its decisions is recomputed, too (decision_checks.py).
+The numbers that the verifier reports of its decisions are recomputed, too (decision_checks.py).
 
-Answers are generated at several settings, also with a high temperature; ``power`` is the probability with which each
-mistake would be found. If a test is suspicious, twice and four times as many tokens are generated (LOOKS): p-values of betting are valid
-at any stopping time, and those of uniformity are corrected for the number of looks.
-"""
+Answers are generated at several settings, also with a high temperature; ``power`` is the probability with which each mistake
+would be found. If a test is suspicious, twice and four times as many tokens are generated (LOOKS): p-values of betting are
+valid at any stopping time, and those of uniformity are corrected for the number of looks."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +34,7 @@ from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Committed
 from .betting import TestMartingale
-from .certificate import PROMPTS, encode, noise
+from .certificate import PROMPTS, encode, logit_noise
 from .decision_checks import DecisionChecks
 from .statistics import uniformity_p_values
 from .token_bets import APART, DRAFTED, NodeTest, Token, bet
@@ -69,8 +68,9 @@ TEXTS = {  # parts of a report's detail, by identifier
 
 
 @dataclass
-class TokenPlaces:
-    """PIT values of tokens in the order in which they were generated, with the origin of each token."""
+class PitValues:
+    """PIT values of tokens in the order in which they were generated, with the origin of each token. values, ratios, numbers: by
+    the three orders; impossible: number of tokens of probability 0; apart: bets by origin; checks: of the reported decisions."""
 
     values: list[float] = field(default_factory=list)
     how: list[str] = field(default_factory=list)
@@ -81,15 +81,16 @@ class TokenPlaces:
     checks: DecisionChecks = field(default_factory=DecisionChecks)
 
     def group(self, name: str) -> list[float]:
+        """Return the values of one test: those of an origin, of all tokens, or in one of the other orders."""
         if name == RATIO:
             return [value for value in self.ratios if value is not None]
         if name in (NUMBER, DRAWN):
             return self.numbers if name == NUMBER else self.checks.draws
         return self.values if name == "all" else [value for value, how in zip(self.values, self.how) if how == name]
 
-    def first(self, count: int) -> TokenPlaces:
-        """Return the first ``count`` values. A fixed number of values is uniform; a number that depends on the answers'
-        lengths is not exactly."""
+    def first(self, count: int) -> PitValues:
+        """Return the first ``count`` values. A number of values that is fixed before is needed: one that depends on the answers'
+        lengths would not give exactly uniform values."""
         return replace(self, values=self.values[:count], how=self.how[:count], ratios=self.ratios[:count],
                        numbers=self.numbers[:count])
 
@@ -112,8 +113,8 @@ class TokenPlaces:
                            for name, values in groups.items() if values}}
 
 
-def suspicious(report: dict[str, Any]) -> bool:
-    """Return whether more tokens may turn a report into a failure."""
+def needs_more_tokens(report: dict[str, Any]) -> bool:
+    """Return whether a report is suspicious: whether more tokens may turn it into a failure."""
     even = min((group["p"] for group in report["groups"].values() if group["p"] is not None), default=1.0)
     won = min((kind["p"] for kind in report["apart"].values()), default=1.0)
     return report["p"] >= CHANCE and (even < SUSPICIOUS[0] or won < SUSPICIOUS[1])
@@ -127,14 +128,12 @@ def histogram(values: Sequence[float]) -> list[int]:
     return counts
 
 
-def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, tokens: int = TOKENS,
+def certify_answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, tokens: int = TOKENS,
             knobs: dict[str, Any] | None = None, seed: int = 0) -> dict[str, Any]:
-    """Generate answers with a method (a key or a Method) at SETTINGS, and test their tokens. Raises ValueError for
-    invalid knobs.
+    """Generate answers with a method (a key or a Method) at SETTINGS, and test their tokens. Raises ValueError for invalid knobs.
 
     status: "pass"; "fail" (a correct method fails with probability CHANCE); "not applicable" (the method is not exact);
-    "unavailable". Other fields as in ``TokenPlaces.report``, and ``detail``, a sentence.
-    """
+    "unavailable". Other fields as in ``PitValues.report``, and ``detail``, a sentence."""
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.unsupported_reason(method)
     if missing:
@@ -144,22 +143,23 @@ def answers(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]
                 "detail": f"{method.title} is {method.exactness}: it does not promise the target's distribution."}
     method.read_knobs(knobs or {})
     prompts = prompts or loaded.codec.prompts[:len(PROMPTS)] or (*PROMPTS, *PROMPTS_OPEN)
-    places, texts = TokenPlaces(), [encode(loaded, prompt) for prompt in prompts]
-    writers = [answer_writer(loaded, method, short(method, depth) | (knobs or {}), texts, replace(sampling, seed=seed * len(SETTINGS) + i))
+    places, texts = PitValues(), [encode(loaded, prompt) for prompt in prompts]
+    writers = [answer_generators(loaded, method, draft_depth_knobs(method, depth) | (knobs or {}), texts,
+                                 replace(sampling, seed=seed * len(SETTINGS) + i))
                for i, (depth, sampling) in enumerate(SETTINGS)]  # no two answers share random numbers
-    places.checks.tolerance += NOISE * noise(loaded.open_target(), texts[0])
+    places.checks.tolerance += NOISE * logit_noise(loaded.open_target(), texts[0])
     for look in LOOKS:
         while len(places.values) < look * tokens:
             for writer in writers:
                 next(writer)(places)
         report = places.first(look * tokens).report()
-        if not suspicious(report):
+        if not needs_more_tokens(report):
             break
     return conclude(report)
 
 
 def conclude(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the report with status and a sentence."""
+    """Return the report with its status and a sentence (``detail``)."""
     passed = report["p"] >= CHANCE
     counts = ", ".join(f"{report['groups'][name]['samples']} {name}" for name in GROUPS[1:] if name in report["groups"])
     words = f"{report['samples']} tokens of whole answers ({counts}): p = {report['p']:.2g}."
@@ -176,24 +176,24 @@ def conclude(report: dict[str, Any]) -> dict[str, Any]:
     return {"status": "pass" if passed else "fail", **report, "detail": words}
 
 
-def short(method: Method, depth: int | None) -> dict[str, Any]:
-    """Return the knobs that set a method's draft depth, within their ranges; none for None."""
+def draft_depth_knobs(method: Method, depth: int | None) -> dict[str, Any]:
+    """Return the values of a method's draft length knobs for drafts of this depth, within the knobs' ranges; empty for None."""
     if depth is None:
         return {}
     return {knob.name: min(max(depth, int(knob.low)), int(knob.high)) for knob in method.knobs
             if knob.name in DEPTHS and isinstance(knob.default, int) and knob.low is not None and knob.high is not None}
 
 
-def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
+def answer_generators(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts: Sequence[list[int]], sampling: Sampling,
                   length: int = LENGTH) -> Iterator[Any]:
-    """Yield functions without end, one per prompt in turn. Each is called with a TokenPlaces, generates an answer, and
-    adds its tokens."""
+    """Yield one function per prompt, over and over. Calling it with PitValues generates an answer to the prompt and adds its
+    tokens."""
     kit = loaded.kit()
     parts, scorer, seed = method.build(kit, **method.read_knobs(knobs)), loaded.open_target(), 0
     recorder, earlier = RecordingVerifier(parts.verifier), dict[int, int]()  # first token of the last answer by prompt
     parts = replace(parts, verifier=recorder)
 
-    def write(places: TokenPlaces) -> None:
+    def write(places: PitValues) -> None:
         ids = prompts[seed % len(prompts)]
         state = State(list(ids), replace(sampling, seed=1_000_003 * sampling.seed + seed), stop=loaded.end_tokens,
                       limit=min(length, loaded.context - len(ids)))
@@ -207,7 +207,7 @@ def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts
             tokens = state.tokens[len(ids):]
             places.how += [_group(kind) for kind in how[:len(tokens)]]
             rng = torch.Generator().manual_seed(state.sampling.seed ^ 0xBE7)
-            for i, place in enumerate(places_of(scorer, ids, tokens, state.sampling, [draft.probs for draft in drafts])):
+            for i, place in enumerate(token_positions(scorer, ids, tokens, state.sampling, [draft.probs for draft in drafts])):
                 there = place.value is not None and not any(test.token == tokens[i] and not test.accepted for test in drafts[i].tests)
                 places.impossible += not there
                 places.values.append(1.0 if place.value is None else place.value)
@@ -225,10 +225,11 @@ def answer_writer(loaded: Loaded, method: Method, knobs: dict[str, Any], prompts
         seed += 1
 
 
-class Place(NamedTuple):
-    """A token's position. probs, raw [vocab]: the target's distribution, and without temperature and filters; value: the token's PIT
-    value with the most probable tokens first (None if it has probability 0); ratio: its PIT value with the tokens of the largest ratio of
-    target to draft probability first (None without the draft distribution); number: with the tokens of the lowest id first."""
+class TokenPosition(NamedTuple):
+    """The distribution at a token's position, and the token's PIT values. probs, raw [vocab]: the target's distribution, and the
+    same without temperature and filters; value: with the most probable tokens first (None if the token has probability 0);
+    ratio: with the tokens of the largest ratio of target to draft probability first (None without the draft distribution);
+    number: with the tokens of the lowest id first."""
 
     probs: Tensor
     raw: Tensor
@@ -237,10 +238,10 @@ class Place(NamedTuple):
     number: float
 
 
-def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling,
-              drafts: Sequence[Tensor | None] = ()) -> Iterator[Place]:
-    """Yield the position of each token; drafts: the draft distribution [vocab] where one is known. The random numbers are seeded by
-    ``sampling`` and separate from the run's."""
+def token_positions(target: Target, prompt: list[int], tokens: list[int], sampling: Sampling,
+              drafts: Sequence[Tensor | None] = ()) -> Iterator[TokenPosition]:
+    """Yield the position of each token of an answer. drafts: the draft distribution [vocab] at each position where one is known.
+    The random numbers are seeded by ``sampling`` and separate from the run's."""
     target.capture(frozenset())
     target.sync(prompt)
     logits = target.score(DraftTree.chain(tokens[:-1])).logits[:len(tokens)]
@@ -255,7 +256,8 @@ def places_of(target: Target, prompt: list[int], tokens: list[int], sampling: Sa
         value = _place(distributions[i], distributions[i], token, within[i]) if float(wider[i, token]) > 0 else None
         worth = None if known is None else distributions[i] / known.double().cpu().clamp(min=1e-30)
         number = min(1.0, float(distributions[i, :token].sum()) + within[i] * float(distributions[i, token]))
-        yield Place(distributions[i], raw[i], value, None if worth is None else _place(distributions[i], worth, token, within[i]), number)
+        ratio = None if worth is None else _place(distributions[i], worth, token, within[i])
+        yield TokenPosition(distributions[i], raw[i], value, ratio, number)
 
 
 def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
@@ -265,10 +267,10 @@ def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
     return min(1.0, float(probs[first].sum()) + within * float(probs[token]))
 
 
-class DraftOf(NamedTuple):
-    """The draft at a token's position. probs [vocab]: of a sampled chain, else None; by_ratio: rejection sampling tested the round's
-    tokens; tests: those at this position by RULES; depth: tokens before it in the round; sampled [vocab]: the distribution from which
-    the verifier says that it sampled the token after the accepted ones."""
+class DraftAtToken(NamedTuple):
+    """The draft at a token's position. probs [vocab]: the draft distribution of a sampled chain, else None; by_ratio: rejection
+    sampling tested the round's tokens; tests: those at this position by RULES; depth: number of tokens before it in the round;
+    sampled [vocab]: the distribution from which the verifier reports to have sampled the token after the accepted ones."""
 
     probs: Tensor | None
     by_ratio: bool
@@ -278,7 +280,7 @@ class DraftOf(NamedTuple):
 
 
 class RecordingVerifier:
-    """A wrapper of a verifier that records its last draft tree and verdict."""
+    """A verifier that wraps another one and records its last draft tree and verdict."""
 
     def __init__(self, verifier: Verifier):
         self._verifier, self._tree, self._verdict = verifier, DraftTree(), Verdict((), 0, "plain")
@@ -287,10 +289,11 @@ class RecordingVerifier:
         return getattr(self._verifier, name)
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        """Verify with the wrapped verifier; record tree and verdict."""
         self._tree, self._verdict = tree, self._verifier.verify(tree, scores, state)
         return self._verdict
 
-    def drafted(self, count: int) -> list[DraftOf]:
+    def drafted(self, count: int) -> list[DraftAtToken]:
         """Return the draft at each of the round's ``count`` tokens. Distributions are those of sampled chains only: in a tree, the
         sampled tokens may decide which node's distribution applies."""
         tree, self._tree = self._tree, DraftTree()
@@ -305,7 +308,7 @@ class RecordingVerifier:
             tests = tuple(NodeTest(tree.tokens[one.node], tree.draft_probs(one.node), one.verdict == "accepted", one.accept, one.draw)
                           for one in here if one.verdict in ("accepted", "rejected"))
             sampled = self._verdict.probs if aligned and i == len(path) and (tests or self._verdict.kind == "bonus") else None
-            found.append(DraftOf(tree.draft_probs(i) if drawn and i < len(tree) else None, by_ratio, tests, i, sampled))
+            found.append(DraftAtToken(tree.draft_probs(i) if drawn and i < len(tree) else None, by_ratio, tests, i, sampled))
         return found
 
 

@@ -12,8 +12,8 @@ import torch
 from ..core import Method, Sampling
 from ..evidence.certificate import DEPTH, PROMPTS, NextTokenDistribution, encode, first_tokens
 from ..evidence.statistics import Cells, chi_square, p_value
-from ..evidence.whole_answers import CHANCE, TokenPlaces, answer_writer
-from ..run.request import SessionError, read_whole
+from ..evidence.whole_answers import CHANCE, PitValues, answer_generators
+from ..run.request import SessionError, read_integer
 from .payload import knobs_of, method_of, prompt_of, sampling_of
 
 if TYPE_CHECKING:
@@ -30,13 +30,12 @@ ANSWER = 24  # tokens per whole answer
 def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Test whether a method samples from the target's distribution.
 
-    payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell], plain_law,
-    method_counts, chi_square, freedom, p_value, asked, exactness, places: {p, samples, histogram, impossible} of the tokens of
-    whole answers, verdict: "pass" | "fail" | "few" (too few samples to claim anything) | "open", said: a sentence}, yielded
-    repeatedly as runs finish.
-    """
+    payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell], plain_law:
+    probability of each cell under the target, method_counts, chi_square, freedom, p_value, asked, exactness, places: {p,
+    samples, histogram, impossible} of the tokens of whole answers, verdict: "pass" | "fail" | "few" (too few samples to decide)
+    | "open", said: a sentence}, yielded repeatedly as runs finish."""
     method = method_of(payload)
-    samples = read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
+    samples = read_integer("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     probs = sampling_of(payload, 1.0)
     if probs.greedy:
         raise SessionError("A distribution is tested at a temperature above 0.", "lab.temperature")
@@ -50,7 +49,7 @@ def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], boo
 
 def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, probs: Sampling, samples: int,
            stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Test one method, from the catalogue or not."""
+    """Test one method, of the catalogue or not; yield the growing result of ``distribution``. probs: the sampling settings."""
     ids = encode(loaded, prompt)
     distributions = NextTokenDistribution(loaded.open_target(), ids, probs)
     with torch.inference_mode():
@@ -59,9 +58,9 @@ def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, p
         raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.",
                            "lab.no_choice")
     seen: list[Any] = []
-    counts, places = Counter(), TokenPlaces()
+    counts, places = Counter(), PitValues()
     runs = first_tokens(loaded, method, knobs, ids, probs, samples)
-    walk = answer_writer(loaded, method, knobs, [ids], probs, ANSWER)
+    walk = answer_generators(loaded, method, knobs, [ids], probs, ANSWER)
     while len(seen) < samples and not (len(seen) >= FEWEST and stop()):
         with torch.inference_mode():
             seen.append(next(runs)[0])
@@ -77,7 +76,7 @@ def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, p
     yield _report(loaded, method, cells, counts, places, len(seen), samples, True)
 
 
-def _report(loaded: Loaded, method: Method, cells: Cells, counts: Counter, places: TokenPlaces, played: int, asked: int,
+def _report(loaded: Loaded, method: Method, cells: Cells, counts: Counter, places: PitValues, played: int, asked: int,
           over: bool) -> dict[str, Any]:
     statistic, freedom = chi_square(cells.expected, counts, played)
     prob = p_value(statistic, freedom)

@@ -93,7 +93,7 @@ WRONG = {
 
 def ask(method, tokens=600, **how):
     loaded = Loaded(share=0.3, sharp=1.2, **how)
-    answer = whole.answers(loaded, method, PROMPTS, tokens)
+    answer = whole.certify_answers(loaded, method, PROMPTS, tokens)
     json.dumps(answer, allow_nan=False)
     return answer
 
@@ -120,11 +120,11 @@ def test_a_wrong_bonus_is_reported_by_its_own_tokens():
 def test_what_was_accepted_is_uniform_only_together_with_the_corrections():
     """Why these two are one group: apart, a right method would be called wrong."""
     loaded, method = Loaded(share=0.3, sharp=1.2), catalogue()["speculative"]
-    measure_missing, how = whole.answer_writer(loaded, method, {"gamma": 2}, PROMPTS, Sampling(1.0)), []
+    measure_missing, how = whole.answer_generators(loaded, method, {"gamma": 2}, PROMPTS, Sampling(1.0)), []
     grouped = whole._group
     whole._group = lambda kind: how.append(kind) or grouped(kind)
     try:
-        places = whole.TokenPlaces()
+        places = whole.PitValues()
         while len(places.values) < 600:
             next(measure_missing)(places)
     finally:
@@ -135,10 +135,10 @@ def test_what_was_accepted_is_uniform_only_together_with_the_corrections():
 
 def test_what_promises_no_distribution_or_cannot_run():
     lossy = [key for key, method in catalogue().items() if method.exactness != "exact"]
-    assert {whole.answers(Loaded(), key)["status"] for key in lossy} == {"not applicable"}
+    assert {whole.certify_answers(Loaded(), key)["status"] for key in lossy} == {"not applicable"}
     loaded = Loaded()
     loaded.unsupported_reason = lambda method: "It needs a draft model."
-    assert whole.answers(loaded, "speculative") == {"status": "unavailable", "detail": loaded.unsupported_reason(None)}
+    assert whole.certify_answers(loaded, "speculative") == {"status": "unavailable", "detail": loaded.unsupported_reason(None)}
 
 
 def test_a_token_of_probability_zero_fails_by_itself():
@@ -152,23 +152,23 @@ def test_a_token_of_probability_zero_fails_by_itself():
 
 def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
     with refuses(ValueError, "knob.unknown", "'width'"):
-        whole.answers(Loaded(), "speculative", PROMPTS, 10, {"width": 2})
+        whole.certify_answers(Loaded(), "speculative", PROMPTS, 10, {"width": 2})
     for method in catalogue().values():
         for depth, _ in whole.SETTINGS:
-            method.read_knobs(whole.short(method, depth))
+            method.read_knobs(whole.draft_depth_knobs(method, depth))
     seen = []
     spy = replace(catalogue()["speculative"], build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()))
-    whole.answers(Loaded(), spy, PROMPTS, 10)
+    whole.certify_answers(Loaded(), spy, PROMPTS, 10)
     assert seen == [1, 1, 2, 4, 2, 1, 6, 5]
     seen.clear()
-    whole.answers(Loaded(), spy, PROMPTS, 10, {"gamma": 3})
+    whole.certify_answers(Loaded(), spy, PROMPTS, 10, {"gamma": 3})
     assert seen == [3] * len(whole.SETTINGS)
 
 
 def test_a_place_lies_in_the_mass_of_its_token():
     loaded = Loaded(vocab=5)
     target, tokens = loaded.open_target(), [2, 0, 4, 1]
-    places = whole.places_of(target, [1, 3], tokens, Sampling(1.0))
+    places = whole.token_positions(target, [1, 3], tokens, Sampling(1.0))
     for at, (token, (probs_there, _, place, ratio, number)) in enumerate(zip(tokens, places)):
         fresh = TinyTarget(loaded.toy.net, 96)
         fresh.sync([1, 3, *tokens[:at]])
@@ -194,7 +194,7 @@ def test_p_values_of_even_numbers_are_even():
 
 def test_too_few_values_are_no_evidence():
     assert uniformity_p_values([0.5] * (FEW - 1)) == [] and min(uniformity_p_values([0.5] * FEW)) < 1e-9
-    assert whole.TokenPlaces([0.5] * 10, ["plain"] * 10).report()["p"] == 1.0
+    assert whole.PitValues([0.5] * 10, ["plain"] * 10).report()["p"] == 1.0
 
 
 def test_neighbours_that_repeat_each_other_are_noticed():

@@ -20,12 +20,12 @@ QUICK = {"often": 300}  # tokens that are enough in ``make test``
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in VARIANTS])
 def test_a_wrong_variant_fails(name):
-    answer = whole.answers(Loaded(share=0.3, sharp=1.2), VARIANTS[name], PROMPTS, QUICK.get(name, whole.TOKENS))
+    answer = whole.certify_answers(Loaded(share=0.3, sharp=1.2), VARIANTS[name], PROMPTS, QUICK.get(name, whole.TOKENS))
     assert answer["status"] == "fail" and answer["p"] < whole.CHANCE, answer["detail"]
 
 
 def test_the_rule_that_the_variants_vary_passes():
-    answer = whole.answers(Loaded(share=0.3, sharp=1.2), method(chain, Wrong), PROMPTS, 300)
+    answer = whole.certify_answers(Loaded(share=0.3, sharp=1.2), method(chain, Wrong), PROMPTS, 300)
     assert answer["status"] == "pass" and answer["decisions"]["decided"] > 100 and not answer["decisions"]["wrong"], answer["detail"]
 
 
@@ -53,7 +53,7 @@ EXACT = [key for key, method in catalogue().items() if method.exactness == "exac
 @pytest.mark.parametrize("key, tokens", [pytest.param(key, 300 if i % 60 == 40 else 900, id=key, marks=[] if i % 60 == 40 else pytest.mark.thorough)
                                          for i, key in enumerate(EXACT)])
 def test_no_right_method_fails_or_reports_other_numbers(key, tokens):
-    answer = whole.answers(Roles(), key, PROMPTS, tokens)
+    answer = whole.certify_answers(Roles(), key, PROMPTS, tokens)
     assert answer["status"] == "pass" and not answer["decisions"]["wrong"], answer["detail"]
 
 
