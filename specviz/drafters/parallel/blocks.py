@@ -2,7 +2,7 @@
 
 ``BlockJacobi``: Jacobi inside a block, Gauss-Seidel between blocks (Santilli et al. 2305.10427). ``SampledJacobi``:
 speculative Jacobi decoding, whose guesses are samples (Teng et al. 2410.01699). ``JacobiTree``: several guesses per
-position and a retrieved chain, TR-Jacobi (Wang et al. 2406.17404). ``Units``: lexical unit decoding (Sun et al.
+position and a retrieved chain, TR-Jacobi (Wang et al. 2406.17404). ``LexicalUnits``: lexical unit decoding (Sun et al.
 2405.15208).
 """
 from __future__ import annotations
