@@ -57,11 +57,11 @@ class DiffusionDraft(Drafter):
         builder, shown = TreeBuilder(), []
         for upto in _ends(count, self.passes):
             logits, first = self._logits(state, [*builder.tokens, *[None] * (count - len(builder))]), len(builder)
-            for place in range(first, upto):
-                row = state.process_draft_row(logits[place], builder.tokens)
+            for position in range(first, upto):
+                row = state.process_draft_row(logits[position], builder.tokens)
                 token, probs = sample_token(row, state)
-                builder.add(token, place - 1, builder.begin(probs, IID))
-                enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place))
+                builder.add(token, position - 1, builder.begin(probs, IID))
+                enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), position))
                 if enough or token in state.stop:
                     break
             shown.append(list(range(first, len(builder))))
@@ -76,15 +76,15 @@ class DiffusionDraft(Drafter):
         for step in range(self.passes):
             logits, hidden = self._logits(state, tokens), [i for i, token in enumerate(tokens) if token is None]
             kept = 1 - 1 / (self.passes - step)  # s / t for times 1, (T - 1) / T, ..., 0
-            shown.append([place for place in hidden if step + 1 == self.passes or not state.rng.flip("reveal", kept)[0]])
-            for place in shown[-1]:
-                tokens[place] = sample_token(logits[place], state)[0]
+            shown.append([position for position in hidden if step + 1 == self.passes or not state.rng.flip("reveal", kept)[0]])
+            for position in shown[-1]:
+                tokens[position] = sample_token(logits[position], state)[0]
             if None not in tokens:
                 break
         builder = TreeBuilder()
-        for place, token in enumerate(tokens):
-            assert token is not None  # the last step reveals every place
-            builder.add(token, place - 1)
+        for position, token in enumerate(tokens):
+            assert token is not None  # the last step fills every position
+            builder.add(token, position - 1)
         return _noted(builder, shown, self.order, state)
 
     def _logits(self, state: State, tokens: list[Any]) -> Tensor:
@@ -127,9 +127,9 @@ class DiffusionPaths(DiffusionDraft):
             return builder.tree()
         logits, greedy, nodes = self._logits(state, [None] * count), state.sampling.greedy, {}
         sampling = replace(state.sampling, temperature=1.0) if greedy else state.sampling
-        for place in range(count):
+        for position in range(count):
             alike = first_duplicates(builder, tips)
-            paths = {i: sampling.probs(state.process_draft_row(logits[place], path_tokens(builder, tips[i]))) for i in sorted(set(alike))}
+            paths = {i: sampling.probs(state.process_draft_row(logits[position], path_tokens(builder, tips[i]))) for i in sorted(set(alike))}
             drawn = [(tip, state.rng.pick("draft", paths[i])) for i, tip in zip(alike, tips)]
             if greedy:
                 nodes |= {key: builder.add(key[1], key[0]) for key in dict.fromkeys(drawn)}
@@ -147,6 +147,6 @@ def _ends(count: int, steps: int) -> list[int]:
 
 def _noted(builder: TreeBuilder, shown: list[list[int]], order: str, state: State) -> DraftTree:
     tree = builder.tree()
-    step_of = {place: step for step, places in enumerate(shown) for place in places}
-    state.note("diffusion", order=order, passes=len(shown), steps=[step_of[place] for place in range(len(tree))])
+    step_of = {position: step for step, places in enumerate(shown) for position in places}
+    state.note("diffusion", order=order, passes=len(shown), steps=[step_of[position] for position in range(len(tree))])
     return tree

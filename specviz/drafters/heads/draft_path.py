@@ -30,11 +30,11 @@ class DraftPathChain(Drafter):
             return builder.tree()
         inputs = self.path.fillers(state.rng.uniform_tensor("noise", (count - 1,)).tolist())
         logits = self.view.logits(inputs)
-        for place in range(count):
-            row = state.process_draft_row(logits[place], builder.tokens)
+        for position in range(count):
+            row = state.process_draft_row(logits[position], builder.tokens)
             token, probs = sample_token(row, state)
-            builder.add(token, place - 1, builder.begin(probs, IID))
-            enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), place))
+            builder.add(token, position - 1, builder.begin(probs, IID))
+            enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), position))
             if enough or token in state.stop:
                 break
         state.note("second_path", tokens=inputs, first=self.path.first, both=self.path.both, masked=self.path.mask_token is not None)

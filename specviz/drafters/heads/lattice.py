@@ -102,10 +102,10 @@ class NgramRescorer(LatticeRescorer):
         their continuations have equal scores."""
         known = tuple(state.tokens[-self.order:])
         alive: list[tuple[float, Path, list[float]]] = [(0.0, (), [])]
-        for place in places:
+        for position in places:
             grown: dict[Path, list[tuple[float, Path, list[float]]]] = {}
             for value, path, steps in alive:
-                for token, log_prob in place:
+                for token, log_prob in position:
                     step = log_prob + self.weight * self.log_prob((*known, *path), token)
                     end = (*known, *path, token)[1 - self.order:] if self.order > 1 else ()
                     grown.setdefault(end, []).append((value + step, (*path, token), [*steps, step]))
@@ -131,8 +131,8 @@ class NgramRescorer(LatticeRescorer):
             low, high = self._found(string[:-1])
             tokens, order, n, size = self.array.tokens, self.array.order, len(string) - 1, len(self.array)
 
-            def follows(place: int) -> int:
-                at = int(order[place]) + n
+            def follows(position: int) -> int:
+                at = int(order[position]) + n
                 return int(tokens[at]) if at < size else -1  # past the end, before every token
 
             inside = range(low, high)
@@ -153,10 +153,10 @@ class ModelRescorer(LatticeRescorer):
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
         self.model.sync(state.tokens)
         builder, scorer, node, steps = TreeBuilder(), Scorer(self.model, state), -1, []
-        for place in places:
+        for position in places:
             probs: Tensor = scorer.logits(builder, (node,))[0].log_softmax(-1)
-            ids = [token for token, _ in place]
-            mixed = [log_prob + self.weight * max(FLOOR, value) for (_, log_prob), value in zip(place, select_rows(probs, ids).tolist())]
+            ids = [token for token, _ in position]
+            mixed = [log_prob + self.weight * max(FLOOR, value) for (_, log_prob), value in zip(position, select_rows(probs, ids).tolist())]
             steps.append(max(mixed))
             node = builder.add(ids[mixed.index(max(mixed))], node)
         return [(tuple(builder.tokens), steps)]

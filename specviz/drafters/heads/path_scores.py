@@ -50,7 +50,7 @@ class PathScores:
         return self.block.states.new_empty(1, 0)
 
     def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Score position ``position`` (0 first) after n paths. tokens [n]: the last token of each path; carry [n, width]: its
+        """Score ``position`` (0 first) after n paths. tokens [n]: the last token of each path; carry [n, width]: its
         recurrent state. Return (logits [n, m], recurrent states [n, width] for the next position)."""
         return self.block.logits[position].expand(len(tokens), -1), carry
 
@@ -83,7 +83,7 @@ class CandidateScores(PathScores):
         self.base, self.log_probs = values, values - block.logits.logsumexp(-1, keepdim=True)
 
     def ranks(self, position: int, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (rank of each token among the candidates of position ``position``, whether it is one of them), both [n]; tokens [n]."""
+        """Return (rank of each token among the candidates of ``position``, whether it is one of them), both [n]; tokens [n]."""
         same = self.ids[position] == tokens[:, None]
         return same.int().argmax(-1), same.any(-1)
 

@@ -11,17 +11,17 @@ from ...indexes.suffix_array import PART
 from ...indexes.suffix_automaton import NgramIndex, SuffixAutomaton, TextIndex
 
 
-def copy_chain(builder: TreeBuilder, text, place: int, count: int, stop: frozenset[int], source: str = "context") -> int:
-    """Add a chain of up to ``count`` tokens text[place:] under the root of ``builder``; return their number. The chain ends after an
+def copy_chain(builder: TreeBuilder, text, position: int, count: int, stop: frozenset[int], source: str = "context") -> int:
+    """Add a chain of up to ``count`` tokens text[position:] under the root of ``builder``; return their number. The chain ends after an
     end token (``stop``) and before the end of a document (a negative token or a datastore's separator). source: name of the text."""
     tokens = []
-    for token in text[place:place + count]:
+    for token in text[position:position + count]:
         if token < 0 or token == PART:
             break
         tokens.append(int(token))
         if token in stop:
             break
-    builder.chain(tokens, [Origin(source, at, at + 1) for at in range(place, place + len(tokens))])
+    builder.chain(tokens, [Origin(source, at, at + 1) for at in range(position, position + len(tokens))])
     return len(tokens)
 
 
@@ -69,10 +69,10 @@ class NgramDraft(ContextIndexDrafter):
     def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         context, orders = list(state.tokens[1 - self.longest:]), []
         while len(builder) < budget.gamma:
-            token, n, place = self.index.best(context)
+            token, n, position = self.index.best(context)
             if n < self.min_match:
                 break
-            builder.add(token, len(builder) - 1, origin=Origin("context", place, place + 1))
+            builder.add(token, len(builder) - 1, origin=Origin("context", position, position + 1))
             orders.append(n)
             if token in state.stop:
                 break

@@ -161,13 +161,13 @@ class CostGate(Drafter):
     def matching_tokens(self, tree: DraftTree, tokens: list[int]) -> int:
         """Return the number of tokens before the copied position that equal the last tokens of the context; for a copy from another
         text the number that the drafter reports, less ELSEWHERE."""
-        place = tree.origin[0] if tree.origin else None
-        if place is None:
+        position = tree.origin[0] if tree.origin else None
+        if position is None:
             return cast(ReportsMatch, self.inner).matched
-        if place.source != "context":
+        if position.source != "context":
             return max(0, cast(ReportsMatch, self.inner).matched - ELSEWHERE)
         n = 0
-        while n < AGREE[-1] and n < place.start and tokens[place.start - 1 - n] == tokens[-1 - n]:
+        while n < AGREE[-1] and n < position.start and tokens[position.start - 1 - n] == tokens[-1 - n]:
             n += 1
         return n
 

@@ -151,9 +151,9 @@ def add_guess(builder: TreeBuilder, guess: MatchedTree, source: str, max_depth: 
     """Add the nodes of a MatchedTree to a draft tree as chosen nodes, none deeper than ``max_depth`` and none after an end token
     (``stop``). source: name of the text."""
     at = {-1: (-1, 0)}
-    for place, (token, parent, _, end) in enumerate(guess.nodes):
+    for position, (token, parent, _, end) in enumerate(guess.nodes):
         if parent in at and at[parent][1] < max_depth:
             node, depth = at[parent]
             new = builder.add(token, node, origin=Origin(source, end - 1, end))
             if token not in stop:
-                at[place] = (new, depth + 1)
+                at[position] = (new, depth + 1)

@@ -41,11 +41,11 @@ class StoreTree(Drafter):
         found = array.frequent_continuations(n, low, high, max_depth=budget.gamma, max_nodes=budget.nodes, hits=self.hits,
                                              max_children=budget.width) if n else []
         at = {-1: -1}
-        for place, (token, parent, _, where) in enumerate(found):
+        for position, (token, parent, _, where) in enumerate(found):
             if parent in at:
                 node = builder.add(token, at[parent], origin=Origin(self.store.name, where, where + 1))
                 if token not in state.stop:  # nothing is written after an end token
-                    at[place] = node
+                    at[position] = node
         self.matched = n
         return n, high - low
 
@@ -93,13 +93,13 @@ class LongerMatch(SuffixCopy):
         min_match = self.min_match + self.bias
         (known, half, end) = max(((n, half, half.first[at]) for half, (at, n) in zip(self.halves, self.past_matches(state.tokens))),
                                  key=lambda found: found[0])
-        other, place = self.store_match(state.tokens, min_match)
+        other, position = self.store_match(state.tokens, min_match)
         if own >= self.min_match and own >= max(known, other) - self.bias:
             super().draft(builder, state, budget)
         elif known >= max(min_match, other):
             self.copy(builder, state, budget, half.text, end, known, "answers")
         elif other >= self.long:
-            self.copy(builder, state, budget, self.store.store.array.tokens, place, other, self.store.store.name)
+            self.copy(builder, state, budget, self.store.store.array.tokens, position, other, self.store.store.name)
         elif other:
             n, places = self.store.draft(builder, state, budget)
             self.matched = n
@@ -112,10 +112,10 @@ class LongerMatch(SuffixCopy):
         n, low, high = array.longest(tokens, array.depth, min_match)
         return array.extend_match(tokens, n, low, high) if n >= self.long else (n, 0)
 
-    def copy(self, builder: TreeBuilder, state: State, budget: Budget, text, place: int, n: int, source: str) -> None:
-        """Copy a chain from position ``place`` of another text, up to the end of its document: at most 1 + stretch * n tokens after a
+    def copy(self, builder: TreeBuilder, state: State, budget: Budget, text, position: int, n: int, source: str) -> None:
+        """Copy a chain from ``position`` of another text, up to the end of its document: at most 1 + stretch * n tokens after a
         match of n tokens."""
         count = min(budget.gamma, 1 + int(self.stretch * n))
-        copied = copy_chain(builder, text, place, count, state.stop, source)
+        copied = copy_chain(builder, text, position, count, state.stop, source)
         self.matched = n
-        state.note("match", source=source, start=place - n, end=place, n=n, copied=copied)
+        state.note("match", source=source, start=position - n, end=position, n=n, copied=copied)

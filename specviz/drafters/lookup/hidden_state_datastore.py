@@ -43,19 +43,19 @@ class StoreStates(Drafter):
             return builder.tree()
         key = dense.frame.keys(self.state[None])[0]
         near = [(p, x) for p, x in dense.nearest(self.store.array, state.tokens[-1], key, self.neighbours) if x >= self.min_similarity]
-        for place, _ in near[:budget.width]:
-            self.add_chain(builder, place + 1, budget, state.stop)
+        for position, _ in near[:budget.width]:
+            self.add_chain(builder, position + 1, budget, state.stop)
         if near:
             self.matched = max(0, int(8 * near[0][1]))
             state.note("neighbours", source=self.store.name, places=[p + 1 for p, _ in near], likeness=[round(x, 4) for _, x in near],
                        nodes=len(builder), how=dense.how)
         return builder.tree()
 
-    def add_chain(self, builder: TreeBuilder, place: int, budget: Budget, stop: frozenset[int]) -> None:
-        """Add the chain from position ``place`` of the datastore, up to the end of its document, merged with the existing nodes."""
+    def add_chain(self, builder: TreeBuilder, position: int, budget: Budget, stop: frozenset[int]) -> None:
+        """Add the chain from ``position`` of the datastore, up to the end of its document, merged with the existing nodes."""
         tokens = self.store.array.tokens
         node, under = -1, {(builder.parents[i], builder.tokens[i]): i for i in range(len(builder))}
-        for at in range(place, min(place + budget.gamma, len(tokens))):
+        for at in range(position, min(position + budget.gamma, len(tokens))):
             token = int(tokens[at])
             if token == PART:
                 return

@@ -69,8 +69,8 @@ class HiddenStateCopy(Drafter):
         tokens = state.tokens
         if budget.gamma > 0 and self.count and len(tokens) == self.first + self.count + 1:
             near = self.nearest(tokens)
-            for place, _ in near[:budget.width]:
-                self.add_chain(builder, tokens, place, budget, state.stop)
+            for position, _ in near[:budget.width]:
+                self.add_chain(builder, tokens, position, budget, state.stop)
             if near:
                 self.matched = max(0, int(8 * near[0][1]))
                 state.note("neighbours", places=[p for p, _ in near], likeness=[round(x, 4) for _, x in near], nodes=len(builder))
@@ -88,10 +88,10 @@ class HiddenStateCopy(Drafter):
         pairs = torch.stack([found.indices.to(found.values.dtype), found.values]).tolist()
         return [(ends[i], x) for i, x in ((int(i), x) for i, x in zip(*pairs)) if x >= self.min_similarity]
 
-    def add_chain(self, builder: TreeBuilder, tokens, place: int, budget: Budget, stop: frozenset[int]) -> None:
-        """Add the chain from position ``place`` of the context, merged with the existing nodes."""
+    def add_chain(self, builder: TreeBuilder, tokens, position: int, budget: Budget, stop: frozenset[int]) -> None:
+        """Add the chain from ``position`` of the context, merged with the existing nodes."""
         node, under = -1, {(builder.parents[i], builder.tokens[i]): i for i in range(len(builder))}
-        for at in range(place, min(place + budget.gamma, len(tokens))):
+        for at in range(position, min(position + budget.gamma, len(tokens))):
             token = tokens[at]
             if (node, token) in under:
                 node = under[node, token]

@@ -22,15 +22,15 @@ class InputCopy(Drafter):
             for n in range(1, min(self.longest, end) + 1):
                 piece = tuple(self.source[end - n:end])
                 self.ends[piece] = 0 if piece in self.ends else end
-        self.place, self.at = (0 if self.from_start else None), len(self.source)
+        self.position, self.at = (0 if self.from_start else None), len(self.source)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         builder = TreeBuilder()
-        follows = self.place is not None and self.at == len(state.tokens)
-        place, n = (self.place, 0) if follows else self.find_match(state.tokens)
-        if place is not None and budget.gamma > 0:
-            copied = copy_chain(builder, self.source, place, budget.gamma, state.stop)
-            state.note("match", start=place - n, end=place, n=n, copied=copied)
+        follows = self.position is not None and self.at == len(state.tokens)
+        position, n = (self.position, 0) if follows else self.find_match(state.tokens)
+        if position is not None and budget.gamma > 0:
+            copied = copy_chain(builder, self.source, position, budget.gamma, state.stop)
+            state.note("match", start=position - n, end=position, n=n, copied=copied)
         return builder.tree()
 
     def find_match(self, tokens: list[int]) -> tuple[int | None, int]:
@@ -47,7 +47,7 @@ class InputCopy(Drafter):
     def observe(self, state: State, outcome: Outcome) -> None:
         size = len(outcome.committed)
         before = len(state.tokens) - size
-        place = self.place if self.place is not None and self.at == before else self.find_match(state.tokens[:before])[0]
-        same = place is not None and self.source[place:place + size] == list(outcome.committed)
-        self.place = place + size if place is not None and same and place + size < len(self.source) else None
+        position = self.position if self.position is not None and self.at == before else self.find_match(state.tokens[:before])[0]
+        same = position is not None and self.source[position:position + size] == list(outcome.committed)
+        self.position = position + size if position is not None and same and position + size < len(self.source) else None
         self.at = len(state.tokens)

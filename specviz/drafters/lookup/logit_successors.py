@@ -60,10 +60,10 @@ class LogitSpecDrafter(ContextIndexDrafter):
                 return places[-1]
         return 0
 
-    def add_copied_chain(self, builder: TreeBuilder, under: dict, state: State, node: int, place: int, count: int, room: int) -> None:
-        """Add up to ``count`` context tokens from position ``place`` as a chain under ``node``, while the tree has at most ``room``
+    def add_copied_chain(self, builder: TreeBuilder, under: dict, state: State, node: int, position: int, count: int, room: int) -> None:
+        """Add up to ``count`` context tokens from ``position`` as a chain under ``node``, while the tree has at most ``room``
         nodes. under: (parent, token) -> node."""
-        for at in range(place, min(place + count, len(state.tokens))):
+        for at in range(position, min(position + count, len(state.tokens))):
             token = state.tokens[at]
             if len(builder) >= room and (node, token) not in under:
                 return

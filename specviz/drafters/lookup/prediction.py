@@ -30,32 +30,32 @@ class Prediction(Drafter):
         for end in range(self.min_match, len(self.source)):
             for n in range(self.min_match, min(self.longest, end) + 1):
                 self.ends.setdefault(tuple(self.source[end - n:end]), []).append(end)
-        self.place, self.at, self.agreed = 0, state.start, ASSUMED  # source[place] is the prediction for position ``at``
+        self.position, self.at, self.agreed = 0, state.start, ASSUMED  # source[position] is the prediction for position ``at``
         self.lost = False
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         builder = TreeBuilder()
-        place, n = self.follow(state.tokens, self.place, self.agreed, self.lost, self.at)[:2]
+        position, n = self.follow(state.tokens, self.position, self.agreed, self.lost, self.at)[:2]
         if n and budget.gamma > 0:
             self.matched = n
-            copied = copy_chain(builder, self.source, place, budget.gamma, state.stop, "predicted")
-            state.note("match", source="predicted", start=place - min(n, place), end=place, n=n, copied=copied)
+            copied = copy_chain(builder, self.source, position, budget.gamma, state.stop, "predicted")
+            state.note("match", source="predicted", start=position - min(n, position), end=position, n=n, copied=copied)
         return builder.tree()
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.place, self.agreed, self.lost = self.follow(state.tokens, self.place, self.agreed, self.lost, self.at)
+        self.position, self.agreed, self.lost = self.follow(state.tokens, self.position, self.agreed, self.lost, self.at)
         self.at = len(state.tokens)
 
-    def follow(self, tokens: list[int], place: int, agreed: int, lost: bool, at: int) -> tuple[int, int, bool]:
-        """Continue the alignment from position ``at`` of ``tokens`` to their end. Return (place, agreed, lost): the position in the
+    def follow(self, tokens: list[int], position: int, agreed: int, lost: bool, at: int) -> tuple[int, int, bool]:
+        """Continue the alignment from position ``at`` of ``tokens`` to their end. Return (position, agreed, lost): the position in the
         predicted text, the number of matching tokens before it (0 while unaligned), and whether the texts are unaligned."""
         for end in range(at, len(tokens)):
-            if not lost and place < len(self.source) and self.source[place] == tokens[end]:
-                place, agreed = place + 1, agreed + 1
+            if not lost and position < len(self.source) and self.source[position] == tokens[end]:
+                position, agreed = position + 1, agreed + 1
             else:
-                found, n = self.realign(tokens[:end + 1] if end + 1 < len(tokens) else tokens, place)
-                place, agreed, lost = (found, n, False) if n else (place, 0, True)
-        return place, agreed, lost
+                found, n = self.realign(tokens[:end + 1] if end + 1 < len(tokens) else tokens, position)
+                position, agreed, lost = (found, n, False) if n else (position, 0, True)
+        return position, agreed, lost
 
     def realign(self, tokens: list[int], near: int) -> tuple[int, int]:
         """Find the longest suffix of ``tokens`` that occurs in the predicted text. Return the position after it (the first one from

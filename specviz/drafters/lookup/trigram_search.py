@@ -99,8 +99,8 @@ class TrigramSearch(Drafter):
         root = self.search(pair, budget.gamma, rng)
         chosen = most_visited(root, budget.nodes, budget.width, state.stop)
         at = {id(root): -1}
-        for place in chosen:
-            at[id(place)] = builder.add(place.token, at[id(place.parent)])
+        for node in chosen:
+            at[id(node)] = builder.add(node.token, at[id(node.parent)])
         state.note("search", iterations=self.iterations, pairs=len(self.matrix),
                    visits=[p.visits for p in chosen], priors=[round(p.prior, 4) for p in chosen])
         return builder.tree()
@@ -109,26 +109,26 @@ class TrigramSearch(Drafter):
         """Run Monte Carlo tree search over continuations of ``pair``, at most ``depth`` tokens deep; return the root."""
         root = SearchNode(-1, pair, None, 1.0, 0.0)
         for _ in range(self.iterations):
-            place, deep = root, 0
-            while place.children:
-                place, deep = self.select(place), deep + 1
-            if deep < depth and (place.visits or place is root) and self.expand(place):
-                place, deep = place.children[0], deep + 1
-            reward = 1.0 + self.rollout(place.pair, depth - deep, rng)
-            up = place
+            node, deep = root, 0
+            while node.children:
+                node, deep = self.select(node), deep + 1
+            if deep < depth and (node.visits or node is root) and self.expand(node):
+                node, deep = node.children[0], deep + 1
+            reward = 1.0 + self.rollout(node.pair, depth - deep, rng)
+            up = node
             while up is not None:
                 reward, up = reward + up.score, up.parent
-            while place is not None:
-                place.visits += 1
-                place.reward += reward
-                place = place.parent
+            while node is not None:
+                node.visits += 1
+                node.reward += reward
+                node = node.parent
         return root
 
-    def select(self, place: SearchNode) -> SearchNode:
+    def select(self, node: SearchNode) -> SearchNode:
         """Return the child with the highest mean reward plus exploration bonus; an unvisited child first."""
-        weight = (self.explore + math.log((place.visits + 9) / 8)) * math.sqrt(place.visits)
-        best, found = -math.inf, place.children[0]
-        for child in place.children:
+        weight = (self.explore + math.log((node.visits + 9) / 8)) * math.sqrt(node.visits)
+        best, found = -math.inf, node.children[0]
+        for child in node.children:
             if not child.visits:
                 return child
             value = child.reward / child.visits + weight * child.prior / (1 + child.visits)
@@ -136,12 +136,12 @@ class TrigramSearch(Drafter):
                 best, found = value, child
         return found
 
-    def expand(self, place: SearchNode) -> bool:
+    def expand(self, node: SearchNode) -> bool:
         """Add the known successors of a node as its children; return whether there are any."""
-        known = self.matrix[place.pair]
+        known = self.matrix[node.pair]
         if not known:
             return False
-        place.children = [SearchNode(token, (place.pair[1], token), place, score, score)
+        node.children = [SearchNode(token, (node.pair[1], token), node, score, score)
                           for token, score in sorted(known.items(), key=lambda item: -item[1])]
         return True
 
@@ -169,10 +169,10 @@ def most_visited(root: SearchNode, count: int, width: int, stop: frozenset[int])
     node and none after an end token (``stop``)."""
     chosen, todo = [], [root]
     while todo and len(chosen) < count:
-        todo.sort(key=lambda place: -place.visits)
-        place = todo.pop(0)
-        if place is not root:
-            chosen.append(place)
-        if place.token not in stop or place is root:
-            todo += sorted((c for c in place.children if c.visits), key=lambda c: -c.visits)[:width]
+        todo.sort(key=lambda node: -node.visits)
+        node = todo.pop(0)
+        if node is not root:
+            chosen.append(node)
+        if node.token not in stop or node is root:
+            todo += sorted((c for c in node.children if c.visits), key=lambda c: -c.visits)[:width]
     return chosen

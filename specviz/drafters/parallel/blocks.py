@@ -37,8 +37,8 @@ class BlockJacobi(Drafter):
         written = len(state.tokens) - state.start
         room = min(budget.gamma, self.size - written % self.size)
         block = self.guesses[:room]
-        for place in range(len(block), room):
-            block.append(state.tokens[-1] if self.fill == "last token" else state.tokens[place % len(state.tokens)])
+        for position in range(len(block), room):
+            block.append(state.tokens[-1] if self.fill == "last token" else state.tokens[position % len(state.tokens)])
         if room > 0:
             state.note("grid", block=block, carried=min(len(self.guesses), room), at=len(state.tokens), number=written // self.size)
         return DraftTree.chain(block)
@@ -74,32 +74,32 @@ class SampledJacobi(Drafter):
             token, probs = sample_token(row, state)  # sampled now, so that the draft depends on this round's random numbers only
             builder.add(token, len(builder) - 1, builder.begin(probs, IID))
         drawn = len(builder)
-        for place in range(drawn, budget.gamma):
-            self.fill(builder, place, state)
+        for position in range(drawn, budget.gamma):
+            self.fill(builder, position, state)
         if len(builder):
             state.note("grid", block=list(builder.tokens), carried=drawn, at=len(tokens), number=0)
         return builder.tree()
 
-    def fill(self, builder: TreeBuilder, place: int, state: State) -> None:
-        """Add to ``builder`` a guess for position ``place`` of the chain, which the last pass did not score."""
+    def fill(self, builder: TreeBuilder, position: int, state: State) -> None:
+        """Add to ``builder`` a guess for ``position`` of the chain, which the last pass did not score."""
         if self.init == "sample" and self.rows is not None and len(self.rows):
             token, probs = sample_token(self.rows[-1], state)
-            builder.add(token, place - 1, builder.begin(probs, IID))
+            builder.add(token, position - 1, builder.begin(probs, IID))
         elif self.init == "random" and len(self.tokens):
-            rng = random.Random(f"{state.sampling.seed}/{len(state.tokens) + place}/fill")  # apart from the run's random streams
-            builder.add(rng.choice(self.tokens), place - 1)
+            rng = random.Random(f"{state.sampling.seed}/{len(state.tokens) + position}/fill")  # apart from the run's random streams
+            builder.add(rng.choice(self.tokens), position - 1)
         elif self.init == "context":
-            at = place % len(state.tokens)
-            builder.add(state.tokens[at], place - 1, origin=Origin("context", at, at + 1))
+            at = position % len(state.tokens)
+            builder.add(state.tokens[at], position - 1, origin=Origin("context", at, at + 1))
         else:
-            builder.add(self.neighbour(builder, place, state), place - 1)
+            builder.add(self.neighbour(builder, position, state), position - 1)
 
-    def neighbour(self, builder: TreeBuilder, place: int, state: State) -> int:
-        """Return the token before position ``place`` of the chain; with "above", and in the first column of the grid, the token one row
+    def neighbour(self, builder: TreeBuilder, position: int, state: State) -> int:
+        """Return the token before ``position`` of the chain; with "above", and in the first column of the grid, the token one row
         before."""
-        written = len(state.tokens) - state.start + place
+        written = len(state.tokens) - state.start + position
         back = self.columns if self.columns and written >= self.columns and (self.init == "above" or not written % self.columns) else 1
-        return builder.tokens[place - back] if place >= back else state.tokens[place - back]
+        return builder.tokens[position - back] if position >= back else state.tokens[position - back]
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.rows = outcome.scores.logits[len(outcome.verdict.path) + 1:]
@@ -138,12 +138,12 @@ class JacobiTree(Drafter):
         shape = self.shape.within(budget.gamma, budget.width)
         rolls = random.Random(f"{state.sampling.seed}/{len(state.tokens)}/fill")  # a separate random stream
         words = list(dict.fromkeys(state.tokens))
-        for place, (parent, rank, depth) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
+        for position, (parent, rank, depth) in enumerate(zip(shape.parents, shape.ranks, shape.depths)):
             while depth > len(self.places):
                 self.places.append(rolls.sample(words, min(self.tokens_per_position, len(words))))
             known = self.places[depth - 1]
             if parent in at and rank < len(known):
-                at[place] = builder.add(known[rank], at[parent])
+                at[position] = builder.add(known[rank], at[parent])
         return builder.tree()
 
     def copy_from_context(self, state: State, budget: Budget) -> DraftTree:

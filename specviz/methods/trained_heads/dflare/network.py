@@ -64,7 +64,7 @@ class DFlare(BlockDrafter):
 
     @cached_property
     def fused(self) -> DFlareNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return DFlareNet(self)
 
 

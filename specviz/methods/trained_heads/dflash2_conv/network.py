@@ -93,7 +93,7 @@ class DFlash2(BlockDrafter):
 
     @cached_property
     def fused(self) -> DFlash2Net:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return DFlash2Net(self)
 
 

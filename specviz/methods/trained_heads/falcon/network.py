@@ -83,7 +83,7 @@ class Falcon(Eagle):
 
     @cached_property
     def fused(self) -> FalconNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return FalconNet(self)
 
     def open(self) -> BlockwiseRows:

@@ -81,7 +81,7 @@ class Fspad(Eagle):
 
     @cached_property
     def fused(self) -> FspadNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return FspadNet(self)
 
     def open(self) -> FspadRows:

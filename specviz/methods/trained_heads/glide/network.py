@@ -103,7 +103,7 @@ class Glide(nn.Module):
 
     @cached_property
     def fused(self) -> GlideNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return GlideNet(self)
 
     def open(self) -> GlideRows:

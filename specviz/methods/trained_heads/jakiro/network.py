@@ -85,7 +85,7 @@ class Jakiro(Eagle):
 
     @cached_property
     def fused(self) -> JakiroNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return JakiroNet(self)
 
     def open(self) -> JakiroRows:

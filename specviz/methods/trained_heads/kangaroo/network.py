@@ -50,7 +50,7 @@ class Kangaroo(nn.Module):
 
     @cached_property
     def fused(self) -> FusedLayers:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return FusedLayers(self.layers, self.config)
 
     @cached_property

@@ -97,7 +97,7 @@ class Mtp(nn.Module):
 
     @cached_property
     def fused(self) -> MtpNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return MtpNet(self)
 
     def open(self) -> MtpRows:

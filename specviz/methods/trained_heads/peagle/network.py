@@ -62,7 +62,7 @@ class PEagle(Eagle3):
 
     @cached_property
     def fused(self) -> Eagle3Net:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return Eagle3Net(self)
 
     def open(self) -> MaskedPairs:

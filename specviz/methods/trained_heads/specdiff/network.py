@@ -68,7 +68,7 @@ class DiffusionDrafter(nn.Module):
 
     @cached_property
     def fused(self) -> DiffusionNet:
-        """The weights in inference layout; converted once and shared by all runs."""
+        """The weights in inference layout (fused matrices); converted once and shared by all runs."""
         return DiffusionNet(self)
 
     def open(self) -> DiffusionRows:
