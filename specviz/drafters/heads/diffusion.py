@@ -129,7 +129,8 @@ class DiffusionPaths(DiffusionDraft):
         sampling = replace(state.sampling, temperature=1.0) if greedy else state.sampling
         for position in range(count):
             alike = first_duplicates(builder, tips)
-            paths = {i: sampling.probs(state.process_draft_row(logits[position], path_tokens(builder, tips[i]))) for i in sorted(set(alike))}
+            rows = {i: state.process_draft_row(logits[position], path_tokens(builder, tips[i])) for i in sorted(set(alike))}
+            paths = {i: sampling.probs(row) for i, row in rows.items()}
             drawn = [(tip, state.rng.pick("draft", paths[i])) for i, tip in zip(alike, tips)]
             if greedy:
                 nodes |= {key: builder.add(key[1], key[0]) for key in dict.fromkeys(drawn)}
