@@ -24,11 +24,11 @@ BEGIN = "<!-- figures -->"  # marks the figures in the page
 END = "<!-- /figures -->"
 TEXTS = {  # sentences of the page, by identifier
     "none": "Not measured yet: these figures need an idle machine.",
-    "smartspec": "{method}: goodput, divided by the higher goodput of plain decoding and speculative decoding with a fixed draft length",
-    "tetris.tokens": "{method}: generated tokens per scored token, divided by those of speculative decoding with a fixed draft length",
-    "tetris.goodput": "{method}: goodput, divided by that of speculative decoding with a fixed draft length, at equal scored "
+    "smartspec": "{method}: its goodput divided by the higher goodput of plain decoding and of speculative decoding with a fixed draft length",
+    "tetris.tokens": "{method}: its generated tokens per scored token divided by those of speculative decoding with a fixed draft length",
+    "tetris.goodput": "{method}: its goodput divided by that of speculative decoding with a fixed draft length, at equal scored "
                       "tokens per request and round",
-    "criterion": "**Criterion**: {what}. It must be at least {floor:.2f} at every load. ",
+    "criterion": "**Criterion** for {what}. The ratio must be at least {floor:.2f} at every load. ",
     "met": "**Met**: the lowest value is {ratio:.2f}, with {least}.",
     "not_met": "**Not met** with {loads}: the lowest value is {ratio:.2f}, with {least}.",
     "load": "- {load}: {ratio:.2f} times {other}",

@@ -1,6 +1,7 @@
 """Every figure on screen, from raw counts, under one definition each.
 
-block_efficiency      tokens committed / target passes (the bonus or correction token included)
+block_efficiency      mean accepted length: tokens committed / target passes, the bonus or correction token included; the same
+                      quantity is mean_accepted_length in HTTP answers and accepted_length of servers
 mean_accepted_tokens  draft tokens accepted / target passes
 acceptance_rate       draft tokens accepted / draft tokens tried, for every verifier: examined nodes whose parent was accepted
 examined_acceptance   draft tokens accepted / nodes examined; lower where a verifier examines whole branches at once
@@ -21,7 +22,10 @@ PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
 
 @dataclass
 class Totals:
-    """Raw counts of one run, accumulated from its events; runs are added with ``+``."""
+    """Raw counts of one run, accumulated from its events; totals of several runs are added with ``+``.
+
+    drafted, accepted: draft tokens; tried: draft tokens whose parent was accepted; examined: draft tokens that were tested;
+    by_position: [tried, accepted] for each depth."""
 
     tokens: int = 0
     rounds: int = 0
@@ -38,7 +42,7 @@ class Totals:
     _decisions: tuple = field(default=(), repr=False)
 
     def fold(self, event: Event) -> None:
-        """Add an event's counts."""
+        """Add the counts of an event."""
         if isinstance(event, Prefilled):
             self.prefill_seconds += event.t1 - event.t0
         elif isinstance(event, Drafted):
@@ -90,7 +94,7 @@ class Totals:
         return sum(self.phase_seconds.values())
 
     def record(self) -> dict[str, Any]:
-        """Return the totals for the trace's last record."""
+        """Return the totals as the trace's last record holds them."""
         ph = self.phase_seconds
         return {
             "tokens": self.tokens, "rounds": self.rounds, "drafted": self.drafted, "accepted": self.accepted, "tried": self.tried,
@@ -118,10 +122,12 @@ class Timed(Protocol):
     """A run's tokens and seconds."""
 
     @property
-    def tokens(self) -> int: ...
+    def tokens(self) -> int:
+        """Number of generated tokens."""
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Seconds in which they were generated."""
 
 
 def walltime_speedup(plain: Timed, ours: Timed) -> float | None:

@@ -1,4 +1,4 @@
-"""Replay a draft model on text the target already generated: expected block efficiency and acceptance rate without running the
+"""Replay a draft model on text the target already generated: expected mean accepted length and acceptance rate without running the
 engine.
 
 Greedy: a draft token is accepted iff the draft's argmax is the target's token, and up to its first mistake the draft has the

@@ -22,7 +22,7 @@ from .files import FRONT, relink_card, write_bytes, write_json, write_shards, wr
 from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
-from .shared_weights import base_keys
+from .shared_weights import base_head_fields
 
 # (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 predicts the token after place p
 ChainStates = Callable[[Batch, int], list[Tensor]]
@@ -50,7 +50,7 @@ def tables(chain_states: ChainStates, features: Features, answers: list[Answer],
 
 
 def measure(chain_states: ChainStates, features: Features, hparams: dict, model: nn.Module) -> dict[str, float]:
-    """Return block efficiency on a few held-out answers per task, and the entropy of the head's attention, during a training run.
+    """Return the mean accepted length on a few held-out answers per task, and the entropy of the head's attention, during a training run.
     """
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = tables(chain_states, features, some, hparams["gamma"])
@@ -115,7 +115,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
 
     about: the card's text on the method; most: maximum bytes of the weights. Raises TrainingError if they are larger. Weights
     are split into files of at most 8 MB."""
-    base = base_keys(runner.hparams)
+    base = base_head_fields(runner.hparams)
     frozen = {key for key, weight in model.named_parameters() if base and not weight.requires_grad}
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items() if key not in frozen}
     parameters = sum(tensor.numel() for tensor in weights.values())

@@ -22,7 +22,7 @@ HEAD = """# The trained drafters side by side
 
 Generated from the model cards by `python -m specviz.training compare --ship`. A test checks that the page is up to date.
 
-- tokens per pass: committed tokens per target pass, including the target's own (block efficiency), on held-out prompts, default knobs.
+- tokens per pass: mean accepted length, the committed tokens per target pass with the bonus token, on held-out prompts, default knobs.
 - greedy, equal nodes: the same with {nodes} nodes, for methods that have a knob for the number of nodes.
 - speed-up: plain decoding's seconds per token divided by the method's, interleaved in one run.
 - minutes trained, M tokens: of the last training run; methods that use the same model share it.

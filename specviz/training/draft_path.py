@@ -1,10 +1,11 @@
-"""Train a second path through the frozen target for draft rows (Uno, 2609.04010; Orthrus, 2605.12825).
+"""Train a second path through the frozen target for draft rows (Uno, 2609.04010; Orthrus, 2605.12825): extra weights that are used
+at drafted positions only.
 
-The target runs over the text once, without gradients; its KV cache is what the blocks read, as when drafting. Each step samples answer
-positions as anchors. The block after an anchor holds the anchor's token, then noise or masks, and takes the path; row j learns the
-target's distribution of the token j + 1 places after the anchor. A row that keeps the target's own weights needs no training and is left
-out: its keys and values are the text's. Nearer places weigh more, because tokens after a rejected one are lost.
-"""
+The target runs over the text once, without gradients; the blocks read its KV cache, as when drafting. Each step samples answer
+positions as anchors. The block after an anchor holds the anchor's token, then noise or masks, and its rows use the second path;
+row j learns the target's distribution of the token j + 1 positions after the anchor. A row that uses the target's own weights
+needs no training and is left out: its keys and values are the text's. Positions near the anchor weigh more, because tokens
+after a rejected one are lost."""
 from __future__ import annotations
 
 import math
@@ -31,6 +32,7 @@ ROWS = 1024  # most rows of a pass when measuring
 
 
 def run(job: Job, recipe: str) -> Path:
+    """Train the second path of a recipe ("uno" or "orthrus"); return the folder of its weights."""
     hparams = job.hparams(recipe)
     features = TextFeatures(job, hparams)
     torch.manual_seed(job.seed)
@@ -49,7 +51,7 @@ def run(job: Job, recipe: str) -> Path:
 
 
 class Trainer:
-    """Loss and replayed acceptance of a path."""
+    """Loss and replayed acceptance of a second path."""
 
     def __init__(self, path: draft_path.DraftPath, features: TextFeatures, hparams: dict):
         self.path, self.features, self.hparams = path, features, hparams
@@ -64,8 +66,8 @@ class Trainer:
         return cache
 
     def states(self, ids: Tensor, cache: DynamicCache, at: Tensor, size: int, rng: random.Random) -> Tensor:
-        """Return final states [rows, n, size - first, hidden] of the rows that take the path, after anchors at positions ``at``
-        [rows, n] of texts ids [rows, width]. The cache is as before afterwards."""
+        """Return the final hidden states [rows, n, size - first, hidden] of the rows that use the second path, after anchors at
+        positions ``at`` [rows, n] of texts ids [rows, width]. The cache is unchanged afterwards."""
         path, (rows, width), device, first = self.path, ids.shape, ids.device, self.path.first
         ahead = torch.arange(first, size, device=device)
         fillers = path.fillers([rng.random() for _ in range(at.numel() * (size - 1))])
@@ -91,6 +93,7 @@ class Trainer:
         return torch.where(inside, index, -1)
 
     def loss(self, batch: Batch, anchors: Tensor, size: int, rng: random.Random) -> Tensor:
+        """Return the mean distillation loss of the rows that use the second path, weighted by the distance from the anchor."""
         width = batch.ids.shape[1]
         states = self.states(batch.ids, self.text(batch.ids), batch.where[anchors] % width, size, rng)
         index, total, weights = self.index(batch, anchors, size), states.sum() * 0.0, 0.0
@@ -112,15 +115,16 @@ class Trainer:
         some = some[:: max(1, len(some) // self.hparams["measure_rows"])]
         by_task = {}
         for task in TASKS:
-            marks = [self.hits(answer) for answer in some if answer.task == task]
+            marks = [self.accepted_by_step(answer) for answer in some if answer.task == task]
             if marks:
                 by_task[task] = chains.replay_rounds(marks, self.path.block)["block_efficiency"]
         return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
                 **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
 
     @torch.inference_mode()
-    def hits(self, answer: Answer) -> list[list[bool]]:
-        """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
+    def accepted_by_step(self, answer: Answer) -> list[list[bool]]:
+        """Return [step][token] for a greedy answer: whether each token would be drafted correctly as the ``step``-th token of a
+        draft (from 0)."""
         path, first = self.path, self.path.first
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[step < first] * len(batch.labels) for step in range(path.block)]

@@ -48,7 +48,7 @@ class MaskTrainer:
                              negatives=hparams.get("negatives", 0))
 
     def measure(self, hparams: dict) -> dict[str, float]:
-        """Return block efficiency at temperature 0 on a few held-out answers of each task. Every draft is a full block."""
+        """Return the mean accepted length at temperature 0 on a few held-out answers of each task. Every draft is a full block."""
         some = [a for a in self.features.heldout if a.greedy]
         some = some[:: max(1, len(some) // hparams["measure_rows"])]
         by_task = {}

@@ -26,7 +26,7 @@ from .features import Batch, Features
 from .generate import Answer
 from .job import Job
 from .runner import Runner
-from .shared_weights import freeze
+from .shared_weights import freeze_untrained
 from .state_cache import StateCache
 
 # (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose product is the logits
@@ -46,6 +46,7 @@ class AuxStateFeatures(Features):
 
     @torch.no_grad()
     def states(self, material) -> Batch:
+        """Run the target over the output of ``draft.collate``; return it as a Batch with these hidden states."""
         ids, where, top_ids, top_logp, labels = material
         out = self.target.model(ids, output_hidden_states=True)
         read = torch.cat([out.hidden_states[capture] for capture in self.hidden_states], -1)
@@ -54,13 +55,15 @@ class AuxStateFeatures(Features):
 
 def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = network.build, card: str | None = None,
         begin: Callable[[Any, AuxStateFeatures], None] | None = None, corrected: Predict | None = None) -> Path:
-    """Train a block drafter. build: makes the untrained one; card: text for its model card; begin: a function that initialises
-    weights before the first step; corrected: predictions as they are drafted, whose loss is added to that of the block's own.
-    hparams ``trained``: see warm_start.freeze."""
+    """Train a block drafter; return the folder of its weights.
+
+    build(body, hparams): the untrained drafter; card: template of the model card; begin(model, features): initialises weights
+    before the first step; corrected: predictions with a correction, as when drafting, whose loss is added to that of the plain
+    block. hparams ``trained``: see shared_weights.py."""
     hparams = job.hparams(recipe)
     features = AuxStateFeatures(job, hparams, build)
     torch.manual_seed(job.seed)
-    model = freeze(build(features.target_info, hparams), hparams)
+    model = freeze_untrained(build(features.target_info, hparams), hparams)
     runner = Runner(job, recipe, model, hparams, features.place(recipe))
     if begin is not None and not runner.progress.step:
         begin(model, features)
@@ -81,7 +84,8 @@ def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = netw
 
 
 def sample_anchors(batch: Batch, each: int, rng: random.Random) -> Tensor:
-    """Sample anchors as indices into ``batch.where``, [rows, each]; a row with fewer answer tokens repeats some."""
+    """Sample ``each`` anchors per row of text, as indices into ``batch.where``, [rows, each]. A row with fewer answer tokens
+    repeats some."""
     width = batch.ids.shape[1]
     owner = (batch.where // width).tolist()
     places: dict[int, list[int]] = {}
@@ -92,8 +96,8 @@ def sample_anchors(batch: Batch, each: int, rng: random.Random) -> Tensor:
 
 
 def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return, for each position of a block, (states [n, hidden], indices [n] into ``batch.where``): the states that
-    predict the token after the indexed position. Blocks end where the row's answer ends."""
+    """Return, for each position of the blocks after anchors [rows, n], (the states [m, hidden] that predict its token, indices [m]
+    into ``batch.where`` of these tokens). Blocks end where the row's answer ends."""
     rows, width = batch.ids.shape
     ids = torch.full((*anchors.shape, model.block), model.mask_token, device=batch.ids.device)
     ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
@@ -111,7 +115,8 @@ def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchor
 
 def loss(model: network.BlockDrafter, features: Features, batch: Batch, drafted: list[tuple[Tensor, Tensor]], hparams: dict,
          corrected: Predict | None = None) -> Tensor:
-    """Return the loss of drafted blocks, as ``blocks`` returns them."""
+    """Return the mean distillation loss of drafted blocks, as ``blocks`` returns them, weighted by the distance from the anchor,
+    plus the loss of a confidence head."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for ahead, (states, index) in enumerate(drafted):
@@ -132,7 +137,8 @@ def loss(model: network.BlockDrafter, features: Features, batch: Batch, drafted:
 
 
 def predict(model: network.BlockDrafter, features: Features, batch: Batch, states: Tensor, index: Tensor):
-    """Return (rows, matrix) whose product is the logits. With a Markov head its low-rank factors are concatenated to both."""
+    """Return (inputs [n, a], matrix [vocab, a]) whose product is the logits. With a Markov head its low-rank factors are
+    concatenated to hidden states and output matrix."""
     if model.markov_head is None:
         return states, features.head.float()
     latent = model.markov_head.latent(batch.ids.flatten()[batch.where[index]], states)
@@ -141,8 +147,8 @@ def predict(model: network.BlockDrafter, features: Features, batch: Batch, state
 
 
 def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
-    """Return an upper bound of the acceptance probability sum(min(p, q)), [n]: over the target's top tokens, and one
-    outcome for the rest."""
+    """Return an upper bound [n] of the acceptance probability sum(min(p, q)), computed over the target's top tokens and one
+    outcome for all others."""
     q = logits.float().softmax(-1).gather(1, top_ids)
     p = top_logp.exp()
     rest = torch.minimum((1 - q.sum(-1)).clamp(min=0), (1 - p.sum(-1)).clamp(min=0))
@@ -150,7 +156,7 @@ def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
 
 
 def measure(model: network.BlockDrafter, features: Features, hparams: dict, corrected: Predict | None = None) -> dict[str, float]:
-    """Return the mean accepted length at temperature 0 on a few held-out answers of each task, whole blocks drafted."""
+    """Return the mean accepted length at temperature 0 on a few held-out answers of each task. Every draft is a full block."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     by_task = {}
@@ -164,7 +170,8 @@ def measure(model: network.BlockDrafter, features: Features, hparams: dict, corr
 
 @torch.inference_mode()
 def accepted_by_step(model: network.BlockDrafter, features: Features, answer: Answer, corrected: Predict | None = None) -> list[list[bool]]:
-    """Return [step][token] for a greedy answer: whether each token would be drafted correctly ``step`` tokens ahead."""
+    """Return [step][token] for a greedy answer: whether each token would be drafted correctly as the ``step``-th token of a draft
+    (from 0)."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]
     every = torch.arange(len(batch.where), device=batch.ids.device)[None]

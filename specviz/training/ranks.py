@@ -111,7 +111,7 @@ def replay_tree_rounds(found: list[Tensor], shape: Shape) -> dict:
 
 
 def measure(model: Heads, head_states: HeadStates, features: Features, shape: Shape) -> dict[str, float]:
-    """Return the mean block efficiency over the tasks on held-out answers, greedy and at temperature 1. The recipe's
+    """Return the mean accepted length, averaged over the tasks, on held-out answers, greedy and at temperature 1. The recipe's
     ``measure_rows`` limits the number of answers."""
     out, all_of_them = {}, features.heldout
     heldout = all_of_them[::max(1, len(all_of_them) // features.hparams.get("measure_rows", len(all_of_them)))]

@@ -1,8 +1,8 @@
 """Measure the trained models: print the figures, store them as JSON, and write them into the model cards.
 
-Target: held-out loss by task, the copying loss, and thirty unedited answers. Draft model: acceptance by position and
-block efficiency (tokens per target pass, bonus token included), greedy and at temperature 1, replayed on held-out
-answers. Every drafter: the same on the real engine, and its speed relative to plain decoding (drafters.py).
+Target: held-out loss by task, the copying loss, and thirty unedited answers. Draft model: acceptance by position and mean
+accepted length (tokens per target pass, bonus token included; papers: block efficiency), greedy and at temperature 1,
+replayed on held-out answers. Every drafter: the same on the real engine, and its speed relative to plain decoding (drafters.py).
 """
 
 import dataclasses
@@ -71,17 +71,17 @@ def recipe_of(job: Job, name: str) -> str:
 def target_figures(job: Job, hparams: dict) -> dict:
     """Return the target's figures: parameters, held-out loss by task, loss on repeated spans, share of looping answers, and sample
     answers."""
-    words, model = load_model(job, job.target)
+    tokenizer, model = load_model(job, job.target)
     heldout = data.load(job.data, "heldout", hparams["own_rows"])
     asked = answers.questions(job, hparams)
-    answered = answers.greedy_answers(job, model, words, [(one.task, one.text) for one in asked], hparams["new_tokens"])
+    answered = answers.greedy_answers(job, model, tokenizer, [(one.task, one.text) for one in asked], hparams["new_tokens"])
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
-        "held_out_loss": target.loss_by_task(model, words, heldout, hparams),
-        "induction": target.copying_loss(model, words, hparams),
-        "looping": answers.looping_share(job, model, words, heldout, hparams),
+        "held_out_loss": target.loss_by_task(model, tokenizer, heldout, hparams),
+        "induction": target.copying_loss(model, tokenizer, hparams),
+        "looping": answers.looping_share(job, model, tokenizer, heldout, hparams),
         "looping_of": parent_looping_share(job, heldout, hparams),
-        "answers": [{"task": one.task, "prompt": one.title, "answer": words.decode(ids)} for one, ids in zip(asked, answered)],
+        "answers": [{"task": one.task, "prompt": one.title, "answer": tokenizer.decode(ids)} for one, ids in zip(asked, answered)],
     }
 
 
@@ -90,15 +90,15 @@ def parent_looping_share(job: Job, heldout: list[data.Row], hparams: dict) -> di
     name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
     if name is None:
         return {}
-    words, model = load_model(job, name)
-    return {name: answers.looping_share(job, model, words, heldout, hparams)}
+    tokenizer, model = load_model(job, name)
+    return {name: answers.looping_share(job, model, tokenizer, heldout, hparams)}
 
 
 def load_model(job: Job, name: str) -> tuple:
     """Return (tokenizer, network in evaluation mode) of a model."""
     path = job.model(name)
-    words = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    return words, open_network(path, torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    return tokenizer, open_network(path, torch.float32).eval()
 
 
 def draft_figures(job: Job, hparams: dict) -> dict:
