@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
-    """Add the command to the parser; ``options`` adds those of models and sampling."""
+    """Add the command to the parser. options(parser): adds the options of models and sampling."""
     sub = command("bench", bench, "Methods against plain decoding, interleaved in one run.")
     sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
     sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last "
@@ -40,6 +40,7 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
 
 
 def bench(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     if args.table and args.into:
         raise UsageError("bench.table_and_into")
     if args.minutes is not None and not args.into:
@@ -77,7 +78,7 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 def _structured(args: argparse.Namespace) -> int:
     from .. import ROOT
     from ..evidence.structured_bench import COLUMNS, PROMPTS, structured_bench, with_table
-    from ..run.request import read_whole
+    from ..run.request import read_integer
     from .output_files import write_output
     from .terminal import table
 
@@ -87,7 +88,7 @@ def _structured(args: argparse.Namespace) -> int:
         raise UsageError("bench.response_format") from None
     rows = []
     chosen = None if args.methods == "all" else method_keys(args.methods)
-    prompts = PROMPTS[:read_whole("prompts", len(PROMPTS) if args.prompts is None else args.prompts, 1, len(PROMPTS))]
+    prompts = PROMPTS[:read_integer("prompts", len(PROMPTS) if args.prompts is None else args.prompts, 1, len(PROMPTS))]
     loaded = _loaded(args)
     for row in structured_bench(loaded, chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)):
         rows.append(row.record())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
 from ..methods import catalogue
-from ..run.request import SessionError, read_whole
+from ..run.request import SessionError, read_integer
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
 from ..trace.metrics import Totals, walltime_speedup
@@ -89,7 +89,7 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
     per task; reference: add rows for transformers' decoding with the same weights, and for llama.cpp if installed; quiet: no
     progress bar (None: none if stderr is not a terminal); deterministic: as in Session. Ctrl-C ends the measurement and returns
     what was measured. Raises SessionError before anything is measured."""
-    repeats, length = read_whole("repeats", repeats, 1, 1000), read_whole("max_new_tokens", max_new_tokens, 1)
+    repeats, length = read_integer("repeats", repeats, 1, 1000), read_integer("max_new_tokens", max_new_tokens, 1)
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
     cells, interrupted = measure(plan.runners, plan.items, repeats, length, sampling, quiet)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
@@ -119,7 +119,7 @@ class Plan:
 def prepare(loaded: Loaded, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
             reference: bool, deterministic: bool) -> Plan:
     """Validate the arguments of ``bench`` and return the plan. length: tokens per answer. Raises SessionError."""
-    most = None if prompts is None else read_whole("prompts", prompts, 1)
+    most = None if prompts is None else read_integer("prompts", prompts, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
     items, mark = read_suites(files)
     asked = select_items(items, tasks, most)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import Sampling
 from ..methods import catalogue
 from ..run.batch_prompts import session_unbatchable_reason
-from ..run.request import SessionError, read_number, read_whole
+from ..run.request import SessionError, read_integer, read_number
 from ..run.session import Session, find_method
 from .prompt_suites import Item, read_suite, select_items
 from .simulated_server import LoadResult, Server, TimedRequest
@@ -64,8 +64,8 @@ def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequen
     requests as the largest load has at once are run and discarded. A method's policy keeps what it has learned from one load to
     the next, as in a server that keeps running. Raises SessionError before anything is measured."""
     loads = _loads(users, rates)
-    count, slots = read_whole("requests", requests, 1, MOST_REQUESTS), read_whole("slots", slots, 1, MOST_USERS)
-    length = read_whole("max_new_tokens", max_new_tokens, 2)
+    count, slots = read_integer("requests", requests, 1, MOST_REQUESTS), read_integer("slots", slots, 1, MOST_USERS)
+    length = read_integer("max_new_tokens", max_new_tokens, 2)
     sessions, skipped = _sessions(loaded, methods, sampling, deterministic)
     asks = timed_requests(next(iter(sessions.values())), select_items([*read_suite(suite)], tasks), count, length)
     env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"], "requests": count,
@@ -177,7 +177,7 @@ def _loads(users: Sequence[int], rates: Sequence[float]) -> list[tuple[str, floa
     if rates:
         loads = [("rate", read_number("rate", rate)) for rate in rates]
     else:
-        loads = [("users", read_whole("users", one, 1, MOST_USERS)) for one in users]
+        loads = [("users", read_integer("users", one, 1, MOST_USERS)) for one in users]
     if not loads or any(load <= 0 for _, load in loads):
         raise SessionError("A load is a number of users, or of requests a second above 0.", "load.rate")
     return sorted(set(loads), key=lambda load: load[1])

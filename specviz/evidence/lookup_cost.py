@@ -25,7 +25,7 @@ from ..drafters.lookup.counted_suffixes import CountedSuffixes
 from ..drafters.lookup.datastore import StoreTree
 from ..drafters.lookup.prompt_lookup import PromptLookup
 from ..indexes.earlier_answers import Memory
-from ..indexes.nearest import Dense, Frame, library, make_graph
+from ..indexes.nearest import HiddenStateIndex, KeyProjection, build_hnsw_index, import_faiss
 from ..indexes.store import Store
 from ..indexes.suffix_array import SuffixArray
 from ..trace.file_writer import write_file
@@ -106,9 +106,9 @@ def hidden_state_rounds(how: str, text: list[int], rounds: int) -> Iterator[Roun
     source = torch.Generator().manual_seed(0)
     array = SuffixArray.build(np.array(text, np.uint32), 2)
     keys = torch.nn.functional.normalize(torch.randn(len(text), DIM, generator=source), dim=-1)
-    frame = Frame(torch.zeros(DIM), torch.ones(DIM), torch.eye(DIM))
-    dense = Dense(keys.numpy().astype(np.float16), frame)
-    graph: Any = make_graph(keys.numpy()) if how == "graph" else None
+    frame = KeyProjection(torch.zeros(DIM), torch.ones(DIM), torch.eye(DIM))
+    dense = HiddenStateIndex(keys.numpy().astype(np.float16), frame)
+    graph: Any = build_hnsw_index(keys.numpy()) if how == "graph" else None
     for at in np.linspace(0, len(text) - 1, rounds).astype(int).tolist():
         key = keys[at] + 0.1
         yield {"all": lambda key=key: (keys @ key).topk(4), "token": lambda key=key, at=at: dense.nearest(array, text[at], key, 4),
@@ -129,13 +129,13 @@ STRUCTURES: dict[str, tuple[Callable[[list[int], int], Iterator[Round]], int]] =
 }
 
 
-def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: None) -> dict[str, dict[int, float]]:
+def measure(most: int, rounds: int, report_progress: Callable[[str], Any] = lambda line: None) -> dict[str, dict[int, float]]:
     """Return {data structure: {text length: median microseconds of a round}}. most: longest text in tokens; say: called with lines
     of progress."""
     out: dict[str, dict[int, float]] = {}
     text = synthetic_tokens(min(most, max(SIZES)))
     for name, (prepare, limit) in STRUCTURES.items():
-        if name.endswith("HNSW") and library() is None:
+        if name.endswith("HNSW") and import_faiss() is None:
             continue
         for size in (size for size in SIZES if size <= min(most, limit)):
             seconds = []
@@ -144,7 +144,7 @@ def measure(most: int, rounds: int, say: Callable[[str], Any] = lambda line: Non
                 one()
                 seconds.append(time.perf_counter() - began)
             out.setdefault(name, {})[size] = 1e6 * median(seconds)
-            say(f"{name}, {size:,} tokens: {out[name][size]:.0f} us")
+            report_progress(f"{name}, {size:,} tokens: {out[name][size]:.0f} us")
     return out
 
 

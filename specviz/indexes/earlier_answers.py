@@ -16,9 +16,10 @@ ANSWERS = ("answers", "older answers")  # names of the halves in an Origin
 
 
 class Memory:
-    """The token ids of a visitor's earlier answers.
+    """The token ids of one visitor's earlier answers, and tables that methods keep between runs.
 
-    ``answers``: oldest first; ``taken``: number of answers ever added.
+    answers: oldest first, at most ``capacity`` tokens together; taken: number of answers ever added; mark: identifies the
+    target and tokenizer.
     """
 
     def __init__(self, capacity: int = CAPACITY):
@@ -26,14 +27,14 @@ class Memory:
         self.clear()
 
     def clear(self, mark: Hashable = None) -> None:
-        """Clear everything. ``mark`` identifies the target and tokenizer of the following answers."""
+        """Drop everything. mark: identifies the target and tokenizer of the answers to come."""
         self.mark, self.taken, self._size = mark, 0, 0
         self.answers: deque[tuple[int, ...]] = deque()
         self._tables: dict[Hashable, Any] = {}
         self._shared_tables: dict[Hashable, Any] = {}
 
-    def frozen(self) -> Memory:
-        """Return an immutable snapshot to copy from."""
+    def snapshot(self) -> Memory:
+        """Return a copy of the current content that later runs do not change."""
         found = self.copy()
         found._tables = deepcopy(self._shared_tables | self._tables)
         return found
@@ -45,13 +46,14 @@ class Memory:
         found._shared_tables = self._shared_tables | self._tables
         return found
 
-    def belong(self, mark: Hashable) -> None:
-        """Clear the memory if ``mark`` differs: token ids of another target or tokenizer have other meanings."""
+    def clear_unless_mark(self, mark: Hashable) -> None:
+        """Drop everything if ``mark`` differs from the memory's: token ids of another target or tokenizer have other
+        meanings."""
         if mark != self.mark:
             self.clear(mark)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add an answer, unless it is stored already (a race generates it several times)."""
+        """Add an answer, unless it is stored already (a race of several methods generates it several times)."""
         answer = tuple(tokens)[-self.capacity:]
         if not answer or answer in self.answers:
             return
@@ -62,12 +64,13 @@ class Memory:
             self._size -= len(self.answers.popleft())
 
     def since(self, taken: int) -> list[tuple[int, ...]]:
-        """Return the stored answers added after the first ``taken`` ones."""
+        """Return the stored answers that were added after the first ``taken`` ones."""
         new = min(self.taken - taken, len(self.answers))
         return [self.answers[i] for i in range(len(self.answers) - new, len(self.answers))]
 
     def table(self, name: Hashable, make: Callable[[], Any]) -> Any:
-        """Return a method's table, creating it on first use; the least recently used table is dropped when there are too many."""
+        """Return the table of this name, calling ``make`` on first use; the least recently used table is dropped if there
+        are too many."""
         if name not in self._tables and name in self._shared_tables:
             self._tables[name] = deepcopy(self._shared_tables[name])
         self._tables[name] = self._tables.pop(name) if name in self._tables else make()
@@ -77,5 +80,5 @@ class Memory:
 
 
 def memory_of(kit: Any) -> Memory:
-    """Return the visitor's memory; without one, a memory for this run only."""
+    """Return the visitor's memory of a kit; without one, an empty memory for this run only."""
     return getattr(kit, "memory", None) or Memory()

@@ -14,7 +14,7 @@ SIZE = 1 << 16
 class HashPool:
     """A hash table of fixed size from n-grams to the token after them.
 
-    n: tokens of a key; size: slots of the table; ``used``: occupied slots.
+    n: tokens of a key; size: number of slots; used: occupied slots; next: token per slot, EMPTY for none.
     """
 
     def __init__(self, n: int, size: int = SIZE):
@@ -30,8 +30,8 @@ class HashPool:
         return value
 
     def roll_hash(self, value: int, gone: int, new: int) -> int:
-        """Return the hash of the key that is one token later, from the hash of the current key: ``gone`` leaves,
-        ``new`` enters."""
+        """Return the hash of the n-gram one token later: ``value`` is the hash of the current one, ``gone`` its first token,
+        ``new`` the token that follows it (rolling hash)."""
         return (value * FACTOR + new - gone * self._oldest) & BITS
 
     def add(self, tokens: Sequence[int], begin: int = 0) -> None:
@@ -47,7 +47,7 @@ class HashPool:
             value = self.roll_hash(value, tokens[at - self.n], tokens[at])
 
     def follow(self, tokens: Sequence[int], most: int, stop: frozenset[int] = frozenset()) -> list[int]:
-        """Return the chain of stored successors after the last n tokens."""
+        """Return a chain of at most ``most`` stored successors after the last n tokens, up to a token of ``stop``."""
         out: list[int] = []
         if len(tokens) < self.n:
             return out

@@ -25,16 +25,17 @@ EFFORT = 128  # minimum nodes visited by a graph search
 
 
 @dataclass(frozen=True)
-class Frame:
-    """Projection from hidden states to keys. centre, spread [d]; axes [d, dim]."""
+class KeyProjection:
+    """Projection from hidden states to search keys: standardise, then project on principal components. centre, spread
+    [hidden]; axes [hidden, dim]."""
 
     centre: Tensor
     spread: Tensor
     axes: Tensor
 
     @classmethod
-    def fit(cls, states: Tensor, dim: int) -> Frame:
-        """Fit on hidden states [rows, d]: mean, standard deviation and the first ``dim`` principal components."""
+    def fit(cls, states: Tensor, dim: int) -> KeyProjection:
+        """Fit on hidden states [rows, hidden]: mean, standard deviation and the first ``dim`` principal components."""
         states = states.double()
         centre, spread = states.mean(0), states.std(0, correction=0) + 1e-6
         z = (states - centre) / spread
@@ -42,26 +43,28 @@ class Frame:
         return cls(centre.float(), spread.float(), axes.float().contiguous())
 
     def keys(self, states: Tensor) -> Tensor:
-        """Return keys [rows, dim] of unit length."""
+        """Return keys [rows, dim] of unit length for hidden states [rows, hidden]."""
         z = (states.float().cpu() - self.centre) / self.spread
         return torch.nn.functional.normalize(z @ self.axes, dim=-1)
 
 
 @dataclass(frozen=True)
-class Dense:
-    """Hidden-state keys of a datastore. keys: float16 [tokens, dim], zeros for a document's first token; graph: the
-    approximate index, or None."""
+class HiddenStateIndex:
+    """Search index over the hidden states of a datastore. keys: float16 [tokens, dim], zeros for a document's first token;
+    graph: the approximate HNSW index, or None."""
 
     keys: np.ndarray
-    frame: Frame
+    frame: KeyProjection
     graph: Any = None
 
     @property
     def how(self) -> str:
+        """Name of the search in use: "exact" or "faiss HNSW"."""
         return "exact" if self.graph is None else "faiss HNSW"
 
     def nearest(self, array: SuffixArray, token: int, key: Tensor, count: int) -> list[tuple[int, float]]:
-        """Return (place, cosine) of up to ``count`` positions of ``token`` with the keys nearest to ``key`` [dim]."""
+        """Return (position, cosine similarity) of up to ``count`` occurrences of ``token`` whose keys are nearest to ``key``
+        [dim]."""
         low, high = array.range([token])
         if low == high:
             return []
@@ -75,8 +78,9 @@ class Dense:
         return [(int(places[i]), x) for i, x in zip(best.indices.tolist(), best.values.tolist())]
 
 
-def open_dense(folder: Path, tokens: int) -> Dense | None:
-    """Open the hidden-state keys of a datastore; None if it has none. Raises ValueError if they are damaged."""
+def open_dense(folder: Path, tokens: int) -> HiddenStateIndex | None:
+    """Open the hidden-state index of a datastore folder; None if it has none. tokens: number of tokens of the datastore.
+    Raises ValueError if the files are damaged."""
     if not (folder / "keys.npy").is_file():
         return None
     keys = np.load(folder / "keys.npy", mmap_mode="r", allow_pickle=False)
@@ -84,12 +88,13 @@ def open_dense(folder: Path, tokens: int) -> Dense | None:
         centre, spread, axes = (torch.from_numpy(frame[name]) for name in ("centre", "spread", "axes"))
     if keys.dtype != np.float16 or keys.ndim != 2 or len(keys) != tokens or axes.shape != (len(centre), keys.shape[1]):
         raise ValueError("its states are not those of its tokens")
-    return Dense(keys, Frame(centre, spread, axes), open_graph(folder / "keys.faiss", tokens))
+    return HiddenStateIndex(keys, KeyProjection(centre, spread, axes), open_hnsw_index(folder / "keys.faiss", tokens))
 
 
-def open_graph(path: Path, tokens: int) -> Any:
-    """Open the memory-mapped approximate index; None if missing or faiss is not installed. Raises ValueError."""
-    faiss = library()
+def open_hnsw_index(path: Path, tokens: int) -> Any:
+    """Open a memory-mapped HNSW index of faiss; None if the file is missing or faiss is not installed. Raises ValueError if
+    it is damaged."""
+    faiss = import_faiss()
     if faiss is None or not path.is_file():
         return None
     try:
@@ -102,9 +107,10 @@ def open_graph(path: Path, tokens: int) -> Any:
     return graph
 
 
-def make_graph(keys: np.ndarray) -> Any:
-    """Build an HNSW inner-product graph of keys [tokens, dim]; None without faiss."""
-    faiss = library()
+def build_hnsw_index(keys: np.ndarray) -> Any:
+    """Build an HNSW graph (approximate nearest-neighbour index of faiss, inner product) over keys [tokens, dim]; None
+    without faiss."""
+    faiss = import_faiss()
     if faiss is None:
         return None
     graph = faiss.IndexHNSWFlat(keys.shape[1], 16, faiss.METRIC_INNER_PRODUCT)
@@ -114,8 +120,8 @@ def make_graph(keys: np.ndarray) -> Any:
     return graph
 
 
-def library() -> Any:
-    """Return the module faiss, or None if it is not installed."""
+def import_faiss() -> Any:
+    """Return the module faiss; None if it is not installed."""
     try:
         import faiss
     except ImportError:
@@ -123,16 +129,16 @@ def library() -> Any:
     return faiss
 
 
-def mark_of(target: Any) -> list[float]:
-    """Return a fingerprint of a target: logits of its output matrix on some of its embeddings."""
+def target_fingerprint(target: Any) -> list[float]:
+    """Return a fingerprint of a target's weights: logits of its output matrix on some of its embeddings."""
     ids = list(range(0, target.vocab, max(1, target.vocab // 8)))[:8]  # spread out: the first tokens are rarely trained
     return [round(float(x), 4) for x in target.head(target.embed(ids)).detach().float().cpu()[:, ids].flatten()]
 
 
-def marks(fingerprint: Any, target: Any) -> bool:
-    """Return whether a fingerprint belongs to this target. Rounding differences of processors, layouts and half
-    precision are tolerated."""
-    now = np.array(mark_of(target))
+def is_made_for(fingerprint: Any, target: Any) -> bool:
+    """Return whether a fingerprint belongs to this target. Rounding differences of processors, layouts and half precision
+    are tolerated."""
+    now = np.array(target_fingerprint(target))
     if not isinstance(fingerprint, list) or len(fingerprint) != len(now) or not all(type(x) in (int, float) for x in fingerprint):
         return False
     return bool(np.abs(np.array(fingerprint, float) - now).max(initial=0) <= NEAR * np.abs(now).max(initial=0))

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from ..core.errors import InvalidUse
-from .suffix_automaton import Text
+from .suffix_automaton import TextIndex
 
 
-class NgramCounts(Text):
-    """For every n-gram of 1 .. most-1 tokens: the counts of its successors, and the position of its last occurrence.
+class NgramCounts(TextIndex):
+    """Index of a growing text: for every n-gram of 1 .. most-1 tokens, the counts of its successors and the position of its
+    last occurrence.
 
     The most frequent successor is maintained incrementally, ties go to the latest; lookup takes constant time.
     """
@@ -51,8 +52,8 @@ class NgramCounts(Text):
                 del self.after[key], self._best[key]
 
     def best(self, context) -> tuple[int, int, int]:
-        """Return (token, n, place): the most frequent successor of the longest known suffix of ``context``, the length
-        of that suffix, and the position of its last occurrence.
+        """Return (token, n, position): the most frequent successor of the longest known suffix of ``context``, the length of
+        the n-gram including that successor, and the position of its last occurrence.
 
         (-1, 0, 0) if the last token has no successor.
         """

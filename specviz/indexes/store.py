@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ..core.errors import CodedError
-from .nearest import Dense, open_dense
+from .nearest import HiddenStateIndex, open_dense
 from .suffix_array import SuffixArray
 
 FORMAT = "specviz-store/1"
@@ -24,24 +24,27 @@ HOW_TO = {"dense": f"{HOW} --dense --ship"}  # by datastore, where the command d
 
 
 class StoreError(CodedError, ValueError):
-    """A datastore cannot be used; the message is one sentence for the user."""
+    """Error: a datastore cannot be used. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Store:
     """A datastore of token sequences in a folder, opened with memory mapping.
 
-    name: used as origin of draft tokens; facts: of ``store.json`` (tokens, documents, bytes, build_seconds, source, mark); dense: hidden
-    states that produced the tokens, if the datastore was built with them."""
+    name: used as origin of draft tokens; array: suffix array over its tokens; facts: of ``store.json`` (tokens,
+    documents, bytes, build_seconds, source, mark); dense: index over the hidden states that predicted the tokens, if the
+    datastore was built with them.
+    """
 
     name: str
     array: SuffixArray
     facts: dict[str, Any] = field(default_factory=dict)
-    dense: Dense | None = None
+    dense: HiddenStateIndex | None = None
 
     @classmethod
     def open(cls, folder: str | Path, mark: str | None = None) -> Store:
-        """Map a datastore from disk. Raises StoreError if it is missing, damaged, or built for another vocabulary than ``mark``."""
+        """Open a datastore, memory-mapped. mark: fingerprint of the vocabulary it must have. Raises StoreError if it is
+        missing, damaged, or built for another vocabulary."""
         folder = Path(folder)
         if not (folder / "store.json").is_file():
             raise StoreError(f"There is no datastore in {folder}: build one with `{HOW}`.", "datastore.missing")
@@ -63,7 +66,7 @@ class Store:
 
 
 def check(tokens: np.ndarray, order: np.ndarray, facts: dict[str, Any]) -> None:
-    """Raise ValueError if the arrays do not match the metadata."""
+    """Raise ValueError if a datastore's arrays do not match its metadata."""
     if tokens.dtype != np.uint32 or order.dtype != np.int32 or tokens.ndim != 1 or tokens.shape != order.shape:
         raise ValueError("its arrays have the wrong shape")
     if len(tokens) != facts["tokens"] or not 1 <= int(facts["depth"]) <= 1024:

@@ -1,6 +1,5 @@
-"""Suffix array over a fixed token store (REST, He et al. 2311.08252): all occurrences of a string form one range, found by binary search.
-The arrays may be memory-mapped; nothing is copied.
-"""
+"""Suffix array over a fixed datastore (REST, He et al. 2311.08252): all occurrences of a token sequence form one range,
+found by binary search. The arrays may be memory-mapped; nothing is copied."""
 from __future__ import annotations
 
 import heapq
@@ -27,7 +26,8 @@ class SuffixArray:
 
     @classmethod
     def build(cls, tokens: np.ndarray, depth: int = 32) -> SuffixArray:
-        """Sort by 1, 2, 4, ... tokens until ``depth`` are reached (prefix doubling): log2(depth) sorts of n numbers."""
+        """Build a suffix array sorted by the next ``depth`` tokens: by 1, 2, 4, ... tokens (prefix doubling), in log2(depth)
+        sorts of n numbers."""
         tokens = np.asarray(tokens, dtype=np.uint32)
         n = len(tokens)
         if not n:
@@ -46,7 +46,8 @@ class SuffixArray:
             done *= 2
 
     def range(self, pattern: Sequence[int]) -> tuple[int, int]:
-        """Return the range [low, high) of ``order`` with the occurrences of the pattern, at most ``depth`` tokens."""
+        """Return the range [low, high) of ``order`` with all occurrences of the pattern; only its first ``depth`` tokens are
+        compared."""
         pattern = [int(x) for x in pattern][:self.depth]
         low = self._first(pattern, 0, len(self.order), False)
         return low, self._first(pattern, low, len(self.order), True)
@@ -65,7 +66,8 @@ class SuffixArray:
         return low
 
     def longest(self, context: Sequence[int], most: int, least: int = 1) -> tuple[int, int, int]:
-        """Return (n, low, high): length and range of the longest matching suffix of ``context`` of least..most tokens; n = 0 if none."""
+        """Return (n, low, high) of the longest suffix of ``context`` with ``least`` to ``most`` tokens that occurs: its
+        length and its range in ``order``; n = 0 if there is none."""
         most = min(most, len(context), self.depth)
         found = (0, 0, 0)
         while least <= most:
@@ -77,10 +79,10 @@ class SuffixArray:
                 most = n - 1
         return found
 
-    def whole(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:
-        """Extend a match beyond ``depth``. Return (length, place): the longest match of ``context`` among the positions
-        order[low:high], and the position after it. At most ``hits`` positions are compared, spread evenly over the
-        range."""
+    def extend_match(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:
+        """Extend a match of n tokens beyond ``depth``. Return (length, position): the longest match of ``context`` among the
+        positions order[low:high], and the position after it. At most ``hits`` positions are compared, spread evenly over
+        the range."""
         places = np.asarray(self.order[low:high:max(1, -(-(high - low) // hits))], dtype=np.int64)
         length = n
         while length < len(context):
@@ -93,7 +95,7 @@ class SuffixArray:
         return length, int(places[0]) + n
 
     def followers(self, places: np.ndarray, skip: int) -> list[tuple[int, int, int]]:
-        """Return (token, a, b), sorted by token id: places[a:b] are the positions that have this token ``skip`` tokens later.
+        """Return (token, a, b), sorted by token id: positions places[a:b] have this token ``skip`` tokens later.
 
         The positions must be in the array's order and agree in their first ``skip`` tokens; skip must be below ``depth``.
         """
@@ -104,26 +106,26 @@ class SuffixArray:
         edges = [0, *cuts.tolist(), len(heads)] if len(heads) else []
         return [(int(heads[a]), late + a, late + b) for a, b in zip(edges, edges[1:]) if heads[a] != PART]
 
-    def frequent(self, matched: int, low: int, high: int, *, deep: int, nodes: int, hits: int, wide: int = 10**9):
-        """Return the ``nodes`` most frequent continuations of a range as a tree: (token, parent, count, place), most
-        frequent first.
+    def frequent_continuations(self, matched: int, low: int, high: int, *, max_depth: int, max_nodes: int, hits: int,
+                               max_children: int = 10**9):
+        """Return the ``max_nodes`` most frequent continuations of the match order[low:high] of ``matched`` tokens, as a
+        tree: (token, parent, count, position), most frequent first.
 
         parent: index into the result, -1 at the root; of equally frequent ones the shorter comes first, so parents
-        precede children. deep: maximum tokens; hits: maximum positions examined, spread evenly over the range; wide:
-        maximum children of a node.
+        precede children. hits: maximum number of positions examined, spread evenly over the range.
         """
         places = np.asarray(self.order[low:high:max(1, -(-(high - low) // max(hits, 1)))])
         out: list[tuple[int, int, int, int]] = []
         heap: list[tuple] = []
 
         def offer(parent: int, a: int, b: int, depth: int) -> None:
-            if depth < deep and matched + depth < self.depth:
+            if depth < max_depth and matched + depth < self.depth:
                 found = self.followers(places[a:b], matched + depth)
-                for token, c, d in sorted(found, key=lambda f: (f[1] - f[2], f[0]))[:wide]:
+                for token, c, d in sorted(found, key=lambda f: (f[1] - f[2], f[0]))[:max_children]:
                     heapq.heappush(heap, (c - d, depth, len(out), token, parent, a + c, a + d))
 
         offer(-1, 0, len(places), 0)
-        while heap and len(out) < nodes:
+        while heap and len(out) < max_nodes:
             count, depth, _, token, parent, a, b = heapq.heappop(heap)
             out.append((token, parent, -count, int(places[a]) + matched + depth))
             offer(len(out) - 1, a, b, depth + 1)

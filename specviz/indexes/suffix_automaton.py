@@ -1,9 +1,10 @@
 """Indexes for matching the suffix of a growing text; appended tokens can be undone.
 
-``SuffixAutomaton`` finds the longest and all shorter matches in constant amortised time per token with at most 2n states (Blumer et al.
-1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string of at most that many tokens,
-like the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975). ``GramIndex`` holds the positions of every n-gram (CopySpec, Dumitru
-et al. 2502.08923), ``Grams`` those of several lengths (prompt lookup).
+``SuffixAutomaton`` finds the longest and all shorter matches in constant amortised time per token with at most 2n states
+(Blumer et al. 1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string of
+at most that many tokens, like the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975). ``NgramIndex`` has the
+positions of every n-gram (CopySpec, Dumitru et al. 2502.08923), ``NgramIndexes`` those of several lengths (prompt
+lookup).
 """
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from ..core import common_prefix_length
 
 
-class Text:
-    """Base class of indexes over a growing text: update the index to another token list by removing and adding tokens
-    at its end.
+class TextIndex:
+    """Base class of indexes over a growing text: the index follows another token list by removing and adding tokens at its
+    end.
 
     A subclass implements ``_add(token)`` and ``_undo()``. A list passed to ``extend`` must only grow, so only its new
     tokens are processed; any other list (a hypothetical continuation) is compared in full.
@@ -26,12 +27,12 @@ class Text:
         self.clear()
 
     def clear(self) -> None:
-        """Clear the index."""
+        """Drop the whole text."""
         self.text: list[int] = []
         self._sure, self._home = 0, None
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Update the index to exactly ``tokens``; the change can be undone."""
+        """Change the indexed text to exactly ``tokens``; the change can be undone."""
         same = self._sure if tokens is self._home else 0
         if same > len(tokens):
             same = 0
@@ -48,7 +49,7 @@ class Text:
             self._add(token)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Update the index to committed tokens, which will not be undone."""
+        """Change the indexed text to committed tokens, which will not be undone."""
         self.follow(tokens)
         self._sure, self._home = len(tokens), tokens
         self._forget()
@@ -63,12 +64,14 @@ class Text:
         """Drop the undo log."""
 
 
-class SuffixAutomaton(Text):
-    """States are classes of substrings with the same end positions; state 0 is the empty string.
+class SuffixAutomaton(TextIndex):
+    """Suffix automaton of a growing text. States are classes of substrings with the same end positions; state 0 is the empty
+    string.
 
-    next[s]: token -> state; link[s]: state of the longest suffix that occurs elsewhere too; length[s]: longest string of s;
-    first[s]: where (exclusive) its first occurrence ends; count[s]: occurrences, kept for strings of at most ``depth`` tokens.
-    ``state, matched``: the longest suffix of the text that occurred earlier in it. Negative tokens separate documents.
+    next[s]: token -> state; link[s]: state of the longest suffix that occurs elsewhere too; length[s]: longest string of
+    s; first[s]: where (exclusive) its first occurrence ends; count[s]: occurrences, kept for strings of at most ``depth``
+    tokens. state, matched: the longest suffix of the text that occurred earlier in it. Negative tokens separate
+    documents.
     """
 
     def __init__(self, depth: int = 0):
@@ -181,7 +184,7 @@ class SuffixAutomaton(Text):
         self._log.clear()
 
     def longest(self, want: int = 1) -> tuple[int, int]:
-        """Return (n, end) of the longest match: text[end-n:end] equals the last n tokens, with ``end`` its first such
+        """Return (n, end) of the longest match: text[end-n:end] equals the last n tokens, with ``end`` the first such
         position. (0, 0) if there is none.
 
         If fewer than ``want`` tokens follow the longest match, a shorter match is used.
@@ -193,7 +196,7 @@ class SuffixAutomaton(Text):
         return (n, self.first[state]) if n else (0, 0)
 
     def suffixes(self, most: int) -> list[tuple[int, int]]:
-        """Return (n, state) of the suffixes of 1, 2, ... up to ``most`` tokens that occurred earlier."""
+        """Return (n, state) of each suffix of the text with 1, 2, ... up to ``most`` tokens that occurred earlier."""
         return list(self.matches(self.state, self.matched, most))
 
     def matches(self, state: int, matched: int, most: int) -> list[tuple[int, int]]:
@@ -205,9 +208,8 @@ class SuffixAutomaton(Text):
         return out[::-1]
 
 
-class GramIndex(Text):
-    """End positions (exclusive) of every n-gram of the text. The n-gram at the end of the text is added only when a
-    token follows it."""
+class NgramIndex(TextIndex):
+    """Index of a growing text: the end positions (exclusive) of every n-gram. ``places``: n-gram -> positions."""
 
     always_reversible = True
 
@@ -249,13 +251,13 @@ class GramIndex(Text):
         return places[-2] if len(places) > 1 else 0
 
 
-class Grams(Text):
-    """Positions of every n-gram of 1 .. ``longest`` tokens."""
+class NgramIndexes(TextIndex):
+    """Index of a growing text: the positions of every n-gram of 1 .. ``longest`` tokens."""
 
     always_reversible = True
 
     def __init__(self, longest: int):
-        self.sizes = [GramIndex(n) for n in range(1, longest + 1)]
+        self.sizes = [NgramIndex(n) for n in range(1, longest + 1)]
         super().__init__()
 
     def clear(self) -> None:

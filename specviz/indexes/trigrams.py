@@ -11,7 +11,7 @@ from .suffix_array import PART
 class Trigrams:
     """The successors of each pair of tokens in a datastore, with their counts.
 
-    tokens: uint32 [n], documents separated by PART.
+    tokens: uint32 [n], documents separated by suffix_array.PART.
     """
 
     def __init__(self, tokens: np.ndarray):
@@ -40,7 +40,7 @@ class Trigrams:
 
 
 def trigrams_of(tokens: np.ndarray) -> Trigrams:
-    """Return the tri-grams of a token array; memory-mapped arrays are counted once per process."""
+    """Return the Trigrams of a token array; memory-mapped arrays are counted once per process."""
     path = getattr(tokens, "filename", None)
     return _of_file(str(path)) if path else Trigrams(tokens)
 

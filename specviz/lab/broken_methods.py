@@ -1,7 +1,6 @@
-"""Speculative decoding with one classic mistake, tested live with the same two certificates as every method.
+"""Speculative decoding with one deliberate mistake, tested live with the same two certificates as every method.
 
-Each mistake is the correct part with one line changed. The broken methods are not in the catalogue.
-"""
+Each mistake is the correct part with one line changed. The broken methods are not in the catalogue."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
@@ -13,7 +12,7 @@ from ..drafters.model.chain import DraftChain
 from ..evidence.certificate import PROMPTS, greedy
 from ..loops import speculate
 from ..policies import Fixed
-from ..run.request import SessionError, read_whole
+from ..run.request import SessionError, read_integer
 from ..trace.events import Event
 from ..trees import Scorer
 from ..verifiers import TokenRejection
@@ -32,9 +31,11 @@ NONE = Mistake("none", "Nothing is broken", "The method as it should be, for com
 
 
 class ArgmaxAsDrawn(DraftChain):
-    """Propose the draft's top-1 token but label it as a sample."""
+    """A drafter with a mistake: it proposes the draft model's top-1 token, but declares it as a sample from the draft
+    distribution."""
 
     def propose(self, state, budget):
+        """Draft a chain of top-1 tokens."""
         build, scorer, node = TreeBuilder(), Scorer(self.model), -1
         if budget.gamma > 0:
             self.model.sync(state.tokens)
@@ -45,17 +46,20 @@ class ArgmaxAsDrawn(DraftChain):
 
 
 class NoResidual(TokenRejection):
-    """Skip the residual distribution after a rejection."""
+    """A verifier with a mistake: after a rejection it samples from the target's distribution instead of the residual distribution.
+    """
 
     def test(self, tree, child, p, state):
+        """Test a child; a rejection leaves the target's distribution."""
         decision = super().test(tree, child, p, state)
         return replace(decision, residual=p) if decision.verdict == "rejected" else decision
 
 
 class FirstUnchecked(TokenRejection):
-    """Accept the first draft token without verification; verify the rest correctly."""
+    """A verifier with a mistake: it accepts the first draft token without a test, and verifies the others correctly."""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        """Accept the first token of a chain, and test the others."""
         path, decisions, node = [], [], -1
         while True:
             p, children = state.sampling.probs(scores.logits[node + 1]), tree.children(node)
@@ -72,12 +76,13 @@ class FirstUnchecked(TokenRejection):
 
 
 class BonusFromDraft(TokenRejection):
-    """Sample the bonus token from the draft model."""
+    """A verifier with a mistake: it samples the bonus token from the draft model."""
 
     def __init__(self, model: Target):
         self.model = model
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        """Verify; replace a bonus token by one of the draft model."""
         verdict = super().verify(tree, scores, state)
         if verdict.kind != "bonus":
             return verdict
@@ -87,7 +92,7 @@ class BonusFromDraft(TokenRejection):
 
 
 class StaleCacheTarget:
-    """A target that keeps rejected tokens in its KV cache."""
+    """A target with a mistake: it keeps rejected tokens in its KV cache."""
 
     capabilities: frozenset[str]  # these three are the model's own, by __getattr__
     vocab: int
@@ -158,13 +163,13 @@ def broken(key: str) -> Method:
 
 
 def break_it(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """Test a mistake: payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, yielded
+    """Test a mistake. payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, yielded
     repeatedly. greedy: result of certificate.greedy plus ``equal``; distribution: result of distribution_test.distribution;
     verdict: a sentence."""
     key = payload.get("mistake")
     if not isinstance(key, str) or key not in BUILT:
         raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.", "lab.mistake")
-    method, samples = broken(key), read_whole("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
+    method, samples = broken(key), read_integer("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
     missing = loaded.unsupported_reason(method)
     if missing:
         raise SessionError(missing, "method.missing")

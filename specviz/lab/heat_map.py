@@ -1,9 +1,8 @@
 """Measured speed of a method over draft length and temperature, and the speed predicted from its acceptance rate.
 
-Cells and plain decoding run in shuffled order, so that noise of the machine affects all of them. The prediction of a cell is the
-expected number of tokens per round, (1 - a^(g+1)) / (1 - a) for acceptance rate a at this temperature and draft length g, over the
-measured seconds of a round at this length (Leviathan et al. 2211.17192).
-"""
+Runs of all cells and of plain decoding are shuffled, so that noise of the machine affects all of them. The predicted speed of a
+cell is the expected number of tokens per round, (1 - a^(g+1)) / (1 - a) for acceptance rate a at this temperature and draft
+length g, over the measured seconds of a round at this length (Leviathan et al. 2211.17192)."""
 from __future__ import annotations
 
 import csv
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import Knob, Method, Sampling
 from ..core.chip_model import tokens_per_round
 from ..methods import catalogue
-from ..run.request import SessionError, read_whole
+from ..run.request import SessionError, read_integer
 from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
@@ -52,7 +51,7 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
                             lambda value: sampling_of(payload | {"temperature": value}, 0.0).temperature)
     if method.exactness == "greedy only":
         temperatures = [0.0]
-    longest = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
+    longest = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
     plain = next(iter(catalogue().values()))
 
     def session(length: int | None, temperature: float) -> Session:
@@ -76,7 +75,7 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
 
 
 def length_knob(method: Method) -> Knob:
-    """Return the knob that sets a method's draft length. Raises SessionError if it has none."""
+    """Return the knob that sets a method's draft length. Raises SessionError if there is none."""
     known = {knob.name: knob for knob in method.knobs if isinstance(knob.default, int) and not isinstance(knob.default, bool)}
     for name in LENGTH_KNOBS:
         if name in known:
@@ -86,7 +85,8 @@ def length_knob(method: Method) -> Knob:
 
 def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[float], found: dict[Any, list[TimedRun]], done: int,
            of: int) -> dict[str, Any]:
-    """Build the answer from the runs by (length or None for plain decoding, temperature)."""
+    """Return the answer to the question. found: runs by (draft length, temperature), length None for plain decoding; done, of:
+    finished and planned runs."""
     rounds = {length: _mean([totals.seconds / totals.rounds for t in temperatures for totals, _ in undisturbed(found[length, t])
                              if totals.rounds]) for length in lengths}
     cells = []
@@ -106,7 +106,7 @@ def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[fl
 
 
 def to_csv(cells: Sequence[Mapping[Any, Any]]) -> str:
-    """Return the cells as CSV for export."""
+    """Return the cells as CSV text."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()

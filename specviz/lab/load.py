@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..evidence.load_test import METHODS, measuring
-from ..run.request import SessionError, read_whole
+from ..run.request import SessionError, read_integer
 from .pass_costs import machine
 from .payload import sampling_of
 
@@ -29,9 +29,9 @@ def load(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> I
     users, rates = _listed(payload, "users", LOADS), _listed(payload, "rates", LOADS)
     if not all(isinstance(word, str) for word in (*methods, *tasks)):
         raise SessionError("Methods and tasks are given by their names.", "lab.names")
-    users = [read_whole("users", one, 1, USERS) for one in users]
-    requests = read_whole("requests", payload.get("requests", 24), 1, REQUESTS)
-    length = read_whole("max_new_tokens", payload.get("max_new_tokens", 32), 2, LONGEST)
+    users = [read_integer("users", one, 1, USERS) for one in users]
+    requests = read_integer("requests", payload.get("requests", 24), 1, REQUESTS)
+    length = read_integer("max_new_tokens", payload.get("max_new_tokens", 32), 2, LONGEST)
     for report in measuring(loaded, methods, users=users or (1, 2, 4, 8), rates=rates, requests=requests, tasks=tasks,
                             max_new_tokens=length, sampling=sampling_of(payload, 0.0), stop=stop):
         yield {**report, "machine": machine(loaded)}

@@ -1,10 +1,9 @@
 """A grammar mask applied to draft and target, to the target only, and to the draft only: acceptance rate, validity, and distance
 from the correct distribution.
 
-The correct distribution at a position is the target's with the mask. With the mask on the target only, the draft proposes tokens
-that are always rejected: slower, still exact. With the mask on the draft only, verification compares with the unmasked target, so
-corrections and bonus tokens violate the grammar: wrong.
-"""
+The correct distribution at a position is the target's with the mask. With the mask on the target only, the draft model proposes
+tokens that are always rejected: slower, still exact. With the mask on the draft model only, verification compares with the
+unmasked target, so corrections and bonus tokens violate the grammar: wrong."""
 from __future__ import annotations
 
 import math
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import DraftTree, Method, Parts, Scores, State, Verdict
 from ..drafters.model.chain import DraftChain
 from ..policies import Fixed
-from ..run.request import GenerationRequest, SessionError, read_whole
+from ..run.request import GenerationRequest, SessionError, read_integer
 from ..run.result import collect
 from ..run.session import Session
 from ..run.structured import Grammar
@@ -36,14 +35,15 @@ SIDES = ("both", "target", "draft")
 
 
 class MeasuredRejection(TokenRejection):
-    """Rejection sampling that also measures, at each accepted or final token, the total variation distance between the
-    distribution that it verifies against and the target's with the mask. masked: verify against the masked
-    distributions."""
+    """A verifier: rejection sampling that also measures, at each accepted or final token, the total variation distance between the
+    distribution that it verifies against and the target's with the mask. masked: whether it verifies against the masked
+    distribution."""
 
     def __init__(self, masked: bool):
         self.masked, self.distance, self.places = masked, 0.0, 0
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
+        """Verify, and record the distances."""
         used = scores if self.masked else replace(scores, logits=scores.model_logits)
         verdict = super().verify(tree, used, state)
         for row in (0, *(node + 1 for node in verdict.path)):
@@ -56,9 +56,10 @@ class MeasuredRejection(TokenRejection):
 
 
 class UnmaskedDraft(DraftChain):
-    """A draft model that proposes without the request's mask."""
+    """A drafter: a draft model that proposes without the request's mask."""
 
     def propose(self, state, budget):
+        """Draft a chain without the mask."""
         bare = state.fork()
         bare.processors = None
         return super().propose(bare, budget)
@@ -76,11 +77,10 @@ def variant(side: str, verifier: MeasuredRejection) -> Method:
 def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure acceptance with the grammar mask on both models and on one of them.
 
-    payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes, valid,
-    distance}]}, yielded repeatedly. valid: answers that follow the grammar as far as they go; distance: mean total variation per
-    position between the distribution used and the target's with the mask.
-    """
-    prompt, runs = prompt_of(payload, PROMPT), read_whole("runs", payload.get("runs", RUNS), 1, 100)
+    payload {prompt?, response_format?, temperature?, runs?} -> {runs, rows: [{side, runs, accepted, tried, tokens, passes,
+    valid, distance}]}, yielded repeatedly. valid: answers that follow the grammar as far as they go; distance: mean total
+    variation per position between the distribution that was verified against and the target's with the mask."""
+    prompt, runs = prompt_of(payload, PROMPT), read_integer("runs", payload.get("runs", RUNS), 1, 100)
     request = GenerationRequest.from_dict({"temperature": payload.get("temperature", 1.0), "max_tokens": TOKENS,
                                            "response_format": payload.get("response_format") or FORMAT})
     if request.response_format is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Method
 from ..methods import catalogue
-from ..run.request import SessionError, read_whole
+from ..run.request import SessionError, read_integer
 from ..run.session import Session, find_method
 from .pass_costs import machine
 from .payload import prompt_of, sampling_of
@@ -34,14 +34,13 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     """Measure methods on a set of prompts.
 
     payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done, of, machine}, yielded
-    after each prompt; a stopped run returns what was measured. rows: {method, title, tokens_per_second, walltime_speedup,
-    block_efficiency: [median, low, high] or null, prompts, confidence, busy}; runs: {prompt, method, tokens, seconds,
-    tokens_per_second, block_efficiency, walltime_speedup, busy}. A run is busy if other processes took the CPU during it or during
-    plain decoding's; its times are left out of the medians. A row is busy if no other run was left.
-    """
+    after each prompt; a stopped measurement returns what was measured. rows: {method, title, tokens_per_second,
+    walltime_speedup, block_efficiency: [median, low, high] or null, prompts, confidence, busy}; runs: {prompt, method, tokens,
+    seconds, tokens_per_second, block_efficiency, walltime_speedup, busy}. busy of a run: other processes took the CPU during it
+    or during plain decoding's run; its times are left out of the medians. busy of a row: all of its runs were busy."""
     prompts, methods = _prompts(payload), _methods(payload)
     probs = sampling_of(payload, 0.0)
-    length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
+    length = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
     sessions = [(method, Session(loaded, method, None, probs)) for method in methods]
     timed = TimedRuns(loaded)
     for method, session in sessions:
@@ -60,8 +59,8 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
 
 
 def median_interval(values: list[float]) -> tuple[float, float, float]:
-    """Return (low, high, confidence) of the median: the narrowest pair of order statistics with at least CONFIDENCE,
-    else the extremes."""
+    """Return (low, high, confidence) of the median: the narrowest pair of order statistics with at least CONFIDENCE, else smallest
+    and largest value."""
     ordered, count = sorted(values), len(values)
     best = 0
     for k in range(1, (count + 1) // 2):

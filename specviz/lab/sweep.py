@@ -1,5 +1,5 @@
-"""Measure one knob of one method over several values. Plain decoding and all values run in shuffled order, so that noise of the machine
-affects all of them."""
+"""Measure one method over several values of one knob. Runs of plain decoding and of all values are shuffled, so that noise of the
+machine affects all of them."""
 from __future__ import annotations
 
 import random
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Method
 from ..methods import catalogue
-from ..run.request import SessionError, read_whole
+from ..run.request import SessionError, read_integer
 from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
@@ -34,7 +34,7 @@ def sweep(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> 
     """
     method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
     knob, values = _values(method, payload)
-    length = read_whole("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
+    length = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
     plain = Session(loaded, next(iter(catalogue().values())), None, probs)
     runs: dict[Any, Session] = {None: plain} | {v: Session(loaded, method, {knob: v}, probs) for v in values}
     found: dict[Any, list[TimedRun]] = {v: [] for v in runs}
@@ -64,7 +64,7 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
 
 
 def report(method: Method, knob: str, values: list[Any], found: dict[Any, list[TimedRun]], turn: int) -> dict[str, Any]:
-    """Build the answer from the runs by value (None for plain decoding)."""
+    """Return the answer to the question. found: runs by value, None for plain decoding; turn: number of finished turns."""
     speeds = {v: [speed for run in undisturbed(runs) if (speed := run.speed)] for v, runs in found.items()}
     base, middles, slow = _middle(speeds[None]), {v: _middle(speeds[v]) for v in values}, all_disturbed(found[None])
     rows = []

@@ -1,8 +1,9 @@
-"""Continuous batching: every request drafts and verifies with its own parts, and all draft trees are scored in one forward pass.
+"""Continuous batching: every request drafts and verifies with its own parts, and all draft trees are scored in one forward
+pass.
 
-A request joins between two rounds and leaves when it is done. Tokens are packed without padding, so no request waits for another one's
-tokens (BASS, Qian et al. 2404.15778; EMS-SD, Ni et al. 2405.07542). Each request has its own random streams and KV cache, so its
-output does not depend on the batch. ``batch_of_one`` is the same loop for a single request.
+A request joins between two rounds and leaves when it has finished. Tokens are packed without padding, so no request waits
+for another one's tokens (BASS, Qian et al. 2404.15778; EMS-SD, Ni et al. 2405.07542). Each request has its own random
+streams and KV cache, so its output does not depend on the batch. ``batch_of_one`` is the same loop for a single request.
 """
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ OWN_LAYERS = frozenset({"early", "skip", "layer_parallel", "draft_path"})
 
 
 def unbatchable_reason(parts: Parts) -> str | None:
-    """Return why these parts cannot share forward passes with other requests, as the end of a sentence; None if they can."""
+    """Return why a method with these parts cannot share forward passes with other requests, as the end of a sentence; None
+    if it can."""
     if parts.loop is not None and not isinstance(parts.loop, BatchOfOne):
         return "has its own decoding loop"
     if parts.drafter.needs & OWN_LAYERS:
@@ -45,7 +47,7 @@ def unbatchable_reason(parts: Parts) -> str | None:
 
 @dataclass(eq=False)
 class Request:
-    """One request of a batch. ``target``: its own cache, over the weights that the batch shares."""
+    """One request of a batch. target: a target with its own KV cache, over the weights that the batch shares."""
 
     parts: Parts
     target: Target
@@ -53,17 +55,16 @@ class Request:
 
 
 class Batch:
-    """Requests that decode together, with one clock. If their policy is a joint policy, they share the first one's, so
-    they must use the same method. ``joint``: store of these policies, so that the next batch can use what they have
-    learned."""
+    """Requests that decode together, with one clock. Requests with a joint policy share the policy of the first one, so they
+    must use the same method. joint: where these policies are kept, so that the next batch can use what they have learned."""
 
     def __init__(self, clock: Clock | None = None, joint: dict[type, JointPolicy] | None = None):
         self.clock, self.requests = clock or Clock(), []
         self._joint: dict[type, JointPolicy] = {} if joint is None else joint
 
     def join(self, parts: Parts, target: Target, state: State) -> tuple[Request, Scores]:
-        """Prefill a request and add it to the batch; it takes part in rounds from the next one on. Raises ValueError
-        for parts that cannot be batched."""
+        """Prefill a request and add it to the batch; it takes part in rounds from the next one on. Return it and the Scores
+        of its prefill. Raises InvalidUse (a ValueError) for parts that cannot be batched."""
         reason = unbatchable_reason(parts)
         if reason:
             raise InvalidUse(f"the method cannot be batched: it {reason}", "method.not_batchable")
@@ -72,18 +73,18 @@ class Batch:
         return self.take(parts, target, state), prefill
 
     def take(self, parts: Parts, target: Target, state: State) -> Request:
-        """Add a request whose prompt is already prefilled."""
+        """Add a request whose prompt is already prefilled, and return it."""
         if isinstance(parts.policy, JointPolicy):
             parts = replace(parts, policy=self._joint.setdefault(type(parts.policy), parts.policy))
         self.requests.append(Request(parts, target, state))
         return self.requests[-1]
 
     def leave(self, request: Request) -> None:
-        """Remove a request, finished or not; it keeps its KV cache."""
+        """Remove a request, finished or not. Its KV cache is not freed."""
         self.requests.remove(request)
 
     def round(self, requests: Sequence[Request] | None = None) -> list[tuple[Request, Outcome]]:
-        """Run one round for all unfinished requests, or for those of ``among``."""
+        """Run one round for all unfinished requests, or only for those of ``requests``; return each with its Outcome."""
         live, now = [request for request in self.requests if not request.state.done], self.clock.now
         live = live if requests is None else [request for request in live if request in requests]
         if not live:
@@ -114,8 +115,8 @@ class Batch:
 
 
 def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftTree]:
-    """Return every request's draft, clipped. Step-wise drafters run in lockstep: their n-th passes are merged into one
-    pass of the draft model."""
+    """Return every request's draft tree, cut to its limits. Drafters that draft step by step run in lockstep: their n-th
+    passes are merged into one pass of the draft model."""
     under_way = {i: r.parts.drafter.steps(r.state, budget) for i, (r, budget) in enumerate(zip(live, budgets))}
     scores: dict[int, Scores | None] = dict.fromkeys(under_way)
     trees: dict[int, DraftTree] = {}
@@ -135,7 +136,8 @@ def draft_all(live: Sequence[Request], budgets: Sequence[Budget]) -> list[DraftT
 
 
 def score_all(passes: Sequence[ForwardPass]) -> list[Scores]:
-    """Score the passes; those of the same weights are batched where the model supports it."""
+    """Run the forward passes and return their Scores, in order; passes over the same weights are batched where the model
+    supports it."""
     groups: dict[Any, list[int]] = {}
     for i, asked in enumerate(passes):
         groups.setdefault(asked.model.weights if "batch" in asked.model.capabilities else i, []).append(i)
@@ -151,7 +153,7 @@ def score_all(passes: Sequence[ForwardPass]) -> list[Scores]:
 
 
 class BatchOfOne:
-    """Decoding loop of a batched method for a single request."""
+    """Decoding loop that runs a batched method for a single request."""
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
@@ -169,8 +171,8 @@ class BatchOfOne:
 
 
 class SharedBatch:
-    """Decoding loop of one request that shares its forward passes with others. Events are those of this request; a note
-    reports the progress of all.
+    """Decoding loop of one request that shares its forward passes with others. Only this request's events are emitted; an
+    annotation ("note") reports the progress of all.
 
     others: (parts, target, state) of each, prefilled at the start; names: display names of the prompts, this request's
     first. The run ends with this request; requests that finish earlier leave the batch.

@@ -1,5 +1,5 @@
-"""A batch of runs that come and go. When a run needs its next outcome, it plays a round for all runs of the batch, in
-shared forward passes.
+"""A batch of runs that join and leave at any time. When a run needs its next outcome, a round is run for all runs of the
+batch, in shared forward passes.
 
 One thread advances the runs in turn. Each has its own clock, random streams and KV cache, so its answer does not depend
 on the batch.
@@ -16,11 +16,11 @@ from .speculate import emit_rounds, start_run
 
 
 class BatchBroken(RuntimeError):
-    """A round of the batch failed, so that none of its runs can go on."""
+    """Error: a round of the batch failed, so that none of its runs can go on."""
 
 
 class ContinuousBatch:
-    """The decoding loop of runs that share forward passes. largest: most requests in a round so far."""
+    """The decoding loop of runs that share forward passes; call it once per run. largest: most requests in a round so far."""
 
     def __init__(self):
         self.largest = 0

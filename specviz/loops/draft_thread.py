@@ -23,7 +23,7 @@ class DraftThread:
 
     @staticmethod
     def fits(device: torch.device) -> bool:
-        """Return whether two models can run in parallel: on a GPU, or with at least two cores."""
+        """Return whether two models can run in parallel on this device: on a GPU, or on a CPU with at least two threads."""
         return device.type == "cuda" or torch.get_num_threads() > 1
 
     def __enter__(self) -> DraftThread:
@@ -33,7 +33,8 @@ class DraftThread:
         self._pool.shutdown()
 
     def run_both(self, draft: Callable[[], Any], score: Callable[[], Any]) -> tuple[Any, Any]:
-        """Run both functions in parallel and return both results. Both have ended when this returns or raises."""
+        """Run ``draft`` in the worker thread and ``score`` in this one, and return both results. Both have ended when this
+        returns or raises."""
         cores = torch.get_num_threads()
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))

@@ -14,14 +14,15 @@ from .speculate import emit_rounds, start_run
 
 
 class RecordsPasses(Protocol):
-    """A drafter that records the target passes of its last proposal: (begin, end, tokens) of each."""
+    """A drafter that runs the whole target while it drafts and records these passes. passes: (begin, end, number of rows) of
+    each target pass of the last proposal."""
 
     passes: list[tuple[float, float, int]]
 
 
 def count_drafting_passes(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Run the ordinary loop ``speculate``, with an extra event for each target pass that the drafter ran
-    (parts.drafter.passes: begin, end, tokens)."""
+    """Run the ordinary loop ``speculate``, with an additional Verified event for each target pass that the drafter ran
+    (``RecordsPasses``)."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 

@@ -1,7 +1,7 @@
 """Decode from a mixture of two models' distributions (FS-GEN, Zhang et al. 2406.12295).
 
 The pair of models has the target interface, so ordinary speculative decoding runs on it, as in speculative contrastive
-decoding (Yuan et al. 2311.08981). The output follows the mixture exactly, whatever the drafts are; it is not the
+decoding (Yuan et al. 2311.08981). The output follows the mixture exactly, whatever the drafts are; it does not follow the
 target's distribution.
 """
 from __future__ import annotations
@@ -22,8 +22,9 @@ Router = Callable[[Tensor], Tensor]  # distributions [rows, vocab] of the small 
 
 
 class MixedTarget:
-    """A target whose logits are a mixture of a large and a small model's: ``mix`` combines them where ``router`` asks for the large
-    model; elsewhere they are the small model's. ``hidden_states``: states of the small model that ``mix`` reads."""
+    """A target whose logits mix those of a large and a small model: ``mix`` combines them in rows where ``router`` asks for
+    the large model; in the other rows they are the small model's. hidden_states: states of the small model that ``mix``
+    reads."""
 
     capabilities = frozenset({"tree", "rewind"})
 
@@ -32,18 +33,22 @@ class MixedTarget:
         self.vocab, self.context = large.vocab, min(large.context, small.context)
 
     def capture(self, names: frozenset[str]) -> None:
+        """Request hidden states of the large model."""
         self.large.capture(names)
         self.small.capture(self.hidden_states)
 
     def expect(self, rows: int) -> None:
+        """Announce the largest number of rows of one pass, to both models."""
         self.large.expect(rows)
         self.small.expect(rows)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Bring both KV caches to tokens[:-1]; return the large model's Scores."""
         self.small.sync(tokens)
         return self.large.sync(tokens)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
+        """Return the mixture's logits for the root and every node of the tree."""
         ours, theirs = self.large.score(tree, start), self.small.score(tree, start)
         # tokens beyond the small model's vocabulary keep the target's logits
         theirs = replace(theirs, logits=torch.where(theirs.logits.isfinite(), theirs.logits, ours.logits))
@@ -52,17 +57,19 @@ class MixedTarget:
         return replace(ours, logits=torch.where(asked[:, None], self.mix(ours.logits, theirs), theirs.logits))
 
     def commit(self, verdict: Verdict) -> None:
+        """Keep the root and the accepted path in both KV caches."""
         self.large.commit(verdict)
         self.small.commit(verdict)
 
     def close(self) -> None:
+        """Free both KV caches."""
         self.large.close()
         self.small.close()
 
     def note(self, outcome: Outcome, state: State) -> None:
-        """Note each model's probabilities of the committed tokens, and the drift from the target in nats: KL(mixture,
-        target) at the run's temperature (the reverse is infinite where the mixture masks tokens); at temperature 0 the
-        log-probability lost against the target's top-1 token."""
+        """Attach annotations to the round: each model's probabilities of the committed tokens, and the deviation from the
+        target in nats. The deviation is KL(mixture, target) at the run's temperature (the reverse is infinite where the
+        mixture masks tokens); at temperature 0 it is the log-probability lost against the target's top-1 token."""
         rows, tokens = list(outcome.kept), list(outcome.committed)
         ours, theirs, both = (x[rows] for x in (self.rows[0], self.rows[1], outcome.scores.logits))
         at = range(len(rows)), tokens
@@ -78,8 +85,8 @@ class MixedTarget:
 
 
 def decode_mixture(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Run speculative decoding on a mixture of target and small model. helpers: "small" (a model with its own KV
-    cache), "mix", "router", and optionally "hidden_states"."""
+    """Run speculative decoding on a mixture of target and small model. parts.helpers: "small" (a model with its own KV
+    cache), "mix", "router", and optionally "hidden_states" (see MixedTarget)."""
     helpers = parts.helpers
     pair = MixedTarget(target, helpers["small"], helpers["mix"], helpers["router"], helpers.get("hidden_states", frozenset()))
     yield from start_run(parts, pair, state)
@@ -97,9 +104,9 @@ def _noted(outcome: Outcome, pair: MixedTarget, state: State) -> Generator[Event
     yield from round_events(outcome, state)
 
 
-def contrast(beta: float, alpha: float) -> Mix:
-    """Contrastive decoding: with the logits l of the large and s of the small model, return the mixture s + beta (l -
-    s). beta 1 is the target alone; above 1, tokens that the small model prefers are penalised. Tokens with less than
+def contrastive_mix(beta: float, alpha: float) -> Mix:
+    """Return the mix function of contrastive decoding: s + beta (l - s) of the logits l of the large and s of the small
+    model. beta 1 is the target alone; above 1, tokens that the small model prefers are penalised. Tokens with less than
     ``alpha`` times the target's top-1 probability are masked."""
     def mix(large: Tensor, small: Scores) -> Tensor:
         out = torch.lerp(small.logits, large, beta)
@@ -107,9 +114,9 @@ def contrast(beta: float, alpha: float) -> Mix:
     return mix
 
 
-def shifted(alpha: float, before: Callable[[Scores], Tensor]) -> Mix:
-    """Proxy tuning: with the logits l of the large and s of the small model, return the mixture l + alpha (s - before).
-    ``before`` [rows, vocab]: logits of the small model without tuning."""
+def proxy_mix(alpha: float, before: Callable[[Scores], Tensor]) -> Mix:
+    """Return the mix function of proxy tuning: l + alpha (s - before) of the logits l of the large and s of the small, tuned
+    model. before: function from the small model's Scores to its logits [rows, vocab] without tuning."""
     def mix(large: Tensor, small: Scores) -> Tensor:
         old, out = before(small), large.clone()
         known = min(old.shape[-1], out.shape[-1])  # tokens that the small model has

@@ -1,7 +1,8 @@
-"""Paint a picture scale by scale: a round is one forward pass and all patches of a scale, drawn independently (VAR, 2404.02905).
+"""Paint a picture scale by scale: a round is one forward pass, and all patches of a scale are drawn independently (VAR,
+2404.02905).
 
-CoDe (2411.17787) hands over from the large model to a small refiner after some scales. Nothing is verified. A round of the refiner has no
-pass of the target.
+CoDe (2411.17787) hands over from the large model to a small refiner after some scales. Nothing is verified. A round of
+the refiner has no pass of the target.
 """
 from __future__ import annotations
 
@@ -16,20 +17,28 @@ from .speculate import emit_rounds, start_run
 
 
 class PaintsScales(Protocol):
-    """A target with the capability "scales". scales: the grids; parameters of ``model`` are for the panel."""
+    """A target with the capability "scales" (targets/next_scale.py). scales: the grids; model: its weights, whose number of
+    parameters is shown."""
 
     scales: Any
     model: Any
 
-    def sync(self, tokens: list[int], /) -> Scores: ...
+    def sync(self, tokens: list[int], /) -> Scores:
+        """Set the text, whose patches are the picture so far."""
+        ...
 
-    def next_scale(self) -> Tensor: ...
+    def next_scale(self) -> Tensor:
+        """Return the logits [patches, vocab] of the current scale's patches."""
+        ...
 
-    def kv_bytes(self) -> int: ...
+    def kv_bytes(self) -> int:
+        """Return the size of the KV cache in bytes."""
+        ...
 
 
 class NextScale:
-    """Paint the first ``large`` scales with the target, the others with helpers["refiner"]; None: all with the target."""
+    """Decoding loop that paints the first ``large`` scales with the target and the others with helpers["refiner"]; None: all
+    with the target."""
 
     def __init__(self, large: int | None = None):
         self.large = large

@@ -23,10 +23,10 @@ from .speculate import emit_rounds, start_run
 
 
 class Pipelined:
-    """The loop of pipelined methods. The drafter must be restartable and draft chains, the verifier must be PearlVerification.
+    """Decoding loop of PEARL. The drafter must be restartable and draft chains, the verifier must be PearlVerification.
 
-    parallel: run both models in parallel if possible (see DraftThread). Otherwise they run one after the other;
-    measured times are kept, and the recorded timeline is simulated from them.
+    parallel: run both models in parallel if possible (see DraftThread). Otherwise they run one after the other; measured
+    times are kept, and the recorded timeline is simulated from them. pending: draft tokens that the next round verifies.
     """
 
     def __init__(self, parallel: bool = True):
@@ -50,13 +50,13 @@ class Pipelined:
             self.draft_thread = None
 
     def round(self, parts: Parts, target: Target, state: State) -> Outcome:
-        """Run one round; the target's cache matches state.tokens before and after it."""
+        """Run one round; the target must be synced to state.tokens, and is again when the round ends."""
         now = state.clock.now
         t0 = now()
-        budget, pending = parts.policy.plan(state), joined((self.pending, state.left))
+        budget, pending = parts.policy.plan(state), concatenate_chains((self.pending, state.left))
         last = len(pending) == state.left or bool(pending) and pending.tokens[-1] in state.stop
         length = 0 if last else min(budget.gamma, state.left - len(pending))
-        read = joined((pending, len(pending) - last))  # nothing follows the last token
+        read = concatenate_chains((pending, len(pending) - last))  # nothing follows the last token
         t1 = now()
         ahead = state.fork(pending.tokens)
         fresh, scores = self._both(parts, target, ahead, replace(budget, gamma=length, width=1), read)
@@ -66,7 +66,7 @@ class Pipelined:
             raise BrokenModel(BROKEN, "model.not_numbers")
         scores = state.process_scores(read, scores)
         fresh = _cut_after_end(fresh, state)
-        checked_tree = joined((pending, len(pending)), (fresh, 1))
+        checked_tree = concatenate_chains((pending, len(pending)), (fresh, 1))
         parts.verifier.check(checked_tree)
         verdict = parts.verifier.verify(checked_tree, scores, state)
         t3 = now()
@@ -76,8 +76,8 @@ class Pipelined:
         state.tokens += committed
         state.round += 1
         passed = verdict.kind == "accepted" and not state.done
-        self.pending = joined((fresh, len(fresh)), first=1) if passed else DraftTree()
-        tree = checked_tree if passed else joined((pending, len(pending)), (fresh, len(fresh)))
+        self.pending = concatenate_chains((fresh, len(fresh)), first=1) if passed else DraftTree()
+        tree = checked_tree if passed else concatenate_chains((pending, len(pending)), (fresh, len(fresh)))
         (d0, d1), (v0, v1) = self.spans
         seconds = dict(plan=t1 - t0, draft=t2 - t1 - (v1 - v0), verify=v1 - v0, judge=t3 - t2, commit=t4 - t3)
         outcome = Outcome(tree, scores, verdict, budget, committed, (0,) + tuple(i + 1 for i in verdict.path), seconds, t0)
@@ -118,8 +118,8 @@ class Pipelined:
                    kept=len(self.pending))
 
 
-def joined(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
-    """Concatenate prefixes of chains, given as (chain, number of nodes), to one chain. ``first``: index in the first
+def concatenate_chains(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
+    """Return one chain from prefixes of chains, given as (chain, number of nodes). first: index of the node in the first
     chain to start from."""
     build = TreeBuilder()
     for tree, count in pieces:
@@ -134,4 +134,4 @@ def joined(*pieces: tuple[DraftTree, int], first: int = 0) -> DraftTree:
 def _cut_after_end(chain: DraftTree, state: State) -> DraftTree:
     """Cut the chain after its first end token. The cut is unbiased because the token it depends on is kept and verified."""
     ends = [i + 1 for i, token in enumerate(chain.tokens) if token in state.stop]
-    return joined((chain, ends[0])) if ends else chain
+    return concatenate_chains((chain, ends[0])) if ends else chain

@@ -26,10 +26,10 @@ PER_POSITION = 4  # tokens considered at each position
 
 
 class PredictedOutcomes:
-    """The loop of SSD. The drafter must draft chains, be restartable, and have a draft model as ``model``.
+    """Decoding loop of SSD. The drafter must draft chains, be restartable, and have a draft model as ``model``.
 
-    outcomes: number of outcomes per round for which chains are drafted; parallel: run both models in parallel if
-    possible (DraftThread), else one after the other.
+    outcomes: number of outcomes per round for which chains are drafted; parallel: run both models in parallel if possible
+    (DraftThread), else one after the other. prepared: {output tokens at the end of an outcome: chain that follows it}.
     """
 
     def __init__(self, outcomes: int = 2, parallel: bool = True):
@@ -55,7 +55,7 @@ class PredictedOutcomes:
             self.draft_thread = None
 
     def round(self, parts: Parts, target: Target, state: State) -> Outcome:
-        """Run one round; the target's cache matches state.tokens before and after it."""
+        """Run one round; the target must be synced to state.tokens, and is again when the round ends."""
         now = state.clock.now
         t0 = now()
         budget = within(parts.policy.plan(state), target, state)
@@ -91,7 +91,8 @@ class PredictedOutcomes:
         return scores, seconds[0]
 
     def prepare(self, drafter: Any, state: State, budget: Budget, tree: DraftTree) -> dict[tuple[int, ...], DraftTree]:
-        """Draft chains for the most probable outcomes of a draft. Return {output tokens at the end of that outcome: chain}."""
+        """Draft chains for the most probable outcomes of a draft ``tree``. Return {output tokens at the end of that outcome:
+        chain}."""
         chains: dict[tuple[int, ...], DraftTree] = {}
         if not self.outcomes or budget.gamma < 1:
             return chains
@@ -105,7 +106,8 @@ class PredictedOutcomes:
 
 
 def likely_outcomes(model: Target, state: State, tree: DraftTree, count: int) -> list[tuple[int, ...]]:
-    """Return the most likely continuations (accepted tokens and the token after them) by the draft model's probabilities."""
+    """Return the ``count`` most probable outcomes of a draft, by the draft model's probabilities: accepted tokens and the
+    token after them."""
     model.sync(state.tokens)
     logits = model.score(tree).logits
     probs = (logits.float() / (state.sampling.temperature or 1.0)).softmax(-1)

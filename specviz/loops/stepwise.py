@@ -10,10 +10,11 @@ from .speculate import emit_rounds, start_run
 
 
 class Stepwise:
-    """Draft one step per round and score it; after a rejection the parts ``alone`` (plain decoding) write the step.
+    """Decoding loop that drafts one reasoning step per round and scores it; after a rejection the parts ``alone`` (plain
+    decoding) write the step.
 
-    ends(tokens): whether these tokens form a complete step; longest: maximum tokens of a step; first: steps written by the target
-    before the small model is used.
+    ends(tokens): whether these tokens form a complete step; longest: maximum tokens of a step; first: number of steps
+    written by the target before the small model is used.
     """
 
     def __init__(self, alone: Parts, ends: Callable[[Sequence[int]], bool], longest: int, first: int = 0):

@@ -1,7 +1,7 @@
 """Alternate between two models without verification (entropy-adaptive decoding, Simonds 2502.06833).
 
 Each token is a round of plain decoding with the active model. At a switch, ``sync`` extends the other model's cache. A
-round of the small model has no target pass, so block efficiency counts tokens per pass of the large model.
+round of the small model has no target pass, so the mean accepted length counts tokens per pass of the large model.
 """
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from .speculate import emit_rounds, start_run
 
 
 class WriterPolicy(Protocol):
-    """A policy that chooses the model of the next token: ``writer`` is "large" or "small"; ``entropy_values``: values for the panel."""
+    """A policy that chooses the model of the next token. writer: "large" or "small"."""
 
     writer: str
 
-    def entropy_values(self) -> dict[str, float]: ...
+    def entropy_values(self) -> dict[str, float]:
+        """Return the entropies for the panel, in nats: entropy, mean, limit."""
+        ...
 
 
 def switching(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Decode with the target ("large") or helpers["small"], whichever the policy's ``writer`` names for the next token."""
+    """Decode each token with the target ("large") or helpers["small"], whichever the policy's ``writer`` names."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 

@@ -9,7 +9,8 @@ from .speculate import speculate
 
 
 def replace_target(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Decode with helpers["writer"], a Target. The target itself is not used, and nothing is verified against it."""
+    """Run the ordinary loop on helpers["writer"], a Target. The target itself is not used, and nothing is verified against
+    it."""
     writer = parts.helpers["writer"]
     try:
         yield from speculate(parts, writer, state)

@@ -10,7 +10,7 @@ NAMED = 48  # characters of a prompt that name it
 
 
 def session_unbatchable_reason(session: Any) -> str | None:
-    """Return why a session's method cannot be batched, as the end of a sentence; None where it can."""
+    """Return why a session's method cannot be batched, as the end of a sentence; None if it can."""
     kit = session.loaded.kit()
     try:
         return unbatchable_reason(session.method.build(kit, **session.knobs))
@@ -19,15 +19,14 @@ def session_unbatchable_reason(session: Any) -> str | None:
 
 
 class BatchPrompts:
-    """Runs the session's ``batch_prompts`` together with a run's own prompt. busy: seconds spent inside their forward
-    passes so far."""
+    """Runs the session's ``batch_prompts`` together with a run's own prompt."""
 
     def __init__(self, session: Any):
         self.session, self.kits = session, []
 
-    def among(self, own: str, length: int) -> SharedBatch:
-        """Return the loop that answers the prompt ``own`` and these prompts, up to ``length`` tokens each. Prompt i
-        uses seed + i."""
+    def shared_loop(self, own: str, length: int) -> SharedBatch:
+        """Return the decoding loop that answers the prompt ``own`` and these prompts in one batch, up to ``length`` tokens
+        each. Prompt i uses seed + i."""
         session, others = self.session, []
         for i, prompt in enumerate(session.batch_prompts, 1):
             self.kits.append(kit := session.loaded.kit())
@@ -40,8 +39,10 @@ class BatchPrompts:
 
     @property
     def busy(self) -> float:
+        """Seconds spent in forward passes of the other prompts so far."""
         return sum(model.busy for kit in self.kits for model in kit.opened)
 
     def close(self) -> None:
+        """Free the models' KV caches of the other prompts."""
         for kit in self.kits:
             kit.close()

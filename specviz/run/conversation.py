@@ -15,8 +15,8 @@ DEEPEST_TOOLS = 32  # levels of them
 
 
 def read_messages(prompt: Any) -> list[dict[str, Any]]:
-    """Read a text or a list of messages: {"role", "content"}; an assistant's may have "tool_calls" and a tool's "tool_call_id"
-    and "name", which go to the chat template. Raises SessionError."""
+    """Parse a prompt, a text or a list of messages {"role", "content"}, into messages. An assistant's may have "tool_calls"
+    and a tool's "tool_call_id" and "name", which go to the chat template. Raises SessionError."""
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)) or not prompt:
@@ -55,7 +55,8 @@ def _parsed(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
-    """Read tools in the format of OpenAI's API: [{"type": "function", "function": {"name", "description", "parameters"}}]."""
+    """Parse tools in the format of OpenAI's API: [{"type": "function", "function": {"name", "description", "parameters"}}].
+    Raises SessionError."""
     tools = _objects("tools", list(given) if isinstance(given, (list, tuple)) else given)
     for tool in tools:
         function = tool.get("function")
@@ -82,8 +83,8 @@ def _objects(name: str, given: Any) -> list[dict[str, Any]]:
 
 def template_options(tools: tuple[dict[str, Any], ...], enable_thinking: bool | None, tokenizer: Any, name: str,
                      raw: bool) -> dict[str, Any]:
-    """Return the options for the chat template. Raises SessionError if the template ignores one of them, so that
-    nothing is silently dropped."""
+    """Return the options for the chat template. Raises SessionError if the template ignores one of them, so that nothing is
+    silently dropped."""
     source = json.dumps(getattr(tokenizer, "chat_template", None) or "")  # one template, or several by name
     for field, given in (("tools", bool(tools)), ("enable_thinking", enable_thinking is not None)):
         if given and (raw or field not in source):

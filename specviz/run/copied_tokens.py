@@ -6,12 +6,13 @@ from ..trace.events import Committed, Drafted, Event
 
 
 class CopiedTokens:
-    """Folds the events of a run; ``tokens`` is the number of committed tokens that were copied from earlier answers."""
+    """Counts the committed tokens of a run that were copied from earlier answers (``tokens``); ``fold`` adds an event."""
 
     def __init__(self):
         self.tokens, self._copied = 0, frozenset()
 
     def fold(self, event: Event) -> None:
+        """Add an event of the run."""
         if isinstance(event, Drafted):
             self._copied = frozenset(node["id"] for node in event.nodes if (node.get("src") or {}).get("source") in ANSWERS)
         elif isinstance(event, Committed):

@@ -8,22 +8,21 @@ import torch
 from ..core import BrokenModel, InvalidDistribution, Method
 from ..core.errors import CodedError
 
-
 FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+@-]+)+/(?=[\w.])")  # of an absolute path
 
 
 class SessionError(CodedError, ValueError):
-    """A request that cannot be run."""
+    """Error: a request that cannot be run. The message is a sentence for the user."""
 
 
 def sentence(error: BaseException | str) -> str:
-    """Return the first line of an error's message as a sentence."""
+    """Return the first line of an error's message as a sentence, with a capital letter and a full stop."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
 
 
 def explain(method: Method, error: BaseException) -> str:
-    """Return why a run failed, in one sentence, without folders of this machine."""
+    """Return why a run failed, in one sentence, without paths of this machine."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."
     if isinstance(error, (BrokenModel, InvalidDistribution)):

@@ -1,5 +1,5 @@
-"""Measure the machine: seconds of a target pass, the best number of threads, and whether other processes use the CPU
-during a run. Times measured on a busy machine are not comparable."""
+"""Measure the machine: seconds of a target pass, the best number of threads, and whether other processes use the CPU during
+a run. Times measured on a busy machine are not comparable."""
 from __future__ import annotations
 
 import time
@@ -28,7 +28,7 @@ REST = 2.0  # seconds between two choices
 
 
 def pass_seconds(loaded: Loaded) -> float:
-    """Measure the mean duration in seconds of a target pass of one token; the first pass is not counted."""
+    """Return the mean seconds of a target pass of one token; the first pass is not counted."""
     kit = loaded.kit()
     try:
         with torch.inference_mode():
@@ -49,8 +49,8 @@ def _one(target: Any) -> float:
 
 
 class Machine:
-    """Monitors the forward passes of one run. threads: number in use; now: seconds of a pass at the start of the run;
-    usual: the shortest such time since the model was loaded."""
+    """Monitors the forward passes of one or several runs side by side (lanes). threads: number in use; now: seconds of a
+    target pass of one token at the start of the run; usual: the shortest such time since the model was loaded."""
 
     def __init__(self, loaded: Loaded):
         self._loaded, self._lanes = loaded, {}
@@ -59,15 +59,17 @@ class Machine:
         self.usual = loaded.pass_seconds = min(self.now, getattr(loaded, "pass_seconds", None) or self.now)
 
     def header_fields(self) -> dict[str, Any]:
-        """Return the fields for ``env`` in the trace's header."""
+        """Return the fields for ``env`` in the trace's header: threads, and seconds of a pass now and usually."""
         return {"threads": self.threads, "pass_seconds": self.now, "usual_pass_seconds": self.usual}
 
     def start_events(self) -> list[Checked]:
-        """Return the events to emit at the beginning of a lane."""
+        """Return the check to emit at the beginning of a run: that the machine is busy, if a pass takes SLOW times as long
+        as usual."""
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events of a run as a new lane, each followed by the checks that it causes. The header's ``env`` gets ``header_fields``."""
+        """Yield the events of a run, with ``header_fields`` added to the header's ``env``, and each followed by the checks
+        that it causes."""
         lane = -1 - len(self._lanes)  # unlike the lanes of callers of observe
         for event in events:
             started = isinstance(event, Started)
@@ -77,7 +79,8 @@ class Machine:
             yield from self.observe(lane, event)
 
     def observe(self, lane: int, event: Event) -> list[Checked]:
-        """Return the events to emit after an event of a lane. Called between rounds, while the engine's clock is paused."""
+        """Return the checks to emit after an event of a lane (a number for each run). Called between rounds, while the
+        engine's clock is paused."""
         mine = self._lanes.setdefault(lane, _Lane())
         if isinstance(event, Drafted):
             mine.drafted = event.t1

@@ -12,8 +12,8 @@ EXACT = ("exact", "greedy only")  # a method whose cache holds the target's own 
 
 
 class PrefixCache:
-    """Keeps the target of a conversation's last run, with its KV cache. Only one run at a time can use it; a second run
-    meanwhile starts with an empty cache. Call ``close`` when the conversation ends.
+    """Keeps the target of a conversation's last run, with its KV cache, for the next run. Only one run at a time can use it;
+    a second run meanwhile starts with an empty cache. Call ``close`` when the conversation ends.
 
     Only the target's cache is kept; draft models and heads process the prompt again. Runs of methods that are not exact
     neither use nor fill it, because they may leave approximate keys and values.
@@ -24,7 +24,8 @@ class PrefixCache:
         self._target: CapableTarget | None = None
 
     def take(self, kit: Any, name: str, exactness: str) -> None:
-        """Give the kept target to a run's kit, if it is of the same model and read the same picture."""
+        """Move the kept target into a run's kit, if it belongs to the same model and read the same picture; else free it.
+        name: of the model."""
         with self._lock:
             target, self._target = self._target, None
             model = self._model
@@ -37,7 +38,7 @@ class PrefixCache:
         kit.opened[0] = kit.target = target
 
     def keep(self, kit: Any, name: str, exactness: str) -> None:
-        """Take the target out of a kit whose run has ended, before the kit is closed."""
+        """Move the target of a kit whose run has ended into this cache, before the kit is closed. name: of the model."""
         if exactness not in EXACT:
             return
         with self._lock:
@@ -59,18 +60,18 @@ class PrefixCache:
 
 
 class PrefixPool:
-    """Prefix caches of conversations, the ``most`` most recently used ones. A conversation is identified by its owner
-    and its text."""
+    """The ``most`` most recently used prefix caches of conversations. A conversation is identified by its owner and its
+    text."""
 
     def __init__(self, most: int = 4):
         self.most, self._lock = most, threading.Lock()
         self._caches: list[tuple[str, PrefixCache]] = []
 
     def lease(self, owner: str, tokens: Sequence[int]) -> PrefixCache:
-        """Return the owner's cache that shares the longest prefix with the prompt; a new one if none shares at least
-        ``LEAST`` tokens."""
+        """Return the owner's cache that shares the longest prefix with the prompt tokens; a new one if none shares at least
+        LEAST tokens."""
         with self._lock:
-            mine = [(shared(cache, tokens), cache) for other, cache in self._caches if other == owner]
+            mine = [(cached_prefix_length(cache, tokens), cache) for other, cache in self._caches if other == owner]
             length, cache = max(mine, key=lambda pair: pair[0], default=(0, None))
             cache = cache if cache is not None and length >= LEAST else PrefixCache()
             self._caches = [pair for pair in self._caches if pair[1] is not cache] + [(owner, cache)]
@@ -80,14 +81,14 @@ class PrefixPool:
         return cache
 
     def close(self) -> None:
-        """Free all of them."""
+        """Free all caches."""
         with self._lock:
             old, self._caches = self._caches, []
         for _, one in old:
             one.close()
 
 
-def shared(cache: PrefixCache, tokens: Sequence[int]) -> int:
+def cached_prefix_length(cache: PrefixCache, tokens: Sequence[int]) -> int:
     """Return how many leading tokens of a prompt are in a cache."""
     target = cache.target
     return 0 if target is None else common_prefix_length(target.cached_tokens, tokens)

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def stop_tokens(request: GenerationRequest, end_tokens: frozenset[int]) -> frozenset[int]:
-    """Return the ids that end a run: the model's own, unless ignore_eos, and those of the request."""
+    """Return the token ids that end a run: the model's end tokens, unless ignore_eos, and the request's stop_token_ids."""
     return (frozenset() if request.ignore_eos else end_tokens) | frozenset(request.stop_token_ids)
 
 
 class ProcessorFactory:
-    """Checks a request against a loaded model once, and makes processors for each run. Raises SessionError."""
+    """Checks a request against a loaded model once, and makes the logits processors of each run. Raises SessionError."""
 
     def __init__(self, request: GenerationRequest, loaded: Loaded):
         self.request, self.end_tokens = request, frozenset(loaded.end_tokens)
@@ -32,7 +32,7 @@ class ProcessorFactory:
         self.grammar = Grammar(form, loaded.tokenizer, loaded.vocab, self.end_tokens) if form else None
 
     def make(self) -> Processors:
-        """Return the processors of one run, in vLLM's order: mask, bad words, minimum length, bias, penalties."""
+        """Return the logits processors of one run, in vLLM's order: mask, bad words, minimum length, bias, penalties."""
         request = self.request
         found: list[Any] = [GrammarMask(self.grammar)] if self.grammar else []
         if self.bad_words:
@@ -47,7 +47,8 @@ class ProcessorFactory:
 
 
 def word_sequences(tokenizer: Any, words: tuple[str, ...]) -> list[tuple[int, ...]]:
-    """Return the token ids of each word at the beginning of a text and, where these differ in the first token only, after a space."""
+    """Return the token ids of each word at the beginning of a text and, where these differ in the first token only, after a
+    space."""
     out: list[tuple[int, ...]] = []
     for word in words:
         first = tuple(tokenizer.encode(word.lstrip(), add_special_tokens=False))

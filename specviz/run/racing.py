@@ -1,4 +1,5 @@
-"""A race: several methods on one prompt, interleaved round by round, each with its own clock; optionally repeated for timing."""
+"""A race: several methods on one prompt, interleaved round by round, each with its own clock; optionally repeated for
+timing. Each run is a "lane"."""
 from __future__ import annotations
 
 import random
@@ -10,7 +11,7 @@ from typing import Any
 from ..core import Method
 from ..methods import catalogue
 from ..trace.events import Event, Finished
-from .request import SessionError, read_whole
+from .request import SessionError, read_integer
 from .session import Session
 from .single_run import Run
 
@@ -20,18 +21,19 @@ WARM_TOKENS = 12  # tokens of the warm-up
 
 def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = None,
          stop: Sequence[str] | None = None, *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
-    """Run several methods on one prompt; yield (lane, event). Lanes are interleaved, one whole round at a time.
+    """Run several methods on one prompt; yield (lane, event), where the lane is the index of the session. Lanes are
+    interleaved, one whole round at a time.
 
     The next round is that of the lane with the least time on its engine clock, so all lanes progress as if in parallel,
     but never compute at the same time. A lane that fails ends with Failed; the others continue. Keywords as in
     ``Session.run``.
 
-    repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full without
-    events, in shuffled order; (lane, None) marks the beginning of such a run. Their figures are ``repeats`` in the
-    totals of each lane's Finished: [{tokens, seconds}, ...]. These runs do not see what the race stored in a visitor's
-    memory.
+    repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full without events,
+    in shuffled order; (lane, None) marks the beginning of such a run. The tokens and seconds of all these runs are
+    ``repeats`` in the totals of each lane's Finished: [{tokens, seconds}, ...]. These runs do not see what the race
+    stored in a visitor's memory.
     """
-    times = read_whole("repeats", repeats, 1, MOST_REPEATS)
+    times = read_integer("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
         raise SessionError("A race is a list of one session or more.", "race.empty")
     def open_run(session: Session, length: Any, **options: Any) -> Run:
@@ -44,7 +46,7 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
     if times == 1:
         return _take_turns(runs)
 
-    before = {id(memory): memory.frozen() for memory in (session.memory for session in sessions) if memory is not None}
+    before = {id(memory): memory.snapshot() for memory in (session.memory for session in sessions) if memory is not None}
 
     def again(lane: int, length: int, left: float | None) -> Run:
         """Return a new run with a copy of the visitor's memory as it was when the race began."""
@@ -79,7 +81,7 @@ def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | No
 
 
 def _figures(run: Run) -> dict[str, float] | None:
-    """Run to the end without events; return tokens and seconds after the prefill, None if it failed."""
+    """Run to the end, discarding the events. Return {tokens, seconds after the prefill}; None if the run failed."""
     for event in run.events:
         if isinstance(event, Finished):
             return {name: event.totals[name] for name in ("tokens", "seconds")}

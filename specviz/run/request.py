@@ -1,4 +1,5 @@
-"""The request type of command line, Python, HTTP and page, and functions that read all other input from people and programs.
+"""The request type that command line, Python, HTTP and page share, and functions that parse all other input from people and
+programs.
 
 Every value is checked; invalid ones raise SessionError.
 """
@@ -20,7 +21,7 @@ from ..zoo.registry import ZooError
 from .conversation import read_messages, read_tools  # noqa: F401 - read from here, too
 from .errors import SessionError, explain, sentence  # noqa: F401 - read from here, too
 from .response_format import read_format
-from .tool_calls import read_tool_choice, required
+from .tool_calls import read_tool_choice, required_tools
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -88,7 +89,8 @@ class GenerationRequest:
 
     @classmethod
     def for_model(cls, given: dict[str, Any], loaded: Loaded, usual: dict[str, Any] | None = None) -> GenerationRequest:
-        """Read a request for a loaded model. All surfaces use this one rule for the model's generation_config.json.
+        """Build a request for a loaded model from plain data. All surfaces use this one rule for the model's
+        generation_config.json.
 
         If the request has ``generation_config: true``, or the owner set SPECVIZ_GENERATION_CONFIG=1, fields that the
         request does not set take the values that the model recommends. All other fields take the defaults of ``usual``,
@@ -103,7 +105,8 @@ class GenerationRequest:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> GenerationRequest:
-        """Read and check a request from plain data; None means the default. Raises SessionError that names an unknown field."""
+        """Build and check a request from plain data; None means the default. Raises SessionError that names an unknown
+        field."""
         if not isinstance(given, dict):
             raise SessionError("A request is an object with named fields.", "request.object")
         known = [field.name for field in fields(cls) if field.name != "from_model"]
@@ -125,13 +128,13 @@ class GenerationRequest:
             "frequency_penalty": _between("frequency_penalty", self.frequency_penalty, -2.0, 2.0),
             "logit_bias": read_bias(self.logit_bias),
             "bad_words": _texts("bad_words", self.bad_words, MOST_BAD_WORDS),
-            "min_tokens": read_whole("min_tokens", self.min_tokens, 0, MOST_TOKENS),
+            "min_tokens": read_integer("min_tokens", self.min_tokens, 0, MOST_TOKENS),
             "ignore_eos": _switch("ignore_eos", self.ignore_eos),
             "stop": read_stops(self.stop),
             "stop_token_ids": _token_ids("stop_token_ids", self.stop_token_ids),
-            "max_tokens": read_whole("max_tokens", self.max_tokens, 1),
-            "n": read_whole("n", self.n, 1, MOST_COPIES),
-            "logprobs": None if self.logprobs is None else read_whole("logprobs", self.logprobs, 0, MOST_LOGPROBS),
+            "max_tokens": read_integer("max_tokens", self.max_tokens, 1),
+            "n": read_integer("n", self.n, 1, MOST_COPIES),
+            "logprobs": None if self.logprobs is None else read_integer("logprobs", self.logprobs, 0, MOST_LOGPROBS),
             "response_format": read_format(self.response_format),
             "tools": read_tools(self.tools),
             "enable_thinking": None if self.enable_thinking is None else _switch("enable_thinking", self.enable_thinking),
@@ -161,17 +164,17 @@ class GenerationRequest:
 
     @property
     def seen_image(self) -> str | None:
-        """The picture that the target reads."""
+        """The picture that the target reads, as a data URL; None without one."""
         return None if self.hide_image else self.image
 
     @property
     def must_call(self) -> tuple[dict[str, Any], ...]:
         """The tools of which the answer must call one."""
-        return required(self.tools, self.tool_choice)
+        return required_tools(self.tools, self.tool_choice)
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a grammar masks the answer."""
+        """Whether a grammar masks the logits of the answer."""
         return self.response_format is not None or bool(self.must_call)
 
     @property
@@ -193,7 +196,7 @@ class GenerationRequest:
 
 
 def read_image(given: Any) -> str:
-    """Return a given picture as ``zoo.picture_input.read_data_url`` does. Raises SessionError."""
+    """Return a picture, given as a data URL, as ``zoo.picture_input.read_data_url`` does. Raises SessionError."""
     try:
         return read_data_url(given)
     except ZooError as error:
@@ -201,13 +204,14 @@ def read_image(given: Any) -> str:
 
 
 def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
-    """Read {token id: bias} or pairs; ids may be text, as JSON has them. Biases are clamped to [-100, 100]."""
+    """Parse {token id: bias} or pairs into pairs; ids may be text, as JSON has them. Biases are clamped to [-100, 100].
+    Raises SessionError."""
     if not isinstance(given, (dict, list, tuple)) or len(given) > MOST_BIASES:
         raise SessionError(f"logit_bias is an object of at most {MOST_BIASES} token ids with their biases.", "request.logit_bias")
     pairs = list(given.items()) if isinstance(given, dict) else list(given)
     if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
         raise SessionError("logit_bias is an object of token ids with their biases.", "request.logit_bias")
-    return tuple((read_whole("logit_bias: a token id", token, 0, 2**31), max(-BIAS, min(BIAS, read_number("logit_bias", bias))))
+    return tuple((read_integer("logit_bias: a token id", token, 0, 2**31), max(-BIAS, min(BIAS, read_number("logit_bias", bias))))
                  for token, bias in pairs)
 
 
@@ -235,19 +239,20 @@ def _texts(name: str, given: Any, most: int) -> tuple[str, ...]:
 def _token_ids(name: str, given: Any) -> tuple[int, ...]:
     if not isinstance(given, (list, tuple)) or len(given) > MOST_STOP_IDS:
         raise SessionError(f"{name} are at most {MOST_STOP_IDS} token ids.", "request.stop_ids")
-    return tuple(read_whole(name, token, 0, 2**31) for token in given)
+    return tuple(read_integer(name, token, 0, 2**31) for token in given)
 
 
 def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0, min_p: Any = 0.0) -> Sampling:
-    """Read sampling settings from numbers or text. Raises SessionError."""
+    """Parse sampling settings from numbers or text. Raises SessionError."""
     try:
-        return Sampling(read_number("temperature", temperature), read_whole("top_k", top_k), read_number("top_p", top_p),
-                        read_whole("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
+        return Sampling(read_number("temperature", temperature), read_integer("top_k", top_k), read_number("top_p", top_p),
+                        read_integer("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
     except ValueError as error:
         raise SessionError(sentence(error), code_of(error, "request.sampling")) from None
 
 
 def read_number(name: str, value: Any) -> float:
+    """Parse a finite number; ``name`` is used in the message. Raises SessionError."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -257,7 +262,8 @@ def read_number(name: str, value: Any) -> float:
     return number
 
 
-def read_whole(name: str, value: Any, low: float = 0, high: float = math.inf) -> int:
+def read_integer(name: str, value: Any, low: float = 0, high: float = math.inf) -> int:
+    """Parse an integer from ``low`` to ``high``; ``name`` is used in the message. Raises SessionError."""
     number = value if isinstance(value, int) and not isinstance(value, bool) else read_number(name, value)
     if number != int(number) or not low <= number <= high:
         most = f" to {high}" if high < math.inf else " or more"
@@ -281,7 +287,8 @@ def read_given(loaded: Loaded, method: Any, knobs: Any, sampling: Any, memory: A
 
 
 def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
-    """Return the request, or one with these sampling settings. Raises SessionError where both are given."""
+    """Return the request; without one, a request with these sampling settings. Raises SessionError if both are given and
+    differ."""
     if request is None:
         return GenerationRequest(**asdict(sampling))
     if not isinstance(request, GenerationRequest):
@@ -292,13 +299,14 @@ def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
 
 
 def read_cancel(cancel: Any) -> threading.Event:
+    """Return the event that cancels a run, a new one if None is given. Raises SessionError."""
     if cancel is not None and not isinstance(cancel, threading.Event):
         raise SessionError(f"cancel must be a threading.Event, not {type(cancel).__name__}.", "session.cancel")
     return cancel or threading.Event()
 
 
 def read_predicted(text: Any, longest: int) -> str:
-    """Read a predicted output of at most ``longest`` characters; empty if there is none."""
+    """Return a predicted output of at most ``longest`` characters; empty if there is none. Raises SessionError."""
     if not isinstance(text or "", str):
         raise SessionError("The predicted text must be text.", "request.predicted")
     if len(text or "") > longest:
@@ -308,6 +316,7 @@ def read_predicted(text: Any, longest: int) -> str:
 
 
 def read_stops(stop: Any) -> tuple[str, ...]:
+    """Parse stop strings, one text or a list. Raises SessionError."""
     if not isinstance(stop, (str, list, tuple, type(None))):
         raise SessionError(f"Stop strings are a list of texts, not {type(stop).__name__}.", "request.stop")
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
@@ -318,13 +327,14 @@ def read_stops(stop: Any) -> tuple[str, ...]:
 
 
 def read_seconds(deadline: Any) -> float | None:
+    """Parse a deadline in seconds, None for none. Raises SessionError."""
     if deadline is not None and read_number("deadline", deadline) < 0:
         raise SessionError("The deadline must be 0 seconds or more.", "request.deadline")
     return None if deadline is None else float(deadline)
 
 
-def largest(knobs: dict[str, Any]) -> int:
-    """Estimate the number of nodes, including the root, of the largest tree that these knobs allow. A target with
-    static shapes uses it to choose its bucket; a larger tree makes it switch to a larger bucket."""
+def max_tree_size(knobs: dict[str, Any]) -> int:
+    """Return an estimate of the number of nodes, including the root, of the largest draft tree that these knobs allow. A
+    target with static shapes uses it to choose its bucket; a larger tree makes it switch to a larger bucket."""
     sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
     return 1 + max((size for size in sizes if type(size) is int), default=0)

@@ -15,8 +15,9 @@ MOST_CHOICES = 1000  # choices
 
 
 def read_format(given: Any) -> dict[str, Any] | None:
-    """Read a response format: {"type": "json_schema", "json_schema": {"schema": {...}}}, {"type": "json_object"}, {"type": "regex",
-    "regex": "..."}, {"type": "choice", "choice": [...]} or {"type": "lark", "lark": "..."}; None for {"type": "text"}."""
+    """Parse a response format: {"type": "json_schema", "json_schema": {"schema": {...}}}, {"type": "json_object"}, {"type":
+    "regex", "regex": "..."}, {"type": "choice", "choice": [...]} or {"type": "lark", "lark": "..."}; None for {"type":
+    "text"}. Raises SessionError."""
     if given is None:
         return None
     kind = given.get("type") if isinstance(given, dict) else None

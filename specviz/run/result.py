@@ -11,15 +11,17 @@ from ..trace.output import describe
 
 
 class RunFailed(RuntimeError):
-    """The engine failed during the run."""
+    """Error: the engine failed during the run. The message says why."""
 
 
 @dataclass
 class Result:
-    """The result of a run. ``take`` adds an event.
+    """The result of a run, built from its events by ``take``.
 
-    ``text`` ends before the stop string that ended the run, ``token_ids`` with the token that completed it. logprobs,
-    top_logprobs: one entry per token of ``token_ids``, if the request asks for them."""
+    text: ends before the stop string that ended the run; token_ids: ends with the token that completed it;
+    forward_seconds: time in forward passes; logprobs, top_logprobs: one entry per token, if the request asks for them;
+    see the comments for the other fields.
+    """
 
     prompt_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -37,6 +39,7 @@ class Result:
     _length: int | None = None
 
     def take(self, event: Event) -> None:
+        """Add the next event of the run."""
         self.totals.fold(event)
         if isinstance(event, Started):
             self.prompt_ids, self.output = list(event.header["prompt"]["ids"]), event.header.get("output")
@@ -73,12 +76,12 @@ class Result:
         return 1 - self.forward_seconds / self.totals.seconds if self.totals.seconds else None
 
     def metrics(self) -> dict[str, Any]:
-        """Return the defined figures (trace/metrics.py), their raw counts, and the share of time outside forward passes."""
+        """Return the metrics of trace/metrics.py, their raw counts, and the share of time outside forward passes."""
         return {**self.totals.metrics(), **self.totals.record(), "forward_seconds": self.forward_seconds,
                 "overhead_share": self.overhead_share}
 
     def record(self) -> dict[str, Any]:
-        """Return the JSON of ``python -m specviz run``."""
+        """Return the result as the JSON of ``python -m specviz run``."""
         logprobs = {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
         reused = {} if self.reused is None else {"reused": self.reused}
         return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,

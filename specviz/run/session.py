@@ -23,12 +23,12 @@ from .request import (
     SessionError,
     read_cancel,
     read_given,
+    read_integer,
     read_messages,
     read_predicted,
     read_request,
     read_seconds,
     read_stops,
-    read_whole,
     sentence,
 )
 from .single_run import Run
@@ -85,20 +85,20 @@ class Session:
         self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None
 
     def each(self) -> list[Session]:
-        """Return a session for each of the request's ``n`` answers; the i-th draws with seed + i."""
+        """Return a session for each of the request's ``n`` answers; the i-th uses seed + i."""
         sessions: list[Session] = [copy.copy(self) for _ in range(self.request.n)]
         for session, request in zip(sessions, self.request.each()):
             session.request, session.sampling = request, request.sampling
         return sessions
 
     def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
-        """Reuse the KV cache of the conversation that a prompt continues. Methods that need hidden states of the prompt
-        recompute it, because the cache does not hold them."""
+        """Reuse the KV cache of the conversation that a prompt continues, from ``pool``. Methods that need hidden states of
+        the prompt recompute it, because the cache does not hold them."""
         if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
             self.prefix_cache = pool.lease(owner, self.encode(prompt, raw))
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
-        """Return token ids of a prompt or a conversation. Raises SessionError when it is empty, malformed or too long."""
+        """Return the token ids of a prompt or a conversation. Raises SessionError if it is empty, malformed or too long."""
         messages = read_messages(prompt)
         longest = CHARACTERS_A_TOKEN * self.loaded.context
         characters = sum(len(m["content"]) for m in messages)
@@ -130,12 +130,13 @@ class Session:
 
     def open(self, prompt, max_new_tokens: Any = None, stop: Sequence[str] | None = None, *, raw: bool = False,
              deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Run:
-        """Check all arguments and return the run; nothing is allocated yet. Raises SessionError."""
+        """Check all arguments and return the Run, whose events have not started; arguments as in ``run``. Nothing is
+        allocated yet. Raises SessionError."""
         if self.request.n > 1:
             raise SessionError(f"A run gives one answer, not {self.request.n}: run each session of Session.each().", "request.n")
         messages = read_messages(prompt)
-        wanted = self.request.max_tokens if max_new_tokens is None else read_whole("max_new_tokens", max_new_tokens, 1)
-        saved = read_whole("top_k_saved", top_k_saved, 0, MOST_TOP)
+        wanted = self.request.max_tokens if max_new_tokens is None else read_integer("max_new_tokens", max_new_tokens, 1)
+        saved = read_integer("top_k_saved", top_k_saved, 0, MOST_TOP)
         stops, seconds = self.request.stop if stop is None else read_stops(stop), read_seconds(deadline)
         return Run(self, self.encode(prompt, raw), messages, wanted, stops, seconds, read_cancel(cancel), saved)
 
@@ -152,7 +153,7 @@ class Session:
         return self.open(prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved).events
 
     def costs(self) -> Costs:
-        """Return the costs of a new run: measured, or fixed where the session is deterministic."""
+        """Return the cost table of a new run: of measured costs, or of fixed ones if the session is deterministic."""
         target, draft = (self.loaded.trace_facts(self.method).get(role) or {} for role in ("target", "draft"))
         share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
         return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
@@ -165,7 +166,7 @@ class Session:
 
 
 def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
-    """Return the models that read the request's picture before every prompt. Raises SessionError."""
+    """Return the loaded models set to read the request's picture before every prompt. Raises SessionError."""
     try:
         return loaded if request.image is None else loaded.with_picture(request.image).with_picture(request.seen_image)
     except ZooError as error:
@@ -173,7 +174,7 @@ def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
 
 
 def guided(loaded: Loaded, request: GenerationRequest) -> Loaded:
-    """Return the models whose logits are guided as the request asks. Raises SessionError."""
+    """Return the loaded models with the classifier-free guidance that the request asks for. Raises SessionError."""
     try:
         return loaded if request.guidance_scale == 1 else loaded.with_guidance(request.guidance_scale)
     except ZooError as error:
@@ -181,7 +182,7 @@ def guided(loaded: Loaded, request: GenerationRequest) -> Loaded:
 
 
 def find_method(key: str) -> Method:
-    """Return the method of this key. Raises SessionError that names the nearest ones."""
+    """Return the method with this key. Raises SessionError that names the nearest key."""
     known = catalogue()
     if key not in known:
         near = get_close_matches(str(key), known, 1)

@@ -31,7 +31,10 @@ UNUSED = 64  # tries without a success after which a head may be another model's
 
 
 class Run:
-    """One run in progress. ``events`` yields all events; ``turn()`` returns those up to the end of one round."""
+    """One run in progress. ``events`` yields all events; ``turn()`` yields those up to the end of one round.
+
+    limit: maximum number of new tokens; border: whether the last event ended a round; over: whether the run has ended.
+    """
 
     def __init__(self, session, ids, messages, wanted, stops, deadline, cancel, top_k_saved):
         self.session, self.loaded = session, session.loaded
@@ -165,6 +168,7 @@ class Run:
         return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
 
     def interrupted(self) -> bool:
+        """Return whether the run was cancelled or is past its deadline."""
         return self.cancel.is_set() or (self.ends_at is not None and time.monotonic() >= self.ends_at)
 
     def _ends(self) -> bool:

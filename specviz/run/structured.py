@@ -21,7 +21,8 @@ MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces t
 
 
 class Grammar:
-    """A response format compiled for one tokenizer. Raises SessionError for an invalid format."""
+    """A response format compiled for one tokenizer by llguidance. vocab: number of logits. Raises SessionError for an
+    invalid format."""
 
     def __init__(self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Iterable[int]):
         if find_spec("llguidance") is None:
@@ -48,8 +49,8 @@ class Grammar:
         return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
     def matches(self, tokens: Sequence[int], whole: bool = True) -> bool:
-        """Return whether an answer matches, with or without its end token. whole=False: for an answer without an end
-        token, a prefix of a match is enough."""
+        """Return whether an answer matches, with or without its end token. whole=False: if the answer has no end token, a
+        prefix of a match is enough."""
         matcher, body = self.matcher(), [token for token in tokens if token not in self.ends]
         ended = whole or len(body) < len(tokens)
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
@@ -69,10 +70,10 @@ def _source(compiler: Any, response_format: dict[str, Any]) -> str:
 
 
 class GrammarMask:
-    """A logits processor that bans every token after which the answer could no longer match the grammar.
+    """Logits processor that bans every token after which the answer could no longer match the grammar.
 
-    The matcher follows output and path of each row. A row whose path violates the grammar is left unchanged: the
-    verifier cannot reach it, because a token on its path has probability 0.
+    The matcher follows output and path of each row. A row whose path violates the grammar is left unchanged: the verifier
+    cannot reach it, because a token on its path has probability 0.
     """
 
     def __init__(self, grammar: Grammar):
@@ -87,7 +88,7 @@ class GrammarMask:
         return logits
 
     def forced(self, output: Sequence[int]) -> list[int]:
-        """Return the tokens that must follow the output, up to the first one with a choice; no end token."""
+        """Return the tokens that must follow the output, up to the first position with a choice; without end tokens."""
         found: list[int] = []
         while len(found) < MOST_FORCED and self._follow([*output, *found]):
             more = [token for token in self._matcher.compute_ff_tokens() if token not in self.grammar.ends]

@@ -1,7 +1,7 @@
-"""Tool calls: read ``tool_choice``, constrain an answer to a call, and find the calls in an answer.
+"""Tool calls: parse ``tool_choice``, constrain an answer to a call, and find the calls in an answer.
 
-Two formats of a call are known: Hermes' (a template that has ``<tool_call>``, as those of Qwen 2.5 and 3), and for any other template that
-reads tools a bare JSON object. Both hold {"name", "arguments"}.
+Two formats of a call are known: Hermes' (a template that has ``<tool_call>``, as those of Qwen 2.5 and 3), and for any
+other template that reads tools a bare JSON object. Both hold {"name", "arguments"}.
 """
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Call = dict[str, str]  # {"name", "arguments": JSON}
 
 
 def read_tool_choice(given: Any, tools: Sequence[dict[str, Any]]) -> str | dict[str, Any] | None:
-    """Read "none", "auto", "required" or {"type": "function", "function": {"name": NAME}}. Raises SessionError."""
+    """Parse "none", "auto", "required" or {"type": "function", "function": {"name": NAME}}; return it unchanged. Raises
+    SessionError."""
     if given is None:
         return None
     name = _chosen(given)
@@ -31,8 +32,8 @@ def read_tool_choice(given: Any, tools: Sequence[dict[str, Any]]) -> str | dict[
                            "request.tool_choice")
     if not tools and given != "none":
         raise SessionError("tool_choice needs tools.", "request.tool_choice_tools")
-    if name is not None and name not in names(tools):
-        raise SessionError(f"tool_choice names {name[:60]!r}; the tools are {', '.join(names(tools))}.", "request.tool_choice_name")
+    if name is not None and name not in tool_names(tools):
+        raise SessionError(f"tool_choice names {name[:60]!r}; the tools are {', '.join(tool_names(tools))}.", "request.tool_choice_name")
     return given
 
 
@@ -42,12 +43,13 @@ def _chosen(given: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def names(tools: Sequence[dict[str, Any]]) -> list[str]:
+def tool_names(tools: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the function name of each tool."""
     return [tool["function"]["name"] for tool in tools]
 
 
-def required(tools: Sequence[dict[str, Any]], tool_choice: Any) -> tuple[dict[str, Any], ...]:
-    """Return the tools of which one must be called; empty where the model decides."""
+def required_tools(tools: Sequence[dict[str, Any]], tool_choice: Any) -> tuple[dict[str, Any], ...]:
+    """Return the tools of which the answer must call one; empty if the model decides."""
     name = _chosen(tool_choice)
     return tuple(tool for tool in tools if tool_choice == "required" or tool["function"]["name"] == name)
 
@@ -74,7 +76,8 @@ def call_format(tools: Sequence[dict[str, Any]], tokenizer: Any) -> dict[str, An
 
 @dataclass
 class CallReader:
-    """Finds calls of these tools in an answer that is received in pieces; everything else stays text."""
+    """Finds calls of these tools in an answer that arrives in pieces; everything else stays text. tagged: calls stand
+    between tags."""
 
     tools: Sequence[dict[str, Any]]
     tagged: bool
@@ -101,7 +104,7 @@ class CallReader:
         return next((len(self._held) - n for n in range(len(BEGIN) - 1, 0, -1) if self._held.endswith(BEGIN[:n])), len(self._held))
 
     def close(self) -> tuple[str, list[Call]]:
-        """Return (rest of the text, calls). If one call cannot be read, all calls stay text."""
+        """End the answer. Return (rest of the text, calls). If one call cannot be parsed, all of them stay text."""
         found = CALL.findall(self._held) if self.tagged else [self._held]
         calls = [call for call in map(self._call, found) if call is not None]
         if not calls or len(calls) < len(found):
@@ -113,5 +116,5 @@ class CallReader:
             given = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        good = isinstance(given, dict) and given.get("name") in names(self.tools) and isinstance(given.get("arguments"), dict)
+        good = isinstance(given, dict) and given.get("name") in tool_names(self.tools) and isinstance(given.get("arguments"), dict)
         return {"name": given["name"], "arguments": json.dumps(given["arguments"], ensure_ascii=False)} if good else None

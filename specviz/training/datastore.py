@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..indexes.nearest import library, marks
+from ..indexes.nearest import import_faiss, is_made_for
 from ..indexes.store import FORMAT, Store, vocabulary_mark
 from ..indexes.suffix_array import PART, SuffixArray
 from ..targets.fast import FastModel
@@ -69,7 +69,7 @@ def save(store: Store, folder: Path) -> None:
         np.save(content, store.dense.keys, allow_pickle=False)
         write_bytes(folder / "keys.npy", content.getvalue())
     if store.dense is not None and store.dense.graph is not None:
-        write_bytes(folder / "keys.faiss", library().serialize_index(store.dense.graph).tobytes())
+        write_bytes(folder / "keys.faiss", import_faiss().serialize_index(store.dense.graph).tobytes())
     write_json(folder / "store.json", store.facts)
 
 
@@ -85,7 +85,7 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     target = FastModel(job.model(job.target)).open() if dense else None
     made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}
     known = [_facts(place) for place in places]
-    if all(made_of.items() <= facts.items() and (target is None or marks(facts.get("states"), target)) for facts in known):
+    if all(made_of.items() <= facts.items() and (target is None or is_made_for(facts.get("states"), target)) for facts in known):
         return f"{_card_text(places[-1], _facts(places[-1]))}; it is up to date"
     rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]

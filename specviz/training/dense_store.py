@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..indexes.nearest import Dense, Frame, make_graph, mark_of
+from ..indexes.nearest import HiddenStateIndex, KeyProjection, build_hnsw_index, target_fingerprint
 from ..indexes.store import Store
 from ..indexes.suffix_array import PART
 
@@ -35,15 +35,15 @@ def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -
         fitted.append(_states(target, store, start, end))
         rows += len(fitted[-1])
     states = torch.cat(fitted) if fitted else torch.zeros(0, target.hidden)
-    frame = Frame.fit(states, min(dim, target.hidden)) if len(states) else Frame(
+    frame = KeyProjection.fit(states, min(dim, target.hidden)) if len(states) else KeyProjection(
         torch.zeros(target.hidden), torch.ones(target.hidden), torch.zeros(target.hidden, min(dim, target.hidden)))
     keys = np.zeros((len(store.array), frame.axes.shape[1]), np.float16)
     for i, (start, end) in enumerate(pieces):
         found = fitted[i] if i < len(fitted) else _states(target, store, start, end)
         keys[start + 1:end] = frame.keys(found).numpy()
     target.close()
-    dense = Dense(keys, frame, make_graph(keys) if len(keys) >= graph else None)
-    facts = {**store.facts, "states": mark_of(target), "dim": keys.shape[1], "bytes": store.facts["bytes"] + keys.nbytes,
+    dense = HiddenStateIndex(keys, frame, build_hnsw_index(keys) if len(keys) >= graph else None)
+    facts = {**store.facts, "states": target_fingerprint(target), "dim": keys.shape[1], "bytes": store.facts["bytes"] + keys.nbytes,
              "build_seconds": round(store.facts["build_seconds"] + time.monotonic() - began, 3), "search": dense.how}
     return replace(store, facts=facts, dense=dense)
 

@@ -142,7 +142,7 @@ def test_a_copy_of_a_memory_is_a_copy():
     memory = Memory(capacity=20)
     memory.add([1, 2, 3])
     memory.table("t", dict)[1] = [2]
-    frozen = memory.frozen()
+    frozen = memory.snapshot()
     memory.table("t", dict)[1].append(9)
     memory.add([4])
     first, second = frozen.copy(), frozen.copy()
@@ -150,7 +150,7 @@ def test_a_copy_of_a_memory_is_a_copy():
     first.add([7])
     assert second.table("t", dict) == {1: [2]} and second.since(0) == [(1, 2, 3)] and memory.table("t", dict) == {1: [2, 9]}
     assert first.since(1) == [(7,)] and memory.taken == 2
-    second.belong("another")
+    second.clear_unless_mark("another")
     assert second.table("t", dict) == {}
 
 

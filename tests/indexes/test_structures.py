@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specviz.core import common_prefix_length
 from specviz.indexes.ngram_counts import NgramCounts
 from specviz.indexes.suffix_array import PART, SuffixArray
-from specviz.indexes.suffix_automaton import GramIndex, SuffixAutomaton
+from specviz.indexes.suffix_automaton import NgramIndex, SuffixAutomaton
 
 from ..message_codes import refuses
 
@@ -110,7 +110,7 @@ def test_documents_are_parted():
 @MANY
 @given(strings, st.integers(1, 4), strings)
 def test_gram_index(text, n, extra):
-    index = GramIndex(n)
+    index = NgramIndex(n)
     index.follow(text + extra)
     index.follow(text)
     ends = [e for e in range(n, len(text)) if text[e - n:e] == text[-n:]] if len(text) >= n else []
@@ -170,7 +170,7 @@ def test_most_frequent_continuations(text, deep, nodes, parted):
     array = SuffixArray.build(np.array(text, dtype=np.uint32), 16)
     for token in sorted(set(text) - {int(PART)}):
         low, high = array.range([token])
-        found = array.frequent(1, low, high, deep=deep, nodes=nodes, hits=10**6)
+        found = array.frequent_continuations(1, low, high, max_depth=deep, max_nodes=nodes, hits=10**6)
         counts = Counter()
         for place in brute_places(text, [token]):
             for d in range(1, deep + 1):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State, open_run, play
-from specviz.loops.mixed_target import MixedTarget, contrast, shifted
+from specviz.loops.mixed_target import MixedTarget, contrastive_mix, proxy_mix
 from specviz.methods import catalogue
 from specviz.policies.routers import ROUTERS, always, margin_below, top1_below
 from specviz.targets.fast import FastModel
@@ -120,10 +120,10 @@ def test_real_networks_write_what_they_would_write_token_by_token(tmp_path):
 
 def test_the_mixtures_are_the_papers():
     large, small = torch.tensor([[2.0, 0.0, -4.0]]), Scores(torch.tensor([[1.0, 1.0, 1.0]]))
-    assert contrast(0.5, 0.1)(large, small).tolist() == [[1.5, 0.5, -math.inf]]  # 0 is above 2 + ln 0.1, -4 is below
-    assert contrast(2.0, 0.1)(large, small).tolist() == [[3.0, -1.0, -math.inf]]
-    assert contrast(1.0, 0.001)(large, small).tolist() == large.tolist()
-    assert shifted(2.0, lambda scores: torch.tensor([[0.0, 1.0]]))(large, small).tolist() == [[4.0, 0.0, -4.0]], "a narrower model"
+    assert contrastive_mix(0.5, 0.1)(large, small).tolist() == [[1.5, 0.5, -math.inf]]  # 0 is above 2 + ln 0.1, -4 is below
+    assert contrastive_mix(2.0, 0.1)(large, small).tolist() == [[3.0, -1.0, -math.inf]]
+    assert contrastive_mix(1.0, 0.001)(large, small).tolist() == large.tolist()
+    assert proxy_mix(2.0, lambda scores: torch.tensor([[0.0, 1.0]]))(large, small).tolist() == [[4.0, 0.0, -4.0]], "a narrower model"
 
 
 @pytest.mark.parametrize("router, want", [(always, [True] * 3), (top1_below(0.5), [False, True, False]), (margin_below(0.2), [False, True, True])])
@@ -155,7 +155,7 @@ def test_tokens_the_small_model_does_not_know_are_the_targets_alone():
 
     ours, theirs = torch.tensor([0.2, 0.2, 0.2, 0.4], dtype=torch.float64), torch.tensor([0.6, 0.2, 0.2, 0.0], dtype=torch.float64)
     for beta in (0.5, 2.0):
-        pair = MixedTarget(Rows(lambda tokens: ours, 4), Narrow(lambda tokens: theirs, 4), contrast(beta, 0.001), always)
+        pair = MixedTarget(Rows(lambda tokens: ours, 4), Narrow(lambda tokens: theirs, 4), contrastive_mix(beta, 0.001), always)
         pair.sync([0])
         row = pair.score(DraftTree()).logits[0]
         assert float(row[3]) == pytest.approx(float(ours[3].log())) and row.isfinite().all()

@@ -10,7 +10,7 @@ from specviz.core import Clock, Drafter, DraftTree, IncompatibleVerifier, Parts,
 from specviz.drafters.model.chain import DraftChain
 from specviz.loops import Pipelined
 from specviz.loops.draft_thread import DraftThread
-from specviz.loops.pipelined import joined
+from specviz.loops.pipelined import concatenate_chains
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
@@ -93,7 +93,7 @@ class KeepsWhatWasRefused(Pipelined):
         outcome = super().round(parts, target, state)
         refused = [t.node for t in outcome.verdict.decisions if t.verdict == "rejected"]
         if refused and not state.done:
-            self.pending = joined((outcome.tree, len(outcome.tree)), first=refused[0])
+            self.pending = concatenate_chains((outcome.tree, len(outcome.tree)), first=refused[0])
         return outcome
 
 
