@@ -1,9 +1,8 @@
 """Recipe of DFlare's block drafter (2606.02091), from DFlash's weights; the code is in masked_block.py.
 
-DFlash's layers read one projection of all captured layers, DFlare's each a mixture. So the first projections to keys and
-values are fitted: for every draft layer the mixture that reproduces DFlash's keys and values best, by least squares on
-rows of the target's answers, is the one that it begins with.
-"""
+All of DFlash's layers read one projection of the captured hidden states; each of DFlare's layers reads its own mixture of them.
+So DFlare's first projections to keys and values are fitted: each draft layer starts from the mixture that reproduces DFlash's
+keys and values best, by least squares on hidden states of the target's answers."""
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +20,14 @@ RIDGE = 1e-3  # of the mean square of a column
 
 
 def run(job: Job) -> Path:
-    return masked_block.run(job, "dflare", network.build, CARD, partial(fit, job))
+    """Train DFlare's block drafter; return the folder of its weights."""
+    return masked_block.run(job, "dflare", network.build, CARD, partial(fit_to_dflash, job))
 
 
 @torch.no_grad()
-def fit(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures) -> None:
-    """Initialise mixtures and projections of the text to reproduce the keys and values of the target's DFlash."""
+def fit_to_dflash(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures) -> None:
+    """Initialise each layer's mixture and its projections of the text, so that they reproduce the keys and values of the target's
+    DFlash."""
     drafter = plain.load(job.model(job.named("dflash")), features.target_info).float().to(features.device)
     rows, step = [torch.empty(0)], 0
     while sum(map(len, rows)) < features.hparams["fit_rows"]:
@@ -40,7 +41,7 @@ def fit(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures
         for favourite in range(read):
             model.layer_fusion_weights[i] = FAVOURED * F.one_hot(torch.tensor(favourite), read)
             mixed = model.text_rows(states)[i]
-            weight = solved(mixed, wanted)
+            weight = ridge_regression(mixed, wanted)
             found.append((float((mixed @ weight - wanted).square().mean()), favourite, weight.T))
         _, favourite, weight = min(found, key=lambda one: one[0])
         model.layer_fusion_weights[i] = FAVOURED * F.one_hot(torch.tensor(favourite), read)
@@ -48,8 +49,8 @@ def fit(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures
             part.weight.copy_(rows_of)
 
 
-def solved(x: Tensor, y: Tensor) -> Tensor:
-    """Return the matrix with the least squares |x matrix - y|^2, with a small penalty. x [n, a], y [n, b] -> [a, b]."""
+def ridge_regression(x: Tensor, y: Tensor) -> Tensor:
+    """Return the matrix [a, b] with the least squares |x matrix - y|^2, with a small penalty on its size. x [n, a], y [n, b]."""
     gram = x.T @ x
     gram.diagonal().add_(RIDGE * gram.diagonal().mean())
     return torch.linalg.solve(gram, x.T @ y)

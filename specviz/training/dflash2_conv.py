@@ -16,6 +16,7 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train the convolutions of DFlash2's block drafter; return the folder of the weights."""
     kept: list[selectors.CandidateSelector] = []
 
     def selected(_: network.DFlash2, features: Features, batch: Batch, states: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,7 +59,7 @@ class Trainer:
         self.layers = decoder_layers(self.net, self.net.config)
 
     @torch.no_grad()
-    def text(self, ids: Tensor) -> DynamicCache:
+    def text_cache(self, ids: Tensor) -> DynamicCache:
         """Return the target's KV cache of a text, ids [rows, width]."""
         cache = DynamicCache(config=self.net.config)
         self.net.model(ids, past_key_values=cache, use_cache=True)
@@ -95,7 +95,7 @@ class Trainer:
     def loss(self, batch: Batch, anchors: Tensor, size: int, rng: random.Random) -> Tensor:
         """Return the mean distillation loss of the rows that use the second path, weighted by the distance from the anchor."""
         width = batch.ids.shape[1]
-        states = self.states(batch.ids, self.text(batch.ids), batch.where[anchors] % width, size, rng)
+        states = self.states(batch.ids, self.text_cache(batch.ids), batch.where[anchors] % width, size, rng)
         index, total, weights = self.index(batch, anchors, size), states.sum() * 0.0, 0.0
         for place in range(states.shape[2]):
             kept = index[:, :, place] >= 0
@@ -128,7 +128,7 @@ class Trainer:
         path, first = self.path, self.path.first
         batch = self.features.states(collate([answer], len(answer.ids), self.features.device))
         marks = [[step < first] * len(batch.labels) for step in range(path.block)]
-        cache, rng = self.text(batch.ids), random.Random(0)
+        cache, rng = self.text_cache(batch.ids), random.Random(0)
         every = torch.arange(len(batch.where), device=batch.ids.device)[None]
         for anchors in every.split(max(1, ROWS // path.block), 1):
             states = self.states(batch.ids, cache, batch.where[anchors] % batch.ids.shape[1], path.block, rng)[0]

@@ -1,8 +1,8 @@
-"""Train Gumiho's head (2503.10135): EAGLE's losses for the serial part, and the same losses at later places for the MLPs.
+"""Train Gumiho's head (2503.10135): EAGLE's losses for the serial part, and the same losses for the MLPs, which draft the later
+positions.
 
-The MLPs read the head's own predictions, as in a draft. With the recipe's list ``trained`` the serial part stays that of the head that
-it begins with, and only the MLPs are trained and stored (shared_weights.py).
-"""
+The MLPs read the head's own predictions, as in a draft. With the recipe's list ``trained`` the serial part keeps the weights of
+the head that it starts from, and only the MLPs are trained and stored (shared_weights.py)."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -18,14 +18,15 @@ from .eagle_variants import weighted_losses
 from .features import Batch, Features
 from .job import Job
 from .runner import Runner
-from .shared_weights import freeze
+from .shared_weights import freeze_untrained
 
 
 def run(job: Job) -> Path:
+    """Train Gumiho's head; return the folder of its weights."""
     hparams = job.hparams("gumiho")
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
-    model = freeze(network.build(features.target_info, hparams), hparams)
+    model = freeze_untrained(network.build(features.target_info, hparams), hparams)
     frozen = not model.fc.weight.requires_grad
     runner = Runner(job, "gumiho", model, hparams, features.place("gumiho"))
 
@@ -44,9 +45,11 @@ def run(job: Job) -> Path:
     return chains.export(job, job.named("gumiho"), model, features, runner, card, most=3e6)
 
 
-def states(model: network.Gumiho, features: Features, batch: Batch, noisy: Tensor | None = None, frozen: bool = False) -> list[Tensor]:
-    """Return predicted hidden states [rows * width, hidden] of each place of a draft; in place i, row r predicts the feature at
-    position r + 1, from true features up to r - i."""
+def predicted_states(model: network.Gumiho, features: Features, batch: Batch,
+                     noisy: Tensor | None = None, frozen: bool = False) -> list[Tensor]:
+    """Return predicted hidden states [rows * width, hidden], one tensor per position of a draft. In the i-th, row r predicts the
+    state at position r + 1 from true states up to position r - i. noisy: input states with noise; frozen: the serial part runs
+    without gradients."""
     true = (batch.states if noisy is None else noisy).float().view(*batch.ids.shape, -1)
     embeds = F.embedding(batch.ids.roll(-1, 1), features.embedding).float()
     with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
@@ -58,15 +61,15 @@ def states(model: network.Gumiho, features: Features, batch: Batch, noisy: Tenso
 
 
 def chain_states_function(model: network.Gumiho, features: Features) -> chains.ChainStates:
-    """Return a function for ``chains.tables``: (batch, steps) -> the predicted hidden states of each step ahead."""
-    return lambda batch, steps: states(model, features, batch)[:steps]
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it."""
+    return lambda batch, steps: predicted_states(model, features, batch)[:steps]
 
 
 def loss(model: network.Gumiho, features: Features, batch: Batch, hparams: dict, noisy: Tensor, frozen: bool) -> Tensor:
-    """Return the weighted mean of the losses of all places that are trained."""
+    """Return the weighted mean of the losses of all draft positions that are trained."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
-    for place, found in enumerate(states(model, features, batch, noisy, frozen)):
+    for place, found in enumerate(predicted_states(model, features, batch, noisy, frozen)):
         if frozen and place < network.SERIAL:
             continue
         kept, _ = batch.back(place + 1)

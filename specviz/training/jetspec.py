@@ -7,6 +7,7 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train JetSpec's causal block drafter; return the folder of its weights."""
     return masked_block.run(job, "jetspec", network.build, CARD)
 
 

@@ -32,7 +32,7 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], head_states_functi
         begin: Callable[[M, Features], None] | None = None, most: float = 9.5e6) -> Path:
     """Train heads that each predict one token further ahead; return the folder of their weights.
 
-    build(body, hparams): the untrained heads; head_states_function(model, features): the function of type ranks.HeadStates;
+    build(target, hparams): the untrained heads; head_states_function(model, features): the function of type ranks.HeadStates;
     about: the text of the model card; chain: the tree to measure with; without it, a tree of the recipe's ``nodes`` is built
     from the measured accuracy of each rank of each head, which is stored with the weights; run_attention: runs the attention whose
     entropy is measured; begin: initialises weights before the first step; most: maximum bytes of the weights."""

@@ -6,4 +6,5 @@ from .job import Job
 
 
 def run(job: Job) -> Path:
+    """Train Uno's diffusion LoRA; return the folder of its weights."""
     return draft_path.run(job, "uno")

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from specviz.models import masked_block as network
 from specviz.training import masked_block
-from specviz.training.dflare import fit
+from specviz.training.dflare import fit_to_dflash
 from specviz.zoo.trained_heads import network_of
 
 from .recipes import killed
@@ -47,7 +47,7 @@ def test_dflare_begins_with_dflashs_keys_and_values(material, drafted, tmp_path)
     work = with_drafter(material, drafted, tmp_path)
     features = masked_block.AuxStateFeatures(work, work.hparams("dflare"))
     model = network_of("dflare").build(features.target_info, work.hparams("dflare")).float()
-    fit(work, model, features)
+    fit_to_dflash(work, model, features)
     plain = network.load(work.model(work.named("dflash")), features.target_info).float()
     states = features.batch(3, 0.0).captured.float()
     with torch.inference_mode():

@@ -44,7 +44,7 @@ def test_the_replay_says_what_the_engine_does(pair, trained, monkeypatch, kind):
     features = whole_numbers(draft_path.TextFeatures(work, work.hparams(kind)), trained)
     trainer = draft_path.Trainer(path.float(), features, work.hparams(kind))
     chosen = [answer for answer in features.own.answers if answer.greedy][:4]
-    promised = chains.replay_rounds([trainer.hits(answer) for answer in chosen], path.block)["block_efficiency"]
+    promised = chains.replay_rounds([trainer.accepted_by_step(answer) for answer in chosen], path.block)["block_efficiency"]
     found, accepted = tokens_a_round(model, lambda: Parts(DraftPathChain(path), Fixed(path.block), TokenRejection()), chosen)
     assert accepted > 0 and found == pytest.approx(promised, abs=0 if path.first else 0.05)
 
@@ -59,7 +59,7 @@ def test_blocks_see_the_text_before_them_and_no_other_block(pair, trained, kind)
 
     def states(text, anchors=at):
         with torch.no_grad():
-            return trainer.states(text, trainer.text(text), anchors, 3, random.Random(1))[0]
+            return trainer.states(text, trainer.text_cache(text), anchors, 3, random.Random(1))[0]
 
     changed = ids.clone()
     changed[0, 6] = (ids[0, 6] + 1) % 40
