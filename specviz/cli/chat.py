@@ -28,9 +28,9 @@ Ctrl-C            stop the answer"""
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser. options(parser): adds the options of models and sampling."""
     sub = command("chat", chat, "A conversation in the terminal, with coloured tokens and /method to switch.")
-    sub.add_argument("--method", default="speculative", metavar="KEY", help="a key of the list (speculative)")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
-    sub.add_argument("--system", metavar="TEXT", help="a system message before the conversation")
+    sub.add_argument("--method", default="speculative", metavar="KEY", help="key of a method (speculative)")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
+    sub.add_argument("--system", metavar="TEXT", help="system message before the conversation")
     request_options.add(sub)
     options(sub)
 
@@ -69,7 +69,7 @@ def _read() -> str | None:
 
 
 class Conversation:
-    """The messages so far, and the settings for the next answer."""
+    """A conversation in the terminal: the messages so far, and the settings for the next answer."""
 
     def __init__(self, args: argparse.Namespace):
         from ..run.prefix_cache import PrefixPool

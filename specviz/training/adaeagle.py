@@ -1,9 +1,8 @@
 """Train AdaEAGLE's length predictor (2412.18910) on accepted lengths of EAGLE chains along the target's greedy answers.
 
-The label of a position is the number of tokens at the start of a long draft that equal the answer. Too short a
-prediction costs target passes, too long a one costs passes of the head, which are cheaper. So the loss is the absolute
-error, multiplied by ``short`` where the prediction is too short.
-"""
+The label of a position is the number of tokens at the start of a long draft that equal the answer. A prediction that is too
+short costs target passes; one that is too long costs passes of the head, which are cheaper. So the loss is the absolute error,
+multiplied by ``short`` where the prediction is too short."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,10 +1,9 @@
 """Train corrections of a frozen block drafter (Domino, TreeFlash, LiLiCorr, DFlash2, TAPS) on the target's own answers.
 
-Blocks are drafted after sampled answer tokens, as in masked_block.py, and the correction reads the true tokens before
-each position, as on an accepted path. It scores the drafter's top candidates of the position. The loss is the
-cross-entropy of the target's probabilities on these candidates, so a position whose candidates the target finds
-improbable counts little. Nearer positions weigh more.
-"""
+Blocks are drafted after sampled answer tokens, as in masked_block.py. The correction reads the true tokens before each
+position, as on an accepted path, and scores the drafter's top candidates of the position. The loss is the cross-entropy of the
+target's probabilities on these candidates, so a position whose candidates the target finds improbable counts little. Positions
+near the start of the block weigh more, because tokens after a rejected one are lost."""
 from __future__ import annotations
 
 import random

@@ -1,9 +1,8 @@
 """Train Clover's heads on the frozen target's hidden states along its own answers (Xiao et al. 2405.00263).
 
-The recurrent state reads the true tokens after a position, as on an accepted path; head i reads i + 1 of them and
-learns the next one. The augmenting block is initialised randomly, in the paper with the target's last layer. Loss and
-tree are those of Hydra.
-"""
+The recurrent state reads the true tokens after a position, as on an accepted path; head i reads i + 1 of them and learns the
+next one. The augmenting block starts from random weights; in the paper it starts from the target's last layer. Loss and tree
+are those of Hydra."""
 from __future__ import annotations
 
 from pathlib import Path

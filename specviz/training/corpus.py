@@ -1,8 +1,8 @@
-"""The project's own training rows, so that the pipeline runs without a data folder.
+"""The project's own training examples, so that recipes run without a data folder.
 
-Each maker returns one (prompt, response) pair. The edit rows matter beyond tests: n-gram drafters depend on copying, renaming and
-reformatting, and a target learns to copy only with many examples (induction heads: Olsson et al., 2209.11895).
-"""
+Each generator returns one (prompt, response) pair. The examples of edits matter beyond tests: n-gram drafters depend on
+copying, renaming and reformatting, and a target learns to copy only with many examples (induction heads: Olsson et al.,
+2209.11895)."""
 
 import json
 import random

@@ -1,9 +1,8 @@
-"""Shared by the recipes of heads at an early exit of the target (Kangaroo, M2R2). Their input is the hidden states that
-enter the exit layer.
+"""Training code shared by the recipes of heads at an early exit of the target (Kangaroo, M2R2). These heads read the hidden states
+that enter the exit layer.
 
-The loss is distillation: the distribution that the target's output matrix gives for the head's states against the
-target's. A recipe adds its network, the hidden states of its head for a batch, and its card.
-"""
+The loss is distillation: the head's distribution, which the target's output matrix gives for its states, against the target's.
+A recipe adds its network, the hidden states of its head for a batch, and its model card."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,11 +1,10 @@
-"""Train block drafters (models/masked_block.py) on the target's answers: DFlash's plain block, and DSpark's with Markov
-and confidence heads.
+"""Train block drafters (models/masked_block.py) on the target's answers: DFlash's plain block, and DSpark's with Markov and
+confidence heads.
 
-Each step samples answer positions as anchors. The block after an anchor sees the target's hidden states up to the
-anchor and the anchor's token, and learns the target's distribution of every following token. Nearer tokens weigh more,
-because tokens after a rejected one are lost. The Markov head is trained with the true previous token. The confidence
-head learns the overlap of draft and target distribution, which is the acceptance probability.
-"""
+Each step samples answer positions as anchors. The block after an anchor sees the target's hidden states up to the anchor and
+the anchor's token, and learns the target's distribution of every following token. Tokens near the anchor weigh more, because
+tokens after a rejected one are lost. The Markov head is trained with the true previous token. The confidence head learns the
+overlap of draft and target distribution, which is the acceptance probability."""
 from __future__ import annotations
 
 import math

@@ -1,7 +1,7 @@
-"""Shared by the recipes of heads that each predict one token further ahead (Medusa, Hydra, Clover, ...): features,
-loss, training, measurement and stored files.
+"""Training code shared by the recipes of heads that each predict one token further ahead (Medusa, Hydra, Clover, ...): loss,
+training loop, measurement and stored files.
 
-A recipe adds its network, the hidden states of its heads for a batch, and its card."""
+A recipe adds its network, the hidden states of its heads for a batch, and its model card."""
 from __future__ import annotations
 
 from collections.abc import Callable

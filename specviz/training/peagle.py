@@ -1,7 +1,6 @@
 """Train P-EAGLE's head: EAGLE-3's layers draft a block in one pass from mask tokens with learned hidden states.
 
-The loss is distillation at every row, as in the public code; masks are dropped by PARD's rule.
-"""
+Every position has a distillation loss, as in the public code; masks are dropped by PARD's rule (mask_rows.py)."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -167,7 +167,7 @@ def prompt_of(tokenizer, wish: drawings.Wish, rng: random.Random, drop: float, n
 
 
 class Batches:
-    """Training batches of drawn pictures. Batch number ``step`` is a function of seed and step."""
+    """Training batches of drawn pictures. The batch of a step is a function of seed and step."""
 
     def __init__(self, codes: np.ndarray, tokenizer, hparams: dict, seed: int, device):
         self.tokenizer, self.hparams, self.seed, self.device = tokenizer, hparams, seed, device

@@ -1,11 +1,10 @@
-"""Train the picture target that generates scale by scale (VAR, 2404.02905), and the small refiner of CoDe (2411.17787),
-in one run.
+"""Train the picture target that generates scale by scale (VAR, 2404.02905), and the small refiner of CoDe (2411.17787), in one
+run.
 
-The pictures are those of the `pictures` recipe. Each scale's codebook is k-means over the residual after the scales
-before it. Both networks learn all scales, so that CoDe may switch to the refiner after any of them. Half of the
-refiner's loss is on the pictures, half is distillation from the large model. The paper fine-tunes the large model on
-the early scales and the small one on the late ones; here neither is.
-"""
+The pictures are those of the `pictures` recipe. Each scale's codebook is k-means over the difference between the pictures and
+what the scales before it give. Both networks learn all scales, so that CoDe may switch to the refiner after any of them. Half
+of the refiner's loss is on the pictures, half is distillation from the large model. The paper fine-tunes the large model on the
+early scales and the small one on the late ones; this recipe does not."""
 import base64
 import random
 from pathlib import Path
@@ -127,7 +126,7 @@ def codebooks(hparams: dict, seed: int) -> Tensor:
 
 
 class Batches:
-    """Training batches of drawn pictures. Batch number ``step`` is a function of seed and step."""
+    """Training batches of drawn pictures. The batch of a step is a function of seed and step."""
 
     def __init__(self, net: ScaleNet, tokenizer, hparams: dict, seed: int, device):
         self.net, self.tokenizer, self.hparams, self.seed, self.device = net, tokenizer, hparams, seed, device

@@ -1,7 +1,6 @@
 """Train a byte-level BPE tokenizer in which every digit is a token of its own.
 
-Only for a target trained from scratch; a continued target keeps its tokenizer.
-"""
+Only a target that is trained from scratch needs one; a continued target keeps its tokenizer."""
 
 import itertools
 from pathlib import Path

@@ -32,9 +32,8 @@ def read_device(device: str) -> torch.device:
 def use_cores(ignore_load: bool = False) -> None:
     """Use one thread per physical core, unless OMP_NUM_THREADS is set; a single thread if other processes keep the cores busy.
 
-    Threads wait for the slowest: on busy cores a forward pass of 5 ms can take 500. ignore_load: always one per core,
-    for deterministic runs, because sums with two threads round differently.
-    """
+    All threads wait for the slowest: on busy cores a forward pass of 5 ms can take 500 ms. ignore_load: always one thread per
+    core, for deterministic runs, because sums with two threads round differently."""
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
         busy = not ignore_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
