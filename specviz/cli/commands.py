@@ -96,32 +96,32 @@ def parser() -> Parser:
         sub.add_argument("--json", action="store_true", help="machine-readable output")
         return sub
 
-    sub = command("list", list_methods, "The catalogue: every method, and whether it can run.")
-    sub.add_argument("--write", action="store_true", help="write docs/TRACE.md's table of notes")
-    sub.add_argument("--fidelity", action="store_true", help="how each method differs from its paper, in Markdown (docs/fidelity.md)")
+    sub = command("list", list_methods, "List all methods, and whether each can run on the target.")
+    sub.add_argument("--write", action="store_true", help="write the table of notes (annotations of a trace) into docs/TRACE.md")
+    sub.add_argument("--fidelity", action="store_true", help="print how each method differs from its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
-    sub = command("run", run_method, "Run one method on one prompt, or stream the answer of a server.")
-    sub.add_argument("--method", metavar="KEY", help="a key of `specviz list`")
-    sub.add_argument("--server", metavar="S", help="instead of a method: a server of models.yaml, or ENGINE=URL#MODEL")
+    sub = command("run", run_method, "Run one method on one prompt, or stream the answer of an inference server.")
+    sub.add_argument("--method", metavar="KEY", help="key of a method (`specviz list`)")
+    sub.add_argument("--server", metavar="S", help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL")
     sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
-    sub.add_argument("--raw", action="store_true", help="without the chat template")
-    sub.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated")
-    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE", help="a text that the answer is expected to resemble")
+    sub.add_argument("--raw", action="store_true", help="do not apply the chat template")
+    sub.add_argument("--system", metavar="TEXT", help="system message before the prompt")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
+    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE", help="file with a text that the answer is expected to resemble (predicted output)")
     request_options.add(sub)
-    sub.add_argument("--deadline", metavar="SECONDS", help="end after this much wall clock")
+    sub.add_argument("--deadline", metavar="SECONDS", help="end the run after this wall-clock time")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
-    sub.add_argument("--save", metavar="FILE", help="write the answer to a file: text, or a picture as PNG; with --n the last one")
-    sub.add_argument("--top-k-saved", default=8, metavar="K", help="best tokens of each distribution kept in the trace (8)")
+    sub.add_argument("--save", metavar="FILE", help="write the answer to a file: text, or a picture as PNG; of several answers the last one")
+    sub.add_argument("--top-k-saved", default=8, metavar="K", help="number of most probable tokens of each distribution in the trace (8)")
     _sampling(sub)
     _models(sub)
 
     bench.add(command, lambda sub: (_sampling(sub), _models(sub)))
 
-    sub = command("verify", verify_methods, "Test whether methods are exact: greedy text, first tokens, whole sampled answers.")
-    sub.add_argument("--method", default="all", metavar="KEY", help="a key, or all")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the one method; may be repeated")
+    sub = command("verify", verify_methods, "Test whether methods are exact: greedy answers, distribution of the first tokens, distribution of sampled answers.")
+    sub.add_argument("--method", default="all", metavar="KEY", help="key of a method, or all")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method, if there is one; may be repeated")
     request_options.add_image(sub)
     _models(sub)
 
@@ -132,27 +132,27 @@ def parser() -> Parser:
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)
 
-    sub = command("replay", replay, "Write a recorded trace as one stand-alone HTML page.")
+    sub = command("replay", replay, "Write a recorded trace as one stand-alone HTML page, which replays the run.")
     sub.add_argument("trace", metavar="TRACE", help="a trace as .jsonl or .jsonl.gz")
-    sub.add_argument("--html", required=True, metavar="FILE", help="where to write the page")
+    sub.add_argument("--html", required=True, metavar="FILE", help="path of the page")
     return top
 
 
 def _models(sub: Parser) -> None:
     sub.add_argument("--target", metavar="MODEL",
                      help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
-    sub.add_argument("--draft", metavar="MODEL", help="the draft model, likewise; none for none")
+    sub.add_argument("--draft", metavar="MODEL", help="the draft model, in the same forms; `none`: no draft model")
     sub.add_argument("--device", default="auto", help="auto, cpu or cuda")
 
 
 def _sampling(sub: Parser) -> None:
-    sub.add_argument("--max-new-tokens", default=128, metavar="N", help="stop after so many tokens (128)")
+    sub.add_argument("--max-new-tokens", default=128, metavar="N", help="maximum number of new tokens (128)")
     sub.add_argument("--temperature", default=0.0, metavar="T", help="0 is greedy (the default)")
     sub.add_argument("--top-k", default=0, metavar="K", help="sample among the K most probable tokens; 0: among all (the default)")
-    sub.add_argument("--top-p", default=1.0, metavar="P", help="sample among the most probable tokens that reach this sum (1: all)")
-    sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts at once takes "
-                     "S + i. Without --deterministic, methods that decide by measured times (by_time in `list --json`) draw other tokens "
-                     "for one seed")
+    sub.add_argument("--top-p", default=1.0, metavar="P", help="sample among the most probable tokens whose probabilities sum to P (1: all)")
+    sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts uses S + i. "
+                     "Without --deterministic, methods whose decisions depend on measured times (by_time in `list --json`) may sample other "
+                     "tokens in each run")
     sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 
 

@@ -21,9 +21,9 @@ AS_PUBLISHED = "As published."
 class Knob:
     """A setting of a method: a number from ``low`` to ``high``, one of ``choices``, or a switch (default True or False).
 
-    only_with: choices that are valid only with some values of another knob, as (choice, other knob, its values). needs: for a
-    number, (value, need): from this value on the target must meet an additional need. by_time: this choice makes decisions from
-    measured times, so a seed does not fix the run.
+    only_with: choices that are valid only with some values of another knob, as (choice, other knob, its values). needs:
+    (value, need): from this value of a number on, or from this place among the choices (the first is 1), the models must meet
+    a further need. by_time: this choice makes decisions from measured times, so a seed does not fix the run.
     """
 
     name: str
@@ -36,9 +36,18 @@ class Knob:
     needs: tuple[tuple[int, str], ...] = ()
     by_time: bool = False
 
+    @property
+    def top(self) -> float | None:
+        """The highest value of a number, or the number of choices."""
+        return len(self.choices) or self.high
+
     def highest(self, capabilities: frozenset[str]) -> float | None:
-        """Return the highest value of a number that a target with these capabilities allows."""
-        return min((value - 1 for value, need in self.needs if need not in capabilities), default=self.high)
+        """Return the highest value of a number that models with these capabilities allow, or how many of the choices."""
+        return min((value - 1 for value, need in self.needs if need not in capabilities), default=self.top)
+
+    def value_at(self, place: float) -> Any:
+        """Return the value of a number, or the choice at a place (the first is 1)."""
+        return self.choices[int(place) - 1] if self.choices else place
 
     def conflict_reason(self, choice: str, others: dict[str, Any]) -> str | None:
         """Return why a choice is incompatible with the values of the other knobs, and which choices are compatible;

@@ -17,11 +17,12 @@ LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name tha
 
 def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | None = None) -> Component:
     """Return the widget of one knob: buttons for choices, a checkbox for a switch, else a slider. ``off``: as in
-    board.choice_buttons; ``most``: the highest value that the models allow, if they limit it."""
+    board.choice_buttons; ``most``: the highest value that the models allow, or how many of the choices, if they limit it."""
     label = LABELS.get(knob.name) or knob.name.replace("_", " ")
     label = label[:1].upper() + label[1:]
     if knob.choices:
-        return board.choice_buttons(label, knob.help, knob.choices, value, elem_id, off)
+        usable = knob.choices if most is None else knob.choices[:int(most)]
+        return board.choice_buttons(label, knob.help, usable, value if value in usable else knob.default, elem_id, off)
     common = {"label": label, "info": knob.help or None, "value": value, "elem_id": elem_id, "key": elem_id, "interactive": True}
     if isinstance(knob.default, bool):
         return gr.Checkbox(**common)

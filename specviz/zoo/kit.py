@@ -18,7 +18,7 @@ from ..models.heads import HeadWeights
 from ..targets.base import CachedTarget
 from . import other_vocabulary as others
 from .draft_model import DraftModel
-from .registry import ZooError, register
+from .registry import ZooError
 from .requirements import requirement_message
 from .trained_heads import body_of, needed, network_of
 from .weight_cache import load_once
@@ -57,7 +57,7 @@ class Kit:
             self.opened.append(model if role == "target" else DraftModel(model, model.vocab, self.loaded.other_vocab_folder.name))
             return self.opened[-1]
         if role == "deepest":
-            role = "deep" if self.loaded.size_named("deep") in register().entries else "draft"
+            role = "deep" if "size:deep" in self.loaded.capabilities else "draft"
         if role in ("wide", "deep"):
             found = self.loaded.other_size(role)
         else:

@@ -24,20 +24,26 @@ from . import trained_drafts
 from .backends import Forward, LoadedModel, chosen_for, first_supporting_forward
 from .codec import Codec, TokenTable, codec_capabilities, open_codec
 from .device import environment, read_device, use_cores
+from .draft_checks import draft_problem, tokenizer_problem, usable, usable_with_own_words, vocabulary_problem
 from .free_memory import require_memory
 from .kit import Kit
 from .model_notes import model_notes
 from .picture_input import picture_pixels
-from .registry import Entry, Register, ZooError, register
-from .requirements import datastore_capabilities, half_model_capabilities, knob_limits, role_capabilities, unsupported_reason
+from .registry import Entry, Register, ZooError, local_files, register
+from .requirements import (
+    datastore_capabilities,
+    half_model_capabilities,
+    knob_limits,
+    role_capabilities,
+    single_layer_lacks,
+    unsupported_reason,
+)
 from .requirements import draft_size_capabilities as sizes_of_draft
 from .tokenizer import (
-    different_tokens,
     end_tokens,
     generation_defaults,
     open_tokenizer,
     read_json,
-    same_vocabulary,
     vocabulary_fingerprint,
 )
 from .trained_heads import Heads, heads_of, hidden_and_vocab_size
@@ -236,14 +242,17 @@ class Loaded:
     @cached_property
     def capabilities(self) -> frozenset[str]:
         """What methods may require of these models: capabilities of the target, its heads, draft models, datastores and codec."""
-        more = sizes_of_draft(register(), self.draft_name, lambda folder: _same(self.folder, folder)) if self.draft_name else frozenset()
-        return (self.open_target().capabilities | datastore_capabilities(self.stores, self._mark) | self.heads.capabilities
+        more = frozenset[str]()
+        if self.draft_name:
+            more = sizes_of_draft(register(), self.draft_name, lambda folder: not draft_problem(self.folder, folder))
+        own = self.open_target().capabilities - single_layer_lacks(read_json(self.folder, "config.json"))
+        return (own | datastore_capabilities(self.stores, self._mark) | self.heads.capabilities
                 | role_capabilities(self.other_vocab_folder, self.role_folders) | more | codec_capabilities(self.folder)
                 | half_model_capabilities(self.folder, self.role_folders.get("middle", self.draft_folder)))
 
     def knob_limits(self, method: Method) -> dict[str, float]:
         """Return {knob: highest value} for the knobs that these models limit, for example if there is no second draft model."""
-        return knob_limits(method, self.capabilities)
+        return knob_limits(method, self.capabilities, self.draft is not None)
 
     def _mark(self) -> str:
         """The fingerprint of the vocabulary; empty without a tokenizer, so that no datastore fits."""
@@ -254,7 +263,8 @@ class Loaded:
 
     def unsupported_reason(self, method: Method) -> str | None:
         """Return why the method cannot run on these models; None if it can."""
-        return unsupported_reason(method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
+        return _text_problem(self.folder) or unsupported_reason(
+            method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
 
 
 def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
@@ -274,12 +284,12 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=_stores(book, entry, folder), heads=heads, deterministic=deterministic,
                     nature=entry.nature,
-                    other_vocab_folder=others.folder_of(book, entry.name, place),
-                    role_folders=trained_drafts.roles_of(book, entry.name, place))
+                    other_vocab_folder=usable_with_own_words(others.folder_of(book, entry.name, place)),
+                    role_folders=usable(folder, trained_drafts.roles_of(book, entry.name, place)))
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
-            loaded.role_folders |= _between(book, book.find(chosen), entry.middle if draft is None else "")
+            loaded.role_folders |= usable(folder, _between(book, book.find(chosen), entry.middle if draft is None else ""))
     except ZooError as error:
         if draft is not None:
             raise
@@ -312,11 +322,9 @@ def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
 
 
 def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
-    if not same_vocabulary(loaded.folder, folder, loaded.vocab == model.vocab):
-        found = different_tokens(loaded.folder, folder) if (folder / "tokenizer_config.json").is_file() else []
-        which = f"; token {found[0]}" + (f" and {len(found) - 1:,} more" if found[1:] else "") if found else ""
-        raise ZooError(f"{name} cannot draft for {loaded.name}: their vocabularies differ ({model.vocab} and {loaded.vocab} tokens"
-                       f"{which[:160]}).", "draft.vocabulary")
+    problem = vocabulary_problem((loaded.name, loaded.folder, loaded.vocab), (name, folder, model.vocab))
+    if problem:
+        raise ZooError(problem, "draft.vocabulary")
 
 
 def _stores(book: Register, entry: Entry, folder: Path) -> dict[str, Path]:
@@ -324,9 +332,10 @@ def _stores(book: Register, entry: Entry, folder: Path) -> dict[str, Path]:
     return book.stores_of(entry.name) if "output:text" in codec_capabilities(folder) else {}
 
 
-def _same(target: Path, draft: Path) -> bool:
-    vocabularies = [hidden_and_vocab_size(read_json(folder, "config.json"))[1] for folder in (target, draft)]
-    return same_vocabulary(target, draft, vocabularies[0] == vocabularies[1])
+def _text_problem(folder: Path) -> str | None:
+    """Return why a target cannot read or write text, as a sentence; None if it can, or if its output is no text."""
+    problem = tokenizer_problem(folder) if "output:text" in codec_capabilities(folder) else None
+    return f"{problem}." if problem else None
 
 
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
@@ -339,6 +348,11 @@ def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
     places = {"middle": there(middle)}
     places["small"] = there(book.entries[middle].draft if places["middle"] else draft.draft)
     return {role: place for role, place in places.items() if place}
+
+
+def _is_local(entry: Entry) -> bool:
+    """Return whether the weights of an entry lie on this machine."""
+    return entry.installed() or bool(entry.hub) and local_files(entry) is not None
 
 
 @dataclass(frozen=True)
@@ -362,19 +376,26 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *hidden_and_vocab_size(config), fetch=False)
     stores = datastore_capabilities(_stores(book, entry, folder), lambda: vocabulary_fingerprint(folder))
-    capabilities = backend.capabilities(config) | stores | heads.capabilities
+    capabilities = backend.capabilities(config) - single_layer_lacks(config) | stores | heads.capabilities
+    known = _is_local(entry)  # a model that is not fetched has no tokenizer here with which others could be compared
     problem, more, middle = "", trained_drafts.roles_of(book, entry.name, place), None
     try:
         if chosen:
-            middle = book.find(chosen).config_folder()
-            more |= _between(book, book.find(chosen), entry.middle if draft is None else "")
+            found = book.find(chosen)
+            middle = found.config_folder()
+            more |= _between(book, found, entry.middle if draft is None else "")
+            if known and _is_local(found):
+                problem = draft_problem(folder, found.folder(), (entry.name, found.name)) or ""
     except ZooError as error:
         problem = str(error)
     if chosen and not problem:
-        capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: _same(folder, other))
-    capabilities |= role_capabilities(others.folder_of(book, entry.name, place), more) | codec_capabilities(folder)
+        capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: not (known and draft_problem(folder, other)))
+    more = usable(folder, more) if known else more
+    capabilities |= role_capabilities(usable_with_own_words(others.folder_of(book, entry.name, place)), more) | codec_capabilities(folder)
     capabilities |= half_model_capabilities(folder, more.get("middle", middle))
-    return Survey(entry.name, model_notes(folder),
-                  lambda method: unsupported_reason(method, entry.name, capabilities, bool(chosen) and not problem, problem,
-                                                    heads.problems),
-                  lambda method: knob_limits(method, capabilities))
+    words = _text_problem(folder) if known else None
+
+    def reason(method: Method) -> str | None:
+        return words or unsupported_reason(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems)
+
+    return Survey(entry.name, model_notes(folder), reason, lambda method: knob_limits(method, capabilities, bool(chosen) and not problem))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ..core import Method
 from ..core.needs import missing_reason
@@ -56,9 +57,15 @@ def half_model_capabilities(target: Path, middle: Path | None) -> frozenset[str]
     return frozenset({"middle:half"} if whole and model_sizes(config)[1] == model_sizes(read_json(target, "config.json"))[1] else ())
 
 
-def knob_limits(method: Method, capabilities: frozenset[str]) -> dict[str, float]:
-    """Return {knob: highest value} for the knobs that these models limit."""
-    limits = {knob.name: (knob.highest(capabilities), knob.high) for knob in method.knobs if knob.needs}
+def single_layer_lacks(config: dict[str, Any]) -> frozenset[str]:
+    """Return the capabilities that a model with one layer does not have: nothing is left after an exit."""
+    return frozenset({"early"} if (config.get("text_config") or config).get("num_hidden_layers") == 1 else ())
+
+
+def knob_limits(method: Method, capabilities: frozenset[str], has_draft: bool) -> dict[str, float]:
+    """Return {knob: highest value} for the knobs that these models limit; of a choice: how many of the choices can be used."""
+    have = capabilities | {"draft"} if has_draft else capabilities
+    limits = {knob.name: (knob.highest(have), knob.top) for knob in method.knobs if knob.needs}
     return {name: most for name, (most, high) in limits.items() if most is not None and high is not None and most < high}
 
 

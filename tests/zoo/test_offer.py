@@ -207,7 +207,7 @@ def _other_words(folder):
 SPOILED = {"fine": None, "no weights": lambda folder: (folder / "model.safetensors").unlink(), "torn weights": _torn, "another tokenizer": _other_words,
            "no model": lambda folder: (folder / "config.json").write_text('{"model_type": "nonsense"}'),
            "a broken tokenizer": lambda folder: (folder / "tokenizer.json").write_text("{}")}
-ROLES = {"draft": "speculative", "wide": "specinfer", "deep": "easyspec", "kind": "pard", "small": "staged_models", "other": "tli"}
+ROLES = {"draft": "speculative", "wide": "specinfer", "deep": "easyspec", "kind": "distillspec", "small": "staged_models", "other": "tli"}
 
 
 @pytest.mark.parametrize("how", [pytest.param(how, marks=pytest.mark.thorough if i % 3 else []) for i, how in enumerate(SPOILED)])
@@ -221,7 +221,7 @@ def test_what_is_offered_runs_and_nothing_is_offered_that_would_fail(tmp_path, m
     if spoil:
         spoil(at)
     entry = {"draft": "", "wide": "  d-wide: {path: more, role: draft}\n", "deep": "  d-deep: {path: more, role: draft}\n",
-             "kind": "  k: {path: more, role: draft, for: t, kind: pard}\n", "small": "  m: {path: more, role: draft}\n",
+             "kind": "  k: {path: more, role: draft, for: t, kind: distillspec}\n", "small": "  m: {path: more, role: draft}\n",
              "other": "  o: {path: more, role: other_draft, for: t}\n"}[role]
     small = ", draft: m" if role == "small" else ""
     (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  t: {path: target, draft: d}\n"
@@ -238,7 +238,7 @@ def test_what_is_offered_runs_and_nothing_is_offered_that_would_fail(tmp_path, m
         elif role in ("draft", "kind", "small", "other"):
             assert offered == (spoil is None)
         if offered:
-            most = {knob.name: int(loaded.knob_limits(method).get(knob.name, knob.high)) for knob in method.knobs if knob.needs}
+            most = {knob.name: knob.value_at(loaded.knob_limits(method).get(knob.name, knob.top)) for knob in method.knobs if knob.needs}
             events = list(Session(loaded, method, most, Sampling(0.0)).run("tell me", 6))
             assert isinstance(events[-1], Finished) and not events[-1].totals.get("draft_stopped")
     finally:
