@@ -16,26 +16,28 @@ if TYPE_CHECKING:
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser. options(parser): adds the options of models and sampling."""
-    sub = command("bench", bench, "Methods against plain decoding, interleaved in one run.")
-    sub.add_argument("--methods", default="all", metavar="A,B", help="keys, or all")
-    sub.add_argument("--suite", action="append", metavar="FILE", help="rows of {task, prompt}, or {category, turns} whose last "
-                     "turn is measured, as .jsonl, .jsonl.gz or .yaml; may be repeated; ours by default, also by that name")
+    sub = command("bench", bench, "Measure the speed of methods relative to plain decoding, interleaved in one run.")
+    sub.add_argument("--methods", default="all", metavar="A,B", help="keys of methods, or all")
+    sub.add_argument("--suite", action="append", metavar="FILE", help="file of prompts (.jsonl, .jsonl.gz, .yaml): rows "
+                     "of {task, prompt}, or of {category, turns}, of which the last turn is measured; may be repeated; `ours`, the "
+                     "default: the suite of this project")
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
-    sub.add_argument("--prompts", default=None, metavar="N", help="at most so many prompts a task")
-    sub.add_argument("--repeats", default=3, metavar="R", help="times each prompt is run (3)")
+    sub.add_argument("--prompts", default=None, metavar="N", help="at most N prompts per task")
+    sub.add_argument("--repeats", default=3, metavar="R", help="number of runs of each prompt (3)")
     sub.add_argument("--reference", action="store_true",
-                     help="transformers' own generate, assisted and lookup too, and llama.cpp's")
-    sub.add_argument("--into", metavar="FILE", help="over several sessions: append what is measured to this file, and go on "
-                     "where it ends; begin another file where weights have changed under the same name")
-    sub.add_argument("--minutes", metavar="N", help="with --into: end the session after so many")
-    sub.add_argument("--table", metavar="FILE", help="measure nothing: the table of such a file in Markdown (docs/bench.md); "
-                     "--target and --draft choose where it holds several")
-    sub.add_argument("--csv", metavar="FILE", help="write the rows to this file, too; with --table or --into a row for each run")
-    sub.add_argument("--parquet", metavar="FILE", help="the same as Parquet")
+                     help="also measure transformers' generate, assisted generation and prompt lookup, and llama.cpp")
+    sub.add_argument("--into", metavar="FILE", help="measure in several sessions: append the runs to this file, and continue "
+                     "where it ends; use a new file if weights have changed under the same name")
+    sub.add_argument("--minutes", metavar="N", help="with --into: end the session after N minutes")
+    sub.add_argument("--table", metavar="FILE", help="measure nothing; print the table of a file written by --into, in Markdown "
+                     "(docs/bench.md); --target and --draft select models if it has several")
+    sub.add_argument("--csv", metavar="FILE", help="also write the rows to this file; with --table or --into one row for each run")
+    sub.add_argument("--parquet", metavar="FILE", help="as --csv, in Parquet format")
     sub.add_argument("--write", action="store_true", help="with --table: write docs/bench.md, and assets/bench.json, whose speeds the "
                      "page shows; with --response-format: the table of docs/requests.md")
-    sub.add_argument("--response-format", metavar="JSON", help="structured output instead: how many answers are valid and equal to plain "
-                     "constrained decoding, and the speed beside unconstrained decoding (docs/requests.md); `default` is a schema of ours")
+    sub.add_argument("--response-format", metavar="JSON", help="test structured output instead: how many answers are valid and equal to "
+                     "plain constrained decoding, and the speed compared with unconstrained decoding (docs/requests.md); `default`: a "
+                     "built-in schema")
     options(sub)
 
 

@@ -98,30 +98,36 @@ def parser() -> Parser:
 
     sub = command("list", list_methods, "List all methods, and whether each can run on the target.")
     sub.add_argument("--write", action="store_true", help="write the table of notes (annotations of a trace) into docs/TRACE.md")
-    sub.add_argument("--fidelity", action="store_true", help="print how each method differs from its paper, in Markdown (docs/fidelity.md)")
+    sub.add_argument("--fidelity", action="store_true",
+                     help="print how each method differs from its paper, in Markdown (docs/fidelity.md)")
     _models(sub)
 
     sub = command("run", run_method, "Run one method on one prompt, or stream the answer of an inference server.")
     sub.add_argument("--method", metavar="KEY", help="key of a method (`specviz list`)")
-    sub.add_argument("--server", metavar="S", help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL")
+    sub.add_argument("--server", metavar="S",
+                     help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL")
     sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
     sub.add_argument("--raw", action="store_true", help="do not apply the chat template")
     sub.add_argument("--system", metavar="TEXT", help="system message before the prompt")
     sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
-    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE", help="file with a text that the answer is expected to resemble (predicted output)")
+    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
+                     help="file with a text that the answer is expected to resemble (predicted output)")
     request_options.add(sub)
     sub.add_argument("--deadline", metavar="SECONDS", help="end the run after this wall-clock time")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
-    sub.add_argument("--save", metavar="FILE", help="write the answer to a file: text, or a picture as PNG; of several answers the last one")
+    sub.add_argument("--save", metavar="FILE",
+                     help="write the answer to a file: text, or a picture as PNG; of several answers the last one")
     sub.add_argument("--top-k-saved", default=8, metavar="K", help="number of most probable tokens of each distribution in the trace (8)")
     _sampling(sub)
     _models(sub)
 
     bench.add(command, lambda sub: (_sampling(sub), _models(sub)))
 
-    sub = command("verify", verify_methods, "Test whether methods are exact: greedy answers, distribution of the first tokens, distribution of sampled answers.")
+    sub = command("verify", verify_methods,
+                  "Test whether methods are exact: greedy answers, distribution of the first tokens, distribution of sampled answers.")
     sub.add_argument("--method", default="all", metavar="KEY", help="key of a method, or all")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method, if there is one; may be repeated")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE",
+                     help="setting of the method, if there is one; may be repeated")
     request_options.add_image(sub)
     _models(sub)
 
@@ -149,9 +155,11 @@ def _sampling(sub: Parser) -> None:
     sub.add_argument("--max-new-tokens", default=128, metavar="N", help="maximum number of new tokens (128)")
     sub.add_argument("--temperature", default=0.0, metavar="T", help="0 is greedy (the default)")
     sub.add_argument("--top-k", default=0, metavar="K", help="sample among the K most probable tokens; 0: among all (the default)")
-    sub.add_argument("--top-p", default=1.0, metavar="P", help="sample among the most probable tokens whose probabilities sum to P (1: all)")
+    sub.add_argument("--top-p", default=1.0, metavar="P",
+                     help="sample among the most probable tokens whose probabilities sum to P (1: all)")
     sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts uses S + i. "
-                     "Without --deterministic, methods whose decisions depend on measured times (by_time in `list --json`) may sample other "
+                     "Without --deterministic, methods whose decisions depend on measured times (by_time in `list --json`) may "
+                     "sample other "
                      "tokens in each run")
     sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
 

@@ -10,8 +10,9 @@ from typing import Any
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
     """Add the command to the parser. models(parser): adds the options of models."""
-    about = ("Measure the duration of a forward pass by the length of the text, and the speed-up of MagicDec, TriForce and QuantSpec, up "
-             "to the target's context; longer texts are extrapolated.")
+    about = ("Measure how the duration of a forward pass, and the speed-up of MagicDec, TriForce and QuantSpec, depend on the "
+    "length of the "
+             "text, up to the target's context; longer texts are extrapolated.")
     models(command("contexts", contexts, about))
 
 

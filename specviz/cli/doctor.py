@@ -12,8 +12,8 @@ from .errors import UsageError
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
     """Add the command to the parser. models(parser): adds the options that choose target and draft model."""
-    sub = command("doctor", doctor, "Report machine, libraries and the forward pass in use, and measure its duration for two seconds.")
-    sub.add_argument("--seconds", default="2", metavar="N", help="length of the measurement (2); 0 measures nothing")
+    sub = command("doctor", doctor, "Report the machine, the libraries and how forward passes run, and measure their duration.")
+    sub.add_argument("--seconds", default="2", metavar="N", help="duration of the measurement (2); 0: no measurement")
     models(sub)
 
 

@@ -8,10 +8,10 @@ import json
 def add(command) -> None:
     """Add the command to the parser."""
     sub = command("export", export, "Write a model of models.yaml for another engine.")
-    sub.add_argument("--gguf", action="store_true", required=True, help="as one GGUF file for llama.cpp (package gguf)")
-    sub.add_argument("--f32", action="store_true", help="weights in 32 bits: larger and slower, without rounding")
-    sub.add_argument("--model", metavar="NAME", help="a name of models.yaml, or a folder; the default target where left out")
-    sub.add_argument("--out", required=True, metavar="FILE", help="where to write it")
+    sub.add_argument("--gguf", action="store_true", required=True, help="write one GGUF file for llama.cpp (needs the package gguf)")
+    sub.add_argument("--f32", action="store_true", help="write 32-bit weights: larger and slower, without rounding")
+    sub.add_argument("--model", metavar="NAME", help="a name of models.yaml, or a folder (the default target)")
+    sub.add_argument("--out", required=True, metavar="FILE", help="path of the file")
 
 
 def export(args: argparse.Namespace) -> int:

@@ -20,16 +20,17 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     sub = command("load-test", run_load_test,
                   "Measure latency, throughput and goodput of methods with many concurrent users and the same arrivals.",
                   aliases=["load"])
-    sub.add_argument("--methods", default=None, metavar="A,B", help="keys (autoregressive,speculative,smartspec,tetris)")
-    sub.add_argument("--users", default="8", metavar="N,N", help="closed loads: so many users, each asks anew when answered (8)")
-    sub.add_argument("--rate", default=None, metavar="R,R", help="open loads instead: requests a second")
-    sub.add_argument("--requests", default=16, metavar="N", help="requests of each load (16)")
-    sub.add_argument("--slots", default=16, metavar="N", help="most requests in a batch (16)")
-    sub.add_argument("--suite", metavar="FILE", help="prompts, as of bench; ours by default")
+    sub.add_argument("--methods", default=None, metavar="A,B", help="keys of methods (autoregressive,speculative,smartspec,tetris)")
+    sub.add_argument("--users", default="8", metavar="N,N",
+                     help="closed loads: numbers of users; each user sends the next request after the last answer (8)")
+    sub.add_argument("--rate", default=None, metavar="R,R", help="open loads instead: requests per second")
+    sub.add_argument("--requests", default=16, metavar="N", help="number of requests per load (16)")
+    sub.add_argument("--slots", default=16, metavar="N", help="maximum number of requests in a batch (16)")
+    sub.add_argument("--suite", metavar="FILE", help="file of prompts, as for bench (this project's suite)")
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
-    sub.add_argument("--out", metavar="FILE", help="also store the result as JSON")
-    sub.add_argument("--table", metavar="FILE", help="measure nothing: table and judgements of what --out stored, in Markdown")
-    sub.add_argument("--write", metavar="PAGE", help="with --table: put them between the marks of this page (docs/load.md)")
+    sub.add_argument("--out", metavar="FILE", help="also write the result as JSON")
+    sub.add_argument("--table", metavar="FILE", help="measure nothing; print table and criteria of a file written by --out, in Markdown")
+    sub.add_argument("--write", metavar="PAGE", help="with --table: write them into this page (docs/load.md)")
     options(sub)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("models", models, "List the models of models.yaml and whether they fit this machine; --check validates every entry.")
-    sub.add_argument("--check", action="store_true", help="validate every entry, without network")
-    sub.add_argument("--network", action="store_true", help="with --check: fetch the configurations of hub models, and nothing else")
-    sub.add_argument("--fetch", metavar="NAME", help="fetch a model now: resumes what was begun, refuses what does not fit")
+    sub = command("models", models, "List the models of models.yaml, and whether they fit into memory; --check validates every entry.")
+    sub.add_argument("--check", action="store_true", help="validate every entry, without network access")
+    sub.add_argument("--network", action="store_true", help="with --check: download only the configurations of hub models")
+    sub.add_argument("--fetch", metavar="NAME",
+                     help="download a model: resumes a partial download, refuses a model that does not fit into memory")
     sub.add_argument("--device", default="auto", help="auto, cpu or cuda")
 
 

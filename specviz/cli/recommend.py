@@ -11,10 +11,11 @@ def add(command) -> None:
     """Add the command to the parser."""
     sub = command("recommend", recommend,
                   "Recommend three methods for a server, with the engine's flags, from published and measured speed-ups.")
-    abouts = ("vllm, sglang, tensorrt_llm, llama_cpp or transformers", "what there is for the model: head, mtp, family or none",
-              "chat, code, copy or reason", "requests at once: one, few or many", "greedy or sampled")
+    abouts = ("vllm, sglang, tensorrt_llm, llama_cpp or transformers",
+              "what exists for the model: a draft head, MTP layers, a small model of its family, or none (head, mtp, family, none)",
+              "chat, code, copy or reason", "concurrent requests: one, few or many", "temperature: greedy or sampled")
     for question, about in zip(QUESTIONS, abouts):
-        sub.add_argument(f"--{question}", metavar="ANSWER", help=about + "; the first where left out")
+        sub.add_argument(f"--{question}", metavar="ANSWER", help=about + "; default: the first")
 
 
 def recommend(args: argparse.Namespace) -> int:

@@ -18,20 +18,20 @@ OPTIONS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "se
 
 def add(sub: Any) -> None:
     """Add the options that all commands with a request have."""
-    sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
+    sub.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end the answer before this text; may be repeated")
     add_image(sub)
-    sub.add_argument("--hide-image", action="store_true", help="keep the picture with the run, and hide it from the target")
-    sub.add_argument("--guidance-scale", metavar="N", help="classifier-free guidance of a target that paints (1: none)")
-    sub.add_argument("--request", metavar="JSON", help="further fields of the request, or @FILE (docs/requests.md)")
+    sub.add_argument("--hide-image", action="store_true", help="record the picture with the run, but do not show it to the target")
+    sub.add_argument("--guidance-scale", metavar="N", help="scale of classifier-free guidance, for targets that paint pictures (1: none)")
+    sub.add_argument("--request", metavar="JSON", help="further fields of the request as JSON, or @FILE (docs/requests.md)")
     sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
-                     help="fields that are left out take the values of the model's generation_config.json (SPECVIZ_GENERATION_CONFIG=1: "
-                     "always)")
+                     help="missing fields take the values of the model's generation_config.json (SPECVIZ_GENERATION_CONFIG=1: always)")
 
 
 def add_image(sub: Any) -> None:
     """Add the options for a picture that the target reads."""
-    sub.add_argument("--image", metavar="FILE", help="a picture (PNG, JPEG, WebP) that the target reads before the prompt, or sample:N for "
-                     "one of the target's own")
+    sub.add_argument("--image", metavar="FILE",
+                     help="a picture (PNG, JPEG, WebP) that the target reads before the prompt, or sample:N for "
+                     "one of the target's samples")
 
 
 def given_fields(args: argparse.Namespace) -> dict[str, Any]:

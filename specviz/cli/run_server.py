@@ -16,7 +16,7 @@ DEADLINE = 600.0  # seconds for a server's answer where none is given: a server 
 
 def run_server(args: argparse.Namespace) -> int:
     """Run the command on a server; return the exit status."""
-    from ..run.request import read_messages, read_sampling, read_seconds, read_integer
+    from ..run.request import read_integer, read_messages, read_sampling, read_seconds
     from ..run.result import RunFailed
     from ..servers.configured import find_server
     from ..servers.merge_lanes import merge_lanes

@@ -9,17 +9,18 @@ import socket
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("serve", serve, "Serve models by OpenAI's protocol: /v1/chat/completions, /v1/completions, /v1/models.")
+    sub = command("serve", serve,
+                  "Serve models through an OpenAI-compatible endpoint: /v1/chat/completions, /v1/completions, /v1/models.")
     sub.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
     sub.add_argument("--port", default=8000, type=int, help="port to listen on (8000)")
     sub.add_argument("--key", action="append", default=[], metavar="KEY", help="an API key that requests must carry; may be repeated; "
-                     "also SPECVIZ_API_KEYS")
+                     "or set SPECVIZ_API_KEYS")
     sub.add_argument("--target", metavar="MODEL",
                      help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
-    sub.add_argument("--draft", metavar="MODEL", help="the draft model, likewise; none for none")
+    sub.add_argument("--draft", metavar="MODEL", help="the draft model, in the same forms; `none`: no draft model")
     sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
-                     help="fields that a request leaves out take the values of the model's generation_config.json, unless it says "
-                     "generation_config: false; also SPECVIZ_GENERATION_CONFIG=1")
+                     help="missing fields of a request take the values of the model's generation_config.json, unless it has "
+                     "generation_config: false; or set SPECVIZ_GENERATION_CONFIG=1")
 
 
 def serve(args: argparse.Namespace) -> int:

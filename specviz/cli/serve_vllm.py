@@ -1,4 +1,4 @@
-"""``specviz serve-vllm``: start vLLM with a published head, so that a lane can stream from it."""
+"""``specviz serve-vllm``: start a vLLM server with a published draft head, whose answers the page can show."""
 from __future__ import annotations
 
 import argparse
@@ -12,13 +12,15 @@ PAIR = ("Qwen/Qwen3-1.7B", "AngelSlim/Qwen3-1.7B_eagle3")
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("serve-vllm", serve_vllm, "Start vLLM with a published head, so that a lane can stream from it.")
-    sub.add_argument("--target", default=PAIR[0], metavar="REPO", help=f"a model of the hub ({PAIR[0]})")
-    sub.add_argument("--head", default=PAIR[1], metavar="REPO", help=f"its head ({PAIR[1]}); none for none")
-    sub.add_argument("--speculate", default="eagle3", metavar="METHOD", help="vLLM's name for how the head drafts (eagle3)")
-    sub.add_argument("--tokens", default=3, type=int, metavar="N", help="draft tokens for each pass (3)")
-    sub.add_argument("--port", default=8000, type=int, help="port to listen on, on this machine only (8000)")
-    sub.add_argument("--print", action="store_true", help="print the command and start nothing")
+    sub = command("serve-vllm", serve_vllm,
+                  "Start a vLLM server with a published draft head; the page can then show its answers next to local methods.")
+    sub.add_argument("--target", default=PAIR[0], metavar="REPO", help=f"target model on the hub ({PAIR[0]})")
+    sub.add_argument("--head", default=PAIR[1], metavar="REPO",
+                     help=f"its trained draft head on the hub ({PAIR[1]}); `none`: no speculative decoding")
+    sub.add_argument("--speculate", default="eagle3", metavar="METHOD", help="vLLM's name of the speculative method (eagle3)")
+    sub.add_argument("--tokens", default=3, type=int, metavar="N", help="number of draft tokens per target pass (3)")
+    sub.add_argument("--port", default=8000, type=int, help="port to listen on, reachable from this machine only (8000)")
+    sub.add_argument("--print", action="store_true", help="print the command without starting it")
 
 
 def serve_vllm(args: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ def add(command) -> None:
     """Add the command to the parser."""
     sub = command("space", space,
                   "Check a Hugging Face Space before it is deployed: front matter, requirements, file sizes, that the app responds.")
-    sub.add_argument("--check", action="store_true", required=True, help="look at this checkout as a Space would get it")
-    sub.add_argument("--no-app", action="store_true", help="without starting the app")
+    sub.add_argument("--check", action="store_true", required=True, help="check the files of this checkout that a Space would receive")
+    sub.add_argument("--no-app", action="store_true", help="do not start the app")
 
 
 def space(args: argparse.Namespace) -> int:
