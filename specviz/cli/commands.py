@@ -103,23 +103,7 @@ def parser() -> Parser:
     _models(sub)
 
     sub = command("run", run_method, "Run one method on one prompt, or stream the answer of an inference server.")
-    sub.add_argument("--method", metavar="KEY", help="key of a method (`specviz list`)")
-    sub.add_argument("--server", metavar="S",
-                     help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL")
-    sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
-    sub.add_argument("--raw", action="store_true", help="do not apply the chat template")
-    sub.add_argument("--system", metavar="TEXT", help="system message before the prompt")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
-    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
-                     help="file with a text that the answer is expected to resemble (predicted output)")
-    request_options.add(sub)
-    sub.add_argument("--deadline", metavar="SECONDS", help="end the run after this wall-clock time")
-    sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
-    sub.add_argument("--save", metavar="FILE",
-                     help="write the answer to a file: text, or a picture as PNG; of several answers the last one")
-    sub.add_argument("--top-k-saved", default=8, metavar="K", help="number of most probable tokens of each distribution in the trace (8)")
-    _sampling(sub)
-    _models(sub)
+    _run_options(sub)
 
     bench.add(command, lambda sub: (_sampling(sub), _models(sub)))
 
@@ -142,6 +126,26 @@ def parser() -> Parser:
     sub.add_argument("trace", metavar="TRACE", help="a trace as .jsonl or .jsonl.gz")
     sub.add_argument("--html", required=True, metavar="FILE", help="path of the page")
     return top
+
+
+def _run_options(sub: Parser) -> None:
+    sub.add_argument("--method", metavar="KEY", help="key of a method (`specviz list`)")
+    sub.add_argument("--server", metavar="S",
+                     help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL")
+    sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
+    sub.add_argument("--raw", action="store_true", help="do not apply the chat template")
+    sub.add_argument("--system", metavar="TEXT", help="system message before the prompt")
+    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
+    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
+                     help="file with a text that the answer is expected to resemble (predicted output)")
+    request_options.add(sub)
+    sub.add_argument("--deadline", metavar="SECONDS", help="end the run after this wall-clock time")
+    sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
+    sub.add_argument("--save", metavar="FILE",
+                     help="write the answer to a file: text, or a picture as PNG; of several answers the last one")
+    sub.add_argument("--top-k-saved", default=8, metavar="K", help="number of most probable tokens of each distribution in the trace (8)")
+    _sampling(sub)
+    _models(sub)
 
 
 def _models(sub: Parser) -> None:

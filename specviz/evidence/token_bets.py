@@ -1,14 +1,14 @@
 """Bets on single tokens of sampled answers, by the origin of the token (betting.py); powerful also if the distribution is flat.
 
 - bonus: tokens after a fully accepted draft, against "always the top-1 token", a sharper or flatter distribution, one without
-temperature and filters, and one without end tokens or repetitions;
+  temperature and filters, and one without end tokens or repetitions;
 - accepted: whether a tested draft token was accepted, against sum(min(p, q)), for chains verified by rejection sampling;
 - tested: each test of a drafted token x, against min(1, p(x) / q(x)), or p(x) for a chosen one; p is the residual distribution after
-the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the round, or to a part of
-the answer: each is an alternative of its own;
+  the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the round, or to a part of
+  the answer: each is an alternative of its own;
 - correction: the token after a rejection, against the residual distribution after all of them;
 - first: the first token of each answer, against the top-1 token, the first token of the previous answer to the same prompt, and the
-distribution without temperature and filters."""
+  distribution without temperature and filters."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Every figure on screen, from raw counts, under one definition each.
+"""The definitions of all displayed figures; each is computed from raw counts.
 
 block_efficiency      mean accepted length: tokens committed / target passes, the bonus or correction token included; the same
                       quantity is mean_accepted_length in HTTP answers and accepted_length of servers
@@ -6,9 +6,9 @@ mean_accepted_tokens  draft tokens accepted / target passes
 acceptance_rate       draft tokens accepted / draft tokens tried, for every verifier: examined nodes whose parent was accepted
 examined_acceptance   draft tokens accepted / nodes examined; lower where a verifier examines whole branches at once
 draft_yield           draft tokens accepted / draft tokens proposed
-tokens_per_second     tokens / engine seconds after the prefill, in which whatever drafts has read the prompt, too
+tokens_per_second     tokens / engine seconds after the prefill, which includes the prefill of drafters
 time_to_first_token   engine seconds of the prefill and of the first round
-walltime_speedup      plain decoding's seconds per token / ours, same target, prompt and sampling, interleaved in one run
+walltime_speedup      plain decoding's seconds per token / the method's: same target, prompt and sampling, measured in turns in one run
 """
 from __future__ import annotations
 
