@@ -419,10 +419,10 @@ def test_knobs_come_from_the_catalogue(page, backend):
 @pytest.mark.thorough
 def test_knobs_hold_what_was_set_whatever_the_server_still_owes(page, backend, monkeypatch):
     """Two knobs and Run, one after the other, while the server has not answered on the first."""
-    answers, off = threading.Event(), Handlers.off
+    answers, rule = threading.Event(), Handlers.incompatible_knobs
     page.click("#open-settings")
     page.wait_for_selector("#knob-chain-warm input")
-    monkeypatch.setattr(Handlers, "off", lambda *given: answers.wait(30) and off(*given))
+    monkeypatch.setattr(Handlers, "incompatible_knobs", lambda *given: answers.wait(30) and rule(*given))
     try:
         page.fill("#knob-chain-gamma input[type=number]", "7")
         page.press("#knob-chain-gamma input[type=number]", "Tab")
