@@ -28,17 +28,17 @@ def never_stop(step: Step) -> bool:
 
 @dataclass(frozen=True)
 class StopBelowProbability:
-    """A rule for ``Budget.stop``: stop after a draft token whose draft probability is below the threshold ``least``. A model
+    """A rule for ``Budget.stop``: stop after a draft token whose draft probability is below the threshold ``min_prob``. A model
     that drafts a whole chain in one call applies the same threshold inside that call."""
 
-    least: float
+    min_prob: float
 
     def __call__(self, step: Step) -> bool:
-        return self.takes(float(step.probs[step.token]))
+        return self.stops_after(float(step.probs[step.token]))
 
-    def takes(self, prob: float) -> bool:
+    def stops_after(self, prob: float) -> bool:
         """Return whether drafting stops after a token with this probability. Called once for each token, in order."""
-        return prob < self.least
+        return prob < self.min_prob
 
 
 @dataclass(frozen=True)

@@ -98,13 +98,13 @@ def clear_pending() -> None:
 class LazyScalar:
     """An integer on a device that is copied to the host when it is first used as a number."""
 
-    __slots__ = ("transfer", "at")
+    __slots__ = ("transfer", "index")
 
-    def __init__(self, transfer: PendingTransfer, at: int):
-        self.transfer, self.at = transfer, at
+    def __init__(self, transfer: PendingTransfer, index: int):
+        self.transfer, self.index = transfer, index
 
     def __index__(self) -> int:
-        return self.transfer.values[self.at]
+        return self.transfer.values[self.index]
 
     __int__ = __index__
 
@@ -153,9 +153,9 @@ def plain(tokens: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(int, tokens)) if any(is_lazy(token) for token in tokens) else tokens
 
 
-def to_device(here: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a CPU tensor to the device without blocking the host."""
-    return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tensor:
@@ -163,7 +163,7 @@ def token_tensor(device: torch.device, ids: Sequence[int | LazyScalar]) -> Tenso
     lazy = [(place, token) for place, token in enumerate(ids) if is_lazy(token)]
     found = to_device(torch.tensor([0 if is_lazy(token) else token for token in ids], dtype=torch.int64), device)
     if lazy:
-        values = torch.cat([token.transfer.tensor[token.at:token.at + 1] for _, token in lazy])
+        values = torch.cat([token.transfer.tensor[token.index:token.index + 1] for _, token in lazy])
         found.index_copy_(0, to_device(torch.tensor([place for place, _ in lazy]), device), values.to(torch.int64))
     return found
 

@@ -25,7 +25,7 @@ class Scores:
     """Result of a target's forward pass over a draft tree: logits [1 + nodes, vocab], row 0 for the root, row i + 1 for node
     i.
 
-    hidden_states: captured states, "final" or "layer:k" -> [1 + nodes, hidden]; at: position of row 0 in the text. As the
+    hidden_states: captured states, "final" or "layer:k" -> [1 + nodes, hidden]; first_position: of row 0 in the text. As the
     result of ``sync``, the hidden states cover the ``num_computed`` tokens that it computed, and the logits possibly only
     the last of them.
 
@@ -36,7 +36,7 @@ class Scores:
 
     logits: Tensor
     hidden_states: dict[str, Tensor] = field(default_factory=lambda: {})
-    at: int = 0
+    first_position: int = 0
     num_computed: int = 0
     best: tuple[int, ...] | None = None
     precomputed: Any = field(default=None, repr=False, compare=False)
@@ -310,9 +310,9 @@ class CapableTarget(Target, Protocol):
         ...
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
-                    least: float | None = None, /) -> Any:
+                    min_prob: float | None = None, /) -> Any:
         """Generate a chain of ``count`` draft tokens after the draft tokens ``after`` in one call
-        (targets.fast.WrittenTokens). draw_uniforms(n): returns n uniform random numbers; least: stop after a token with a
+        (targets.fast.GeneratedTokens). draw_uniforms(n): returns n uniform random numbers; min_prob: stop after a token with a
         probability below it. None if the caller has to draft pass by pass. Capability "draft_chain"."""
         ...
 

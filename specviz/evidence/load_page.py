@@ -24,7 +24,8 @@ BEGIN = "<!-- figures -->"  # marks the figures in the page
 END = "<!-- /figures -->"
 TEXTS = {  # sentences of the page, by identifier
     "none": "Not measured yet: these figures need an idle machine.",
-    "smartspec": "{method}: its goodput divided by the higher goodput of plain decoding and of speculative decoding with a fixed draft length",
+    "smartspec": "{method}: its goodput divided by the higher goodput of plain decoding and of speculative decoding with a fixed draft "
+                 "length",
     "tetris.tokens": "{method}: its generated tokens per scored token divided by those of speculative decoding with a fixed draft length",
     "tetris.goodput": "{method}: its goodput divided by that of speculative decoding with a fixed draft length, at equal scored "
                       "tokens per request and round",

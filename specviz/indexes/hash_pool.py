@@ -46,14 +46,14 @@ class HashPool:
             self.next[place] = tokens[at]
             value = self.roll_hash(value, tokens[at - self.n], tokens[at])
 
-    def follow(self, tokens: Sequence[int], most: int, stop: frozenset[int] = frozenset()) -> list[int]:
-        """Return a chain of at most ``most`` stored successors after the last n tokens, up to a token of ``stop``."""
+    def follow(self, tokens: Sequence[int], max_tokens: int, stop: frozenset[int] = frozenset()) -> list[int]:
+        """Return a chain of at most ``max_tokens`` stored successors after the last n tokens, up to a token of ``stop``."""
         out: list[int] = []
         if len(tokens) < self.n:
             return out
         window = list(tokens[-self.n:])
         value = self.hash(window)
-        while len(out) < most and (token := self.next[value % len(self.next)]) != EMPTY:
+        while len(out) < max_tokens and (token := self.next[value % len(self.next)]) != EMPTY:
             out.append(token)
             window.append(token)
             if token in stop:

@@ -6,7 +6,7 @@ from .suffix_automaton import TextIndex
 
 
 class NgramCounts(TextIndex):
-    """Index of a growing text: for every n-gram of 1 .. most-1 tokens, the counts of its successors and the position of its
+    """Index of a growing text: for every n-gram of 1 .. max_n - 1 tokens, the counts of its successors and the position of its
     last occurrence.
 
     The most frequent successor is maintained incrementally, ties go to the latest; lookup takes constant time.
@@ -14,10 +14,10 @@ class NgramCounts(TextIndex):
 
     always_reversible = True
 
-    def __init__(self, most: int):
-        if most < 2:
-            raise InvalidUse(f"n-grams need at least 2 tokens, not {most}", "ngram.size")
-        self.most = most
+    def __init__(self, max_n: int):
+        if max_n < 2:
+            raise InvalidUse(f"n-grams need at least 2 tokens, not {max_n}", "ngram.size")
+        self.max_n = max_n
         super().__init__()
 
     def clear(self) -> None:
@@ -28,7 +28,7 @@ class NgramCounts(TextIndex):
     def _keys(self):
         """Yield the n-grams before the last token, shortest first."""
         end = len(self.text) - 1
-        for n in range(1, min(self.most - 1, end) + 1):
+        for n in range(1, min(self.max_n - 1, end) + 1):
             yield tuple(self.text[end - n:end])
 
     def _add(self, token: int) -> None:
@@ -57,14 +57,14 @@ class NgramCounts(TextIndex):
 
         (-1, 0, 0) if the last token has no successor.
         """
-        for n in range(min(self.most - 1, len(context)), 0, -1):
+        for n in range(min(self.max_n - 1, len(context)), 0, -1):
             key = tuple(context[-n:])
             if key in self._best:
                 token = self._best[key]
                 return token, n + 1, self.after[key][token][-1]
         return -1, 0, 0
 
-    def successors(self, key: tuple[int, ...], most: int) -> list[tuple[int, int]]:
-        """Return (token, count) of the successors of ``key``, most frequent first, ties to the latest."""
+    def successors(self, key: tuple[int, ...], count: int) -> list[tuple[int, int]]:
+        """Return (token, frequency) of the ``count`` most frequent successors of ``key``, most frequent first, ties to the latest."""
         known = self.after.get(key, {})
-        return [(x, len(known[x])) for x in sorted(known, key=lambda x: (-len(known[x]), -known[x][-1]))[:most]]
+        return [(x, len(known[x])) for x in sorted(known, key=lambda x: (-len(known[x]), -known[x][-1]))[:count]]

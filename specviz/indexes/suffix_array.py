@@ -65,18 +65,18 @@ class SuffixArray:
                 high = middle
         return low
 
-    def longest(self, context: Sequence[int], most: int, least: int = 1) -> tuple[int, int, int]:
-        """Return (n, low, high) of the longest suffix of ``context`` with ``least`` to ``most`` tokens that occurs: its
+    def longest(self, context: Sequence[int], max_n: int, min_n: int = 1) -> tuple[int, int, int]:
+        """Return (n, low, high) of the longest suffix of ``context`` with ``min_n`` to ``max_n`` tokens that occurs: its
         length and its range in ``order``; n = 0 if there is none."""
-        most = min(most, len(context), self.depth)
+        max_n = min(max_n, len(context), self.depth)
         found = (0, 0, 0)
-        while least <= most:
-            n = (least + most + 1) // 2  # if a suffix occurs, so does every shorter one
+        while min_n <= max_n:
+            n = (min_n + max_n + 1) // 2  # if a suffix occurs, so does every shorter one
             low, high = self.range(context[len(context) - n:])
             if low < high:
-                found, least = (n, low, high), n + 1
+                found, min_n = (n, low, high), n + 1
             else:
-                most = n - 1
+                max_n = n - 1
         return found
 
     def extend_match(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:

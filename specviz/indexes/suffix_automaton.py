@@ -195,14 +195,14 @@ class SuffixAutomaton(TextIndex):
             n = self.length[state]
         return (n, self.first[state]) if n else (0, 0)
 
-    def suffixes(self, most: int) -> list[tuple[int, int]]:
-        """Return (n, state) of each suffix of the text with 1, 2, ... up to ``most`` tokens that occurred earlier."""
-        return list(self.matches(self.state, self.matched, most))
+    def suffixes(self, max_n: int) -> list[tuple[int, int]]:
+        """Return (n, state) of each suffix of the text with 1, 2, ... up to ``max_n`` tokens that occurred earlier."""
+        return list(self.matches(self.state, self.matched, max_n))
 
-    def matches(self, state: int, matched: int, most: int) -> list[tuple[int, int]]:
-        """Return (n, state) of every suffix of the string of length ``matched`` in ``state``, shortest first, up to ``most`` tokens."""
-        out, state = [], self._within(state, min(matched, most))
-        for n in range(min(matched, most), 0, -1):
+    def matches(self, state: int, matched: int, max_n: int) -> list[tuple[int, int]]:
+        """Return (n, state) of every suffix of the string of length ``matched`` in ``state``, shortest first, up to ``max_n`` tokens."""
+        out, state = [], self._within(state, min(matched, max_n))
+        for n in range(min(matched, max_n), 0, -1):
             state = self._within(state, n)
             out.append((n, state))
         return out[::-1]

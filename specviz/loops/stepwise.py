@@ -10,15 +10,15 @@ from .speculate import emit_rounds, start_run
 
 
 class Stepwise:
-    """Decoding loop that drafts one reasoning step per round and scores it; after a rejection the parts ``alone`` (plain
+    """Decoding loop that drafts one reasoning step per round and scores it; after a rejection the parts ``target_parts`` (plain
     decoding) write the step.
 
-    ends(tokens): whether these tokens form a complete step; longest: maximum tokens of a step; first: number of steps
+    is_step_end(tokens): whether these tokens form a complete step; longest: maximum tokens of a step; first: number of steps
     written by the target before the small model is used.
     """
 
-    def __init__(self, alone: Parts, ends: Callable[[Sequence[int]], bool], longest: int, first: int = 0):
-        self.alone, self.ends, self.longest, self.first = alone, ends, longest, first
+    def __init__(self, target_parts: Parts, is_step_end: Callable[[Sequence[int]], bool], longest: int, first: int = 0):
+        self.target_parts, self.is_step_end, self.longest, self.first = target_parts, is_step_end, longest, first
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
@@ -28,8 +28,8 @@ class Stepwise:
         steps = 0
         while not state.done:
             written, passed = 0, False
-            while not state.done and not (passed or written >= self.longest or (written and self.ends(state.tokens[-written:]))):
-                who = parts if not written and steps >= self.first else self.alone
+            while not state.done and not (passed or written >= self.longest or (written and self.is_step_end(state.tokens[-written:]))):
+                who = parts if not written and steps >= self.first else self.target_parts
                 outcome = play(who, target, state)
                 passed, written = outcome.verdict.kind == "accepted", written + len(outcome.committed)
                 state.note("step", step=steps, writer="small" if passed else "large", tokens=list(outcome.committed))

@@ -24,7 +24,7 @@ class KeysValues(TreeRows):
 
 
 class AttentionMixer:
-    """Softmax attention as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...self_attn.").
+    """Softmax attention as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...self_attn.").
 
     rotary: how many of a head's numbers are rotated; theta: rotary base; out: name of the output matrix; eps: of the
     norms of queries and keys, where the checkpoint has them.
@@ -32,15 +32,15 @@ class AttentionMixer:
 
     kernel = 1
 
-    def __init__(self, weights: Weights, at: str, hidden: int, heads: int, kv_heads: int, head_dim: int, rotary: int, theta: float,
+    def __init__(self, weights: Weights, prefix: str, hidden: int, heads: int, kv_heads: int, head_dim: int, rotary: int, theta: float,
                  out: str = "o_proj", eps: float = 1e-5):
         self.heads, self.kv_heads, self.head_dim, self.rotary = heads, kv_heads, head_dim, rotary
         sizes = {"q": heads, "k": kv_heads, "v": kv_heads}
-        self.projections = [(weights.get(f"{at}{name}_proj.weight", count * head_dim, hidden),
-                             weights.get_optional(f"{at}{name}_proj.bias", count * head_dim)) for name, count in sizes.items()]
-        self.o_proj = weights.get(f"{at}{out}.weight", hidden, heads * head_dim)
-        self.o_bias = weights.get_optional(f"{at}{out}.bias", hidden)
-        self.norms, self.eps = [weights.get_optional(f"{at}{name}_layernorm.weight", head_dim) for name in "qk"], eps
+        self.projections = [(weights.get(f"{prefix}{name}_proj.weight", count * head_dim, hidden),
+                             weights.get_optional(f"{prefix}{name}_proj.bias", count * head_dim)) for name, count in sizes.items()]
+        self.o_proj = weights.get(f"{prefix}{out}.weight", hidden, heads * head_dim)
+        self.o_bias = weights.get_optional(f"{prefix}{out}.bias", hidden)
+        self.norms, self.eps = [weights.get_optional(f"{prefix}{name}_layernorm.weight", head_dim) for name in "qk"], eps
         self.inverse = theta ** -(torch.arange(0, rotary, 2, device=self.o_proj.device).float() / rotary)
 
     def new_state(self) -> KeysValues:

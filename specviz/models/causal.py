@@ -74,11 +74,11 @@ class CausalModel(nn.Module):
 class CausalNet(FusedLayers):
     """A CausalModel's weights in inference layout, with the attributes of models/llama.py's Llama that a target needs."""
 
-    def __init__(self, whole: CausalModel):
-        super().__init__(whole.model.layers, whole.config)
-        self.name, self.vocab, self.config = whole.name, whole.vocab, whole.config
-        self.embedding, self.output_weight = whole.model.embed_tokens.weight.detach(), whole.output.detach()
-        self.norm_final = Norm(whole.model.norm.weight.detach(), self.eps)
+    def __init__(self, network: CausalModel):
+        super().__init__(network.model.layers, network.config)
+        self.name, self.vocab, self.config = network.name, network.vocab, network.config
+        self.embedding, self.output_weight = network.model.embed_tokens.weight.detach(), network.output.detach()
+        self.norm_final = Norm(network.model.norm.weight.detach(), self.eps)
 
     def head(self, states: Tensor) -> Tensor:
         """Return the logits [n, vocab] of states [n, hidden] after the final norm."""
@@ -90,12 +90,12 @@ class LoraAdapters(nn.Module):
     ``forward`` has the model's interface; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a
     layer."""
 
-    def __init__(self, whole: CausalModel, rank: int):
+    def __init__(self, network: CausalModel, rank: int):
         super().__init__()
-        self.whole = (whole.requires_grad_(False),)  # not among the weights of this module
-        self.config = {key: whole.config[key] for key in ("hidden_size", "vocab_size")}
+        self.network = (network.requires_grad_(False),)  # not among the weights of this module
+        self.config = {key: network.config[key] for key in ("hidden_size", "vocab_size")}
         self.config |= {"peft_type": "LORA", "r": rank, "lora_alpha": rank}
-        for name, linear in whole.model.named_modules():
+        for name, linear in network.model.named_modules():
             if isinstance(linear, nn.Linear):
                 pair = _below(self, f"model.{name}")
                 pair.lora_A = nn.Linear(linear.in_features, rank, bias=False)
@@ -106,11 +106,11 @@ class LoraAdapters(nn.Module):
     @property
     def output(self) -> Tensor:
         """The output matrix of the frozen model, [vocab, hidden]."""
-        return self.whole[0].output
+        return self.network[0].output
 
     def forward(self, *rows: Any, **more: Any) -> Tensor:
         """Return the output of the model with adapters, as CausalModel.forward."""
-        return self.whole[0](*rows, **more)
+        return self.network[0](*rows, **more)
 
 
 def _below(root: nn.Module, path: str) -> nn.Module:

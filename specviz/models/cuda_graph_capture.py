@@ -21,9 +21,9 @@ def bucket_of(rows: int) -> int | None:
     return next((bucket for bucket in BUCKETS if bucket >= rows), None)
 
 
-def copy_without_sync(there: Tensor, here: Tensor) -> None:
-    """Copy the tensor ``here`` into the device buffer ``there`` without synchronising."""
-    there.copy_(here.pin_memory() if there.is_cuda and not here.is_cuda else here, non_blocking=True)
+def copy_without_sync(destination: Tensor, source: Tensor) -> None:
+    """Copy the tensor ``source`` into the device buffer ``destination`` without synchronising."""
+    destination.copy_(source.pin_memory() if destination.is_cuda and not source.is_cuda else source, non_blocking=True)
 
 
 def visibility_bias(rows: int, sees: Tensor, lo: int, dtype: torch.dtype) -> Tensor:

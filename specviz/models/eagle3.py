@@ -38,7 +38,7 @@ class Eagle3Layer(Layer):
     before: the residual starts from the normalised state (config key ``norm_before_residual``)."""
 
     def __init__(self, sizes: Sizes, bias: bool, qk_norm: bool, before: bool):
-        super().__init__(sizes, True, True, bias, wide=2, qk_norm=qk_norm)
+        super().__init__(sizes, True, True, bias, input_factor=2, qk_norm=qk_norm)
         self.hidden_norm, self.before = nn.RMSNorm(sizes.hidden, eps=sizes.eps), before
 
     def forward_pair(self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:

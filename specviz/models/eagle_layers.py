@@ -93,21 +93,21 @@ def saved_layer_keys(config: dict[str, Any], target: dict[str, Any]) -> dict[str
 class Attention(nn.Module):
     """Attention with rotary positions, an nn.Module for trained heads.
 
-    wide: input width divided by hidden size; qk_norm: queries and keys are normalised per head.
+    input_factor: input width divided by hidden size; qk_norm: queries and keys are normalised per head.
     """
 
-    def __init__(self, sizes: Sizes, bias: bool = False, wide: int = 1, qk_norm: bool = False):
+    def __init__(self, sizes: Sizes, bias: bool = False, input_factor: int = 1, qk_norm: bool = False):
         super().__init__()
         d, q, kv = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
         self.sizes = sizes
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(wide * d, out, bias=bias) for out in (q, kv, kv))
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(input_factor * d, out, bias=bias) for out in (q, kv, kv))
         self.o_proj = nn.Linear(q, d, bias=False)
         self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
         """Return (output [batch, n, hidden]; keys and values of past and these rows).
 
-        x [batch, n, wide * hidden]; angles [n, head_dim / 2]; past: keys and values of earlier rows; mask [n, past + n],
+        x [batch, n, input_factor * hidden]; angles [n, head_dim / 2]; past: keys and values of earlier rows; mask [n, past + n],
         True where a row may attend, None = causal.
         """
         q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
@@ -169,10 +169,10 @@ class Layer(nn.Module):
 
     normed: it has a norm before the attention; feedback: it has a feed-forward block; bias: on queries, keys and values;
     heads: further arguments of the attention. static: when drafting, it runs with static shapes (models/static_rows.py);
-    eight: when drafting, it multiplies in int8.
+    use_int8: when drafting, it multiplies in int8.
     """
 
-    static = eight = False
+    static = use_int8 = False
 
     def __init__(self, sizes: Sizes, normed: bool, feedback: bool, bias: bool = False, **heads: Any):
         super().__init__()
@@ -219,7 +219,7 @@ class FusedLayers(Llama):
         with torch.inference_mode():
             parts = [self._parts(layer) for layer in layers]
             mine = [part[0] for part in parts[0].values()] + ([] if lead is None else [lead.weight.detach()])
-            linear = self._stored(mine, len(layers), layers[0].eight)
+            linear = self._stored(mine, len(layers), layers[0].use_int8)
             self.kernel = linear.kernel
             self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
                            for layer, found in zip(layers, parts)]
@@ -227,11 +227,11 @@ class FusedLayers(Llama):
             self._tables(rope_of(config))
             compile_blocks(self, layers[0].self_attn.q_proj.in_features)
 
-    def _stored(self, matrices: list[Tensor], layers: int, eight: bool) -> Layout:
+    def _stored(self, matrices: list[Tensor], layers: int, use_int8: bool) -> Layout:
         size = sum(matrix.numel() for matrix in matrices)
         if size <= SMALL:
             return Layout()
-        return Int8Layout() if eight else fastest_layout(matrices, 4 * size * layers, budget=0.1)
+        return Int8Layout() if use_int8 else fastest_layout(matrices, 4 * size * layers, budget=0.1)
 
     def rotations_to(self, count: int) -> Tensor:
         """Return the rotations of the first ``count`` positions, [count, 1, head_dim / 2]."""

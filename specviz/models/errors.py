@@ -13,11 +13,11 @@ WORD = 160  # of a word, such as a path
 SENTENCE = 600  # of a sentence
 
 
-def shown(value: Any, most: int = VALUE) -> str:
-    """Return a value from a file as text for a message: at most ``most`` characters, without control or direction
+def shown(value: Any, max_length: int = VALUE) -> str:
+    """Return a value from a file as text for a message: at most ``max_length`` characters, without control or direction
     characters."""
     text = value if isinstance(value, str) else str(value)
-    return printable(text if len(text) <= most else text[:most - 1] + "\u2026")
+    return printable(text if len(text) <= max_length else text[:max_length - 1] + "\u2026")
 
 
 def printable(text: str) -> str:

@@ -35,7 +35,7 @@ class TargetInfo:
 
     hidden: hidden size; vocab: vocabulary size; layers: number of layers; config: the target's config.json, if it has
     one; keys: (number, width) of key/value heads, where the config does not give them; static: the target's forward pass
-    has static shapes, which the head then uses, too; eight: the target multiplies in int8, so that the head may, too;
+    has static shapes, which the head then uses, too; use_int8: the target multiplies in int8, so that the head may, too;
     folder: of the target's weights, for heads that modify the target itself.
     """
 
@@ -48,7 +48,7 @@ class TargetInfo:
     config: dict[str, Any] = field(default_factory=dict)
     keys: tuple[int, int] | None = None  # heads and width of its keys, where the config does not say
     static: bool = False
-    eight: bool = False
+    use_int8: bool = False
     folder: Path | None = None
 
 
@@ -259,25 +259,25 @@ def ready(module: M, target: TargetInfo) -> M:
     gradients, with static shapes or int8 where the target has them, and with large matrices packed."""
     for part in module.modules():
         if isinstance(part, Layer):
-            part.static, part.eight = target.static, target.eight
+            part.static, part.use_int8 = target.static, target.use_int8
     module = module.to(target.device, target.dtype).eval().requires_grad_(False)
     if target.device.type == "cpu" and target.dtype == torch.float32 and not hasattr(module, "compiled"):  # that is compiled whole
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
-                part.forward = StreamedLinear(part, target.eight)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
+                part.forward = StreamedLinear(part, target.use_int8)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
     return module
 
 
 class StreamedLinear:
     """Replaces the ``forward`` of a head's large nn.Linear: x [rows, in] -> [rows, out], with the weights packed in 16 bits
-    or, with ``eight``, int8.
+    or, with ``use_int8``, int8.
 
     With few rows the product is bound by memory bandwidth, so narrow weights are faster. They are packed at first use,
     and again after they change.
     """
 
-    def __init__(self, linear: nn.Linear, eight: bool = False):
-        self._linear, self._eight = linear, eight
+    def __init__(self, linear: nn.Linear, use_int8: bool = False):
+        self._linear, self._eight = linear, use_int8
         self._of: tuple[int, int] | None = None  # the weights that were packed: address and version
         self._run: PlainLinear | None = None
 

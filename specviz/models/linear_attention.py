@@ -41,17 +41,17 @@ class LinearRows(TreeRows):
 
 
 class LinearAttentionMixer:
-    """Grouped linear attention as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...self_attn.").
+    """Grouped linear attention as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...self_attn.").
     factor: weight of the linear part; taps [heads, kernel]: the convolution."""
 
-    def __init__(self, weights: Weights, at: str, hidden: int, heads: int, kv_heads: int, head_dim: int, group: int, kernel: int,
+    def __init__(self, weights: Weights, prefix: str, hidden: int, heads: int, kv_heads: int, head_dim: int, group: int, kernel: int,
                  theta: float):
         self.heads, self.kv_heads, self.head_dim, self.group, self.kernel = heads, kv_heads, head_dim, group, kernel
-        self.q_proj = weights.get(f"{at}q_proj.weight", heads * head_dim, hidden)
-        self.k_proj, self.v_proj = (weights.get(f"{at}{name}_proj.weight", kv_heads * head_dim, hidden) for name in "kv")
-        self.o_proj = weights.get(f"{at}o_proj.weight", hidden, heads * head_dim)
-        self.factor = weights.get(f"{at}global_factor", 1).float()
-        self.taps = weights.get(f"{at}value_conv", heads, 1, kernel)[:, 0]
+        self.q_proj = weights.get(f"{prefix}q_proj.weight", heads * head_dim, hidden)
+        self.k_proj, self.v_proj = (weights.get(f"{prefix}{name}_proj.weight", kv_heads * head_dim, hidden) for name in "kv")
+        self.o_proj = weights.get(f"{prefix}o_proj.weight", hidden, heads * head_dim)
+        self.factor = weights.get(f"{prefix}global_factor", 1).float()
+        self.taps = weights.get(f"{prefix}value_conv", heads, 1, kernel)[:, 0]
         self.inverse = theta ** -(torch.arange(0, head_dim, 2, device=self.taps.device).float() / head_dim)
 
     def new_state(self) -> LinearState:

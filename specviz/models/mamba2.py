@@ -81,21 +81,22 @@ def dt_limits(value: Any, name: str) -> tuple[float, float]:
 
 
 class Mamba2Mixer:
-    """A Mamba-2 layer as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...mixer." or "...mamba.").
+    """A Mamba-2 layer as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...mixer." or "...mamba.").
 
     in_proj [2 * inner + 2 * groups * state + heads, hidden]; conv [channels, kernel]; a [heads], negative.
     """
 
-    def __init__(self, weights: Weights, at: str, sizes: MambaSizes):
+    def __init__(self, weights: Weights, prefix: str, sizes: MambaSizes):
         self.sizes, self.kernel, d = sizes, sizes.kernel, sizes.hidden
         rows = sizes.inner + sizes.channels + sizes.heads
-        self.in_proj, self.in_bias = weights.get(f"{at}in_proj.weight", rows, d), weights.get_optional(f"{at}in_proj.bias", rows)
-        self.conv = weights.get(f"{at}conv1d.weight", sizes.channels, 1, sizes.kernel)[:, 0]
-        self.conv_bias = weights.get_optional(f"{at}conv1d.bias", sizes.channels)
-        self.dt_bias, self.d = weights.get(f"{at}dt_bias", sizes.heads).float(), weights.get(f"{at}D", sizes.heads).float()
-        self.a = -weights.get(f"{at}A_log", sizes.heads).float().exp()
-        self.norm = weights.get(f"{at}norm.weight", sizes.inner)
-        self.out_proj, self.out_bias = weights.get(f"{at}out_proj.weight", d, sizes.inner), weights.get_optional(f"{at}out_proj.bias", d)
+        self.in_proj, self.in_bias = weights.get(f"{prefix}in_proj.weight", rows, d), weights.get_optional(f"{prefix}in_proj.bias", rows)
+        self.conv = weights.get(f"{prefix}conv1d.weight", sizes.channels, 1, sizes.kernel)[:, 0]
+        self.conv_bias = weights.get_optional(f"{prefix}conv1d.bias", sizes.channels)
+        self.dt_bias, self.d = weights.get(f"{prefix}dt_bias", sizes.heads).float(), weights.get(f"{prefix}D", sizes.heads).float()
+        self.a = -weights.get(f"{prefix}A_log", sizes.heads).float().exp()
+        self.norm = weights.get(f"{prefix}norm.weight", sizes.inner)
+        self.out_proj = weights.get(f"{prefix}out_proj.weight", d, sizes.inner)
+        self.out_bias = weights.get_optional(f"{prefix}out_proj.bias", d)
 
     def new_state(self) -> MambaState:
         """Return the state before any text: zeros."""

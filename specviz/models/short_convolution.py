@@ -19,16 +19,17 @@ class ConvolutionRows(TreeRows):
 
 
 class ShortConvolutionMixer:
-    """A gated short convolution as a Mixer (tree_rows.py), with the weights under the prefix ``at`` ("...conv."): in_proj [3
+    """A gated short convolution as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...conv."): in_proj [3
     * hidden, hidden], conv [hidden, kernel], out_proj [hidden, hidden]."""
 
-    def __init__(self, weights: Weights, at: str, hidden: int, kernel: int):
+    def __init__(self, weights: Weights, prefix: str, hidden: int, kernel: int):
         self.kernel = kernel
-        self.in_proj = weights.get(f"{at}in_proj.weight", 3 * hidden, hidden)
-        self.in_bias = weights.get_optional(f"{at}in_proj.bias", 3 * hidden)
-        self.conv, self.conv_bias = weights.get(f"{at}conv.weight", hidden, 1, kernel)[:, 0], weights.get_optional(f"{at}conv.bias", hidden)
-        self.out_proj = weights.get(f"{at}out_proj.weight", hidden, hidden)
-        self.out_bias = weights.get_optional(f"{at}out_proj.bias", hidden)
+        self.in_proj = weights.get(f"{prefix}in_proj.weight", 3 * hidden, hidden)
+        self.in_bias = weights.get_optional(f"{prefix}in_proj.bias", 3 * hidden)
+        self.conv = weights.get(f"{prefix}conv.weight", hidden, 1, kernel)[:, 0]
+        self.conv_bias = weights.get_optional(f"{prefix}conv.bias", hidden)
+        self.out_proj = weights.get(f"{prefix}out_proj.weight", hidden, hidden)
+        self.out_bias = weights.get_optional(f"{prefix}out_proj.bias", hidden)
 
     def new_state(self) -> ConvolutionRows:
         """Return the state before any text: zeros."""

@@ -60,10 +60,10 @@ class StaticRowBufferPool:
             self._spare = [*self._spare, buffer][-SPARE:]
 
 
-def next_capacity(least: int) -> int:
-    """Return the smallest buffer size of at least ``least`` slots: SMALLEST times a power of two."""
+def next_capacity(min_slots: int) -> int:
+    """Return the smallest buffer size of at least ``min_slots`` slots: SMALLEST times a power of two."""
     size = SMALLEST
-    while size < least:
+    while size < min_slots:
         size *= 2
     return size
 

@@ -189,12 +189,12 @@ class ScriptedDraftLoop(nn.Module):
         self.layers, self.norm, self.head, self.depth = Layers(model.blocks), scripted_norm(norm), scripted_linear(head), model.layers
 
     def forward(self, ids: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, count: int, temperature: float,
-                uniforms: Tensor, least: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
+                uniforms: Tensor, min_prob: float | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]:
         """Generate tokens after the rows ``ids`` [n], whose slots are at..at+n. Return (tokens [count]; logits [count,
         vocab]; distributions [count, vocab], above temperature 0 only; final hidden states [count, hidden]; probabilities
-        of the tokens, only with ``least``).
+        of the tokens, only with ``min_prob``).
 
-        mask: of the rows ids; rotation: rotations of every position; uniforms [count]: float64 random numbers; least:
+        mask: of the rows ids; rotation: rotations of every position; uniforms [count]: float64 random numbers; min_prob:
         stop after the first token with a probability below it.
         """
         tokens: list[Tensor] = []
@@ -224,10 +224,10 @@ class ScriptedDraftLoop(nn.Module):
             tokens.append(token)
             logits.append(row)
             states.append(state)
-            if least is not None:
+            if min_prob is not None:
                 probs = probs if temperature > 0.0 else torch.softmax(row, -1)
                 token_probs.append(float(probs[0].index_select(0, token).item()))
-                if token_probs[-1] < least:
+                if token_probs[-1] < min_prob:
                     break
             at, n, ids, mask = at + n, 1, token, None
         final = self.final_states(torch.cat(states))
@@ -314,8 +314,8 @@ def _agrees_with_single_passes(model: Any, writer: Any) -> bool:
     none, buffers = torch.zeros(1, dtype=torch.float64), [model.new_slots(count).zero_() for _ in range(3)]
     for temperature in (0.0, 1.0):
         for buffer in buffers[:2]:
-            for least in (0.0, None):
-                tokens, logits, _, _, _ = writer(ids, rotation, buffer, 0, None, count, temperature, none.expand(count), least)
+            for min_prob in (0.0, None):
+                tokens, logits, _, _, _ = writer(ids, rotation, buffer, 0, None, count, temperature, none.expand(count), min_prob)
         for i in range(count):
             x = model.enter(ids if i == 0 else tokens[i - 1:i])
             row = model.output(model.norm_output(model.run_blocks(x, rotation[i:i + 1], buffers[2], i, None)[0]))

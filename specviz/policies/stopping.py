@@ -19,14 +19,14 @@ MEMORY = 256  # most recent drafted tokens used to fit the threshold
 
 @dataclass(frozen=True)
 class RecordingStop(StopBelowProbability):
-    """A stop rule that ends a draft after a token with a draft probability below ``least``. ``sure``: the draft probabilities of the
+    """A stop rule that ends a draft after a token with a draft probability below ``min_prob``. ``sure``: the draft probabilities of the
     tokens drafted in this round."""
 
     sure: list[float] = field(default_factory=list)
 
-    def takes(self, prob: float) -> bool:
+    def stops_after(self, prob: float) -> bool:
         self.sure.append(prob)
-        return super().takes(prob)
+        return super().stops_after(prob)
 
 
 class Confidence(Policy):

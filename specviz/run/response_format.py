@@ -52,10 +52,10 @@ def read_format(given: Any) -> dict[str, Any] | None:
     return {"type": kind, kind: value}
 
 
-def nesting(value: Any, most: int = DEEPEST_FORMAT) -> int:
-    """Return the nesting depth of plain data, counted up to most + 1."""
+def nesting(value: Any, max_depth: int = DEEPEST_FORMAT) -> int:
+    """Return the nesting depth of plain data, counted up to max_depth + 1."""
     level, depth = [value], 0
-    while level and depth <= most:
+    while level and depth <= max_depth:
         level = [inner for one in level if isinstance(one, (dict, list, tuple))
                  for inner in (one.values() if isinstance(one, dict) else one)]
         depth += 1

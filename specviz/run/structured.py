@@ -48,11 +48,11 @@ class Grammar:
 
         return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
-    def matches(self, tokens: Sequence[int], whole: bool = True) -> bool:
-        """Return whether an answer matches, with or without its end token. whole=False: if the answer has no end token, a
+    def matches(self, tokens: Sequence[int], complete: bool = True) -> bool:
+        """Return whether an answer matches, with or without its end token. complete=False: if the answer has no end token, a
         prefix of a match is enough."""
         matcher, body = self.matcher(), [token for token in tokens if token not in self.ends]
-        ended = whole or len(body) < len(tokens)
+        ended = complete or len(body) < len(tokens)
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
 
 

@@ -100,9 +100,9 @@ class FastTarget(LlamaTarget):
         return self.model
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
-              least: float | None = None) -> GeneratedTokens | None:
+              min_prob: float | None = None) -> GeneratedTokens | None:
         """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled with the uniform
-        random numbers of ``draw_uniforms(count)``. Stops after the first token with a probability below ``least``.
+        random numbers of ``draw_uniforms(count)``. Stops after the first token with a probability below ``min_prob``.
         Returns None, without side effects, if the caller has to draft pass by pass.
 
         The tokens continue the chain of draft tokens ``after``; all of it but the last token must be the current draft
@@ -122,7 +122,7 @@ class FastTarget(LlamaTarget):
             self._reserve(at + len(last_tokens) + count)
             rng = torch.tensor(draw_uniforms(count) if temperature else [0.0], dtype=torch.float64)
             rotation = self.model.rotations(at + len(last_tokens) + count)
-            made = writer(torch.tensor(last_tokens), rotation, self.slots, at, self._mask(rows), count, temperature, rng, least)
+            made = writer(torch.tensor(last_tokens), rotation, self.slots, at, self._mask(rows), count, temperature, rng, min_prob)
             generated = GeneratedTokens(made[0].tolist(), *made[1:])
             self.passes += len(generated.tokens)
         if not after:

@@ -91,12 +91,12 @@ class DraftModel:
                 for model, tree, failed in zip(models, trees, fails)]
 
     def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
-              least: float | None = None) -> Any:
+              min_prob: float | None = None) -> Any:
         """Draft a chain of up to ``count`` tokens after the tokens ``after`` in one call. The chain ends before the first token
         whose logits overflow. None if the caller has to draft with one forward pass per token."""
         if self._failed or self._length + len(after) + count > self.context:
             return None
-        written = self._model.draft_chain(after, count, temperature, draw_uniforms, least)
+        written = self._model.draft_chain(after, count, temperature, draw_uniforms, min_prob)
         if written is None:
             return None
         rows = written.logits.sum(-1)

@@ -99,7 +99,7 @@ class Kit:
         def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
             body = body_of(loaded.name, loaded.model, loaded.folder)
             head = network_of(kind).load(folder, body)
-            head.draft_tokens, head.eight = read_draft_tokens(folder, body.vocab), body.eight
+            head.draft_tokens, head.use_int8 = read_draft_tokens(folder, body.vocab), body.use_int8
             head.own_embedding, head.own_output = read_own_tables(HeadWeights(folder, body), head, self.target, body.vocab)
             for part in head.modules():
                 getattr(part, "fused", None)  # lay the weights out now, not within the first run

@@ -87,7 +87,8 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> TargetInfo:
     """Describe a loaded target for the reader of a head. folder: the target's folder."""
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     return TargetInfo(name, model.hidden, model.vocab, model.layers, torch.device(model.device), model.dtype, config,
-                static=getattr(model, "forward", "eager") != "eager", eight=getattr(model, "numbers", "") == "int8" and has_byte_products(),
+                static=getattr(model, "forward", "eager") != "eager",
+                use_int8=getattr(model, "numbers", "") == "int8" and has_byte_products(),
                 folder=folder)
 
 

@@ -14,7 +14,7 @@ from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.store import Store, StoreError, vocabulary_mark
 from specviz.methods.lookup import rest, sam_store
 from specviz.policies import Fixed
-from specviz.training.datastore import main, build_store, save
+from specviz.training.datastore import build_store, main, save
 
 from ..drafters.lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
 from ..message_codes import command_codes, refuses

@@ -14,9 +14,9 @@ from specviz.zoo.trained_heads import body_of
 LIKE = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 160}
 
 
-def head(eight: bool, hidden: int = 128) -> eagle.Eagle:
+def head(use_int8: bool, hidden: int = 128) -> eagle.Eagle:
     torch.manual_seed(0)
-    body = TargetInfo("toy", hidden, 40, 2, config=LIKE, eight=eight)
+    body = TargetInfo("toy", hidden, 40, 2, config=LIKE, use_int8=use_int8)
     made = ready(eagle.build(body, {}), body)
     with torch.no_grad():
         for part in made.parameters():
@@ -33,16 +33,16 @@ def said(made: eagle.Eagle, together: bool) -> torch.Tensor:
 
 
 def test_its_guesses_are_near_and_not_the_same():
-    floats, eight = said(head(False), True), said(head(True), True)
-    near = F.cosine_similarity(floats, eight, dim=-1)
-    assert 0.999 < near.min() and not torch.equal(floats, eight)
+    floats, use_int8 = said(head(False), True), said(head(True), True)
+    near = F.cosine_similarity(floats, use_int8, dim=-1)
+    assert 0.999 < near.min() and not torch.equal(floats, use_int8)
 
 
 def test_every_matrix_of_its_layer_is_in_eight_bits_and_none_beside_floats():
-    for eight in (True, False):
-        net = head(eight).fused
+    for use_int8 in (True, False):
+        net = head(use_int8).fused
         layers = [net.lead, *(getattr(net.blocks[0], name) for name in ("qkv", "out", "gate_up", "down"))]
-        assert [isinstance(layer, Int8Linear) for layer in layers] == [eight] * 5, eight
+        assert [isinstance(layer, Int8Linear) for layer in layers] == [use_int8] * 5, use_int8
 
 
 def test_a_matrix_multiplied_twice_at_once_says_the_same_row():
@@ -58,7 +58,7 @@ def test_guesses_one_by_one_are_those_of_one_call():
 
 def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
     torch.manual_seed(0)
-    module = ready(nn.Sequential(nn.Linear(256, 512)), TargetInfo("toy", 256, 8, 1, eight=True))
+    module = ready(nn.Sequential(nn.Linear(256, 512)), TargetInfo("toy", 256, 8, 1, use_int8=True))
     x = torch.randn(3, 256, generator=torch.Generator().manual_seed(1))
     assert type(module[0].forward) is StreamedLinear
     with torch.inference_mode():
@@ -72,11 +72,11 @@ def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
 
 
 @pytest.mark.parametrize("numbers, eight", [("int8", True), ("float32", False), (None, False)])
-def test_a_head_is_told_in_what_its_target_multiplies(numbers, eight):
+def test_a_head_is_told_in_what_its_target_multiplies(numbers, use_int8):
     class Model:
         hidden, vocab, layers, device, dtype, config = 8, 12, 2, "cpu", torch.float32, {}
 
     model = Model()
     if numbers:
         model.numbers = numbers
-    assert body_of("toy", model).eight == (eight and has_byte_products())
+    assert body_of("toy", model).use_int8 == (use_int8 and has_byte_products())

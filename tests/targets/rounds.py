@@ -74,7 +74,7 @@ def play_rounds(target, reference, cache_of, poison, rounds: int, seed: int, sta
             target.score(random_tree(source, vocab, 3, min(2, room - 1)))
         grown = pieces and len(tree) > 1 and source.random() < 0.4
         scores = score_in_pieces(target, tree, source) if grown else target.score(tree)
-        assert scores.at == len(tokens) - 1 and scores.logits.shape == (len(tree) + 1, vocab)
+        assert scores.first_position == len(tokens) - 1 and scores.logits.shape == (len(tree) + 1, vocab)
         path = tree.path(source.choice([i for i in range(-1, len(tree)) if i not in tree.probes]))
         probe = [p for p in sorted(tree.probes) if tree.parents[p] == (path[-1] if path else -1)][:1]
         want, rows = reference(tokens + [tree.tokens[i] for i in path + probe])

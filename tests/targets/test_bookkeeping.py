@@ -55,7 +55,7 @@ def tree(tokens, parents, probes=()):
 def test_prefill_feeds_all_but_the_last_token_and_gives_its_last_row():
     target = Log()
     scores = target.sync([1, 2, 3, 4])
-    assert target.runs == [[1, 2, 3]] and scores.num_computed == 3 and scores.at == 0
+    assert target.runs == [[1, 2, 3]] and scores.num_computed == 3 and scores.first_position == 0
     assert scores.logits.shape == (1, 100) and scores.logits[0, 0] == value([1, 2, 3])
     assert target.root == 4 and target.cached_tokens == [1, 2, 3] == target.slots
 

@@ -101,7 +101,7 @@ def test_taps_are_what_transformers_shows(model, network):
         hidden = network(torch.tensor([tokens]), output_hidden_states=True).hidden_states
     target.capture(frozenset({"final", "layer:0", "layer:2"}))
     num_computed = target.sync(tokens[:16])
-    assert num_computed.num_computed == 15 and num_computed.at == 0 and len(num_computed.logits) == 1
+    assert num_computed.num_computed == 15 and num_computed.first_position == 0 and len(num_computed.logits) == 1
     scores = target.score(DraftTree.chain(tokens[16:20]))
     scores = target.score(DraftTree.chain(tokens[16:]), start=4)
     for name, want in (("layer:0", hidden[0]), ("layer:2", hidden[2]), ("final", hidden[3])):

@@ -58,7 +58,7 @@ def test_a_pass_of_many_is_the_passes_of_each(folder, kind):
         assert [together.passes for together, _ in here] == [n + 1 for n in before]
         for (together, alone), tree, got in zip(here, trees, packed):
             want = alone.score(tree)
-            assert (got.logits - want.logits).abs().max() < 1e-11 and got.at == want.at and len(got.logits) == len(tree) + 1
+            assert (got.logits - want.logits).abs().max() < 1e-11 and got.first_position == want.first_position and len(got.logits) == len(tree) + 1
             path, token = path_of(source, tree), source.randrange(VOCAB)
             for target in (together, alone):
                 target.commit(Verdict(path, token, "plain"))

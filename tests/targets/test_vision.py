@@ -50,7 +50,7 @@ def test_rows_of_a_tree_equal_the_plain_forward_behind_the_picture(net, model, p
     picture = None if picture is None else PICTURES[picture]
     target = opened(model, picture)
     prefill = target.sync(PROMPT)
-    assert prefill.num_computed == len(PROMPT) - 1 and prefill.at == 0, "the picture's rows are no tokens"
+    assert prefill.num_computed == len(PROMPT) - 1 and prefill.first_position == 0, "the picture's rows are no tokens"
     assert gap(prefill.logits[-1], reference(net, PROMPT[:-1], picture)[-1]) < 1e-4
     assert gap(target.score(TREE).logits, expected(net, PROMPT, TREE, picture)) < 1e-4
 

@@ -39,11 +39,11 @@ class FeatureModel:
         always of the one before the root. The head's own KV cache is kept if it reaches the first of them; otherwise it starts
         there."""
         self.target, self.vocab = target_for_drafting(target, self.net), target.vocab
-        features, at = self.read_features(prefill), prefill.at
+        features, at = self.read_features(prefill), prefill.first_position
         if not len(features) and len(tokens) > 1:
             target.sync(tokens[:-1])
             again = target.sync(tokens)
-            features, at = self.read_features(again), again.at
+            features, at = self.read_features(again), again.first_position
         self.before = features[-1] if len(features) else None
         first, known = self.rows.first, min(self.rows.first + self.rows.count, common_prefix_length(self.tokens, tokens) - 1)
         if first <= at <= known:

@@ -66,12 +66,12 @@ class HydraTree(LastStateDrafter):
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         super().start(state, target, prefill)
         self.rows = self.prefix_layer()
-        self.unread = [] if self.last is None else [(prefill.hidden_states["final"], prefill.at)]
+        self.unread = [] if self.last is None else [(prefill.hidden_states["final"], prefill.first_position)]
         self._read()
 
     def observe(self, state: State, outcome: Outcome) -> None:
         super().observe(state, outcome)
-        self.unread.append((select_rows(outcome.scores.hidden_states["final"], outcome.kept), outcome.scores.at))
+        self.unread.append((select_rows(outcome.scores.hidden_states["final"], outcome.kept), outcome.scores.first_position))
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)

@@ -61,7 +61,7 @@ class BlockPassDrafter(Drafter):
         if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a kept cache yields the last row only
             target.sync(state.tokens[:-1])
             scores = target.sync(state.tokens)
-        states, at, first = self._joined(scores), scores.at, self.rows.first
+        states, at, first = self._joined(scores), scores.first_position, self.rows.first
         if first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
             self.rows.crop(at - first)
             self.read = state.tokens[first:at]

@@ -36,7 +36,7 @@ class HiddenStateCopy(Drafter):
         rows = prefill.hidden_states["final"]
         self.places.clear()
         self.places.extend(state.tokens)
-        self.first, self.count = prefill.at, len(rows)  # states of positions first .. first + count - 1
+        self.first, self.count = prefill.first_position, len(rows)  # states of positions first .. first + count - 1
         self.axes: Tensor | None = None
         if len(rows):
             self.centre, self.spread = rows.float().mean(0), rows.float().std(0, correction=0) + 1e-3
@@ -50,7 +50,7 @@ class HiddenStateCopy(Drafter):
     def observe(self, state: State, outcome: Outcome) -> None:
         rows = select_rows(outcome.scores.hidden_states["final"], outcome.kept)
         if not self.keys.shape[1]:  # prompt of one token: there were no hidden states before
-            self.first = outcome.scores.at
+            self.first = outcome.scores.first_position
             self.keys = self.keys.new_zeros(64, rows.shape[1])
             self.centre, self.spread = rows.float().mean(0), rows.new_ones(rows.shape[1]).float()
         if self.count + len(rows) > len(self.keys):

@@ -89,7 +89,7 @@ class DraftChain(ModelDrafter):
         while len(builder) < budget.gamma:
             before, ended = len(builder), False
             written = model.draft_chain(builder.tokens, min(piece, budget.gamma - before), temperature, draw_uniforms,
-                                        sure.least if sure else None)
+                                        sure.min_prob if sure else None)
             if written is None:  # end of the context, or nothing generated
                 return before > 0
             distributions = (check_distributions(written.distributions) if temperature
@@ -97,7 +97,7 @@ class DraftChain(ModelDrafter):
             for at, (token, probs) in enumerate(zip(written.tokens, distributions)):
                 builder.add(token, len(builder) - 1, builder.begin(probs, IID))
                 if sure:
-                    ended = sure.takes(written.token_probs[at])
+                    ended = sure.stops_after(written.token_probs[at])
                 elif stop is not never_stop:
                     ended = stop(Step(token, policy_probs(written.logits[at], probs, state), before + at, written.states[at]))
                 if ended:

@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import Budget, Scores, State, open_run, play
 from specviz.drafters.lookup.hidden_state_lookup import HiddenStateCopy
-from specviz.indexes.nearest import target_fingerprint, marks
+from specviz.indexes.nearest import marks, target_fingerprint
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
 from specviz.targets.tiny import TinyTarget

@@ -45,11 +45,11 @@ class ExitAdapter(Drafter):
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target, self.view = target_for_drafting(target, self.adapter), target.early(self.adapter.exit)
-        states, at = prefill.hidden_states[self.capture], prefill.at
+        states, at = prefill.hidden_states[self.capture], prefill.first_position
         if not len(states) and len(state.tokens) > 1:  # a target that kept its cache tells the last row again
             target.sync(state.tokens[:-1])
             again = target.sync(state.tokens)
-            states, at = again.hidden_states[self.capture], again.at
+            states, at = again.hidden_states[self.capture], again.first_position
         first = self.rows.first
         if first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
             self._crop(state.tokens[first:at])
