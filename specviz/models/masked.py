@@ -46,9 +46,9 @@ class MaskedRows(RowCache):
     """KV cache of a MaskedModel for one run: it keeps the rows of the text and drops those of the appended mask tokens after
     each pass."""
 
-    def __init__(self, whole: MaskedModel):
-        super().__init__(whole.fused)
-        self.mask_token, self.width = whole.mask_token, whole.width
+    def __init__(self, model: MaskedModel):
+        super().__init__(model.fused)
+        self.mask_token, self.width = model.mask_token, model.width
 
     def draft(self, ids: list[int], masks: int) -> Tensor:
         """Append the tokens ``ids`` of the text, run them and ``masks`` mask tokens in one pass, and return logits [1 +
