@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from ..models import draft_path
-from ..models.pretrained import decoder_layers
+from ..models.pretrained import decoder_layers, with_cache
 from . import chains, losses
 from .data import TASKS
 from .draft import collate
@@ -62,7 +62,7 @@ class Trainer:
     def text_cache(self, ids: Tensor) -> DynamicCache:
         """Return the target's KV cache of a text, ids [rows, width]."""
         cache = DynamicCache(config=self.net.config)
-        self.net.model(ids, past_key_values=cache, use_cache=True)
+        self.net.model(ids, use_cache=True, **with_cache(self.net.model, cache))
         return cache
 
     def states(self, ids: Tensor, cache: DynamicCache, at: Tensor, size: int, rng: random.Random) -> Tensor:
@@ -81,7 +81,8 @@ class Trainer:
         sees = torch.cat([text, block.expand(rows, -1, -1)], 2)[:, None]
         mask = torch.zeros(sees.shape, dtype=self.net.dtype, device=device).masked_fill_(~sees, torch.finfo(self.net.dtype).min)
         with path.through(self.layers, lambda x: None):
-            out = self.net.model(tokens.flatten(1), attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True)
+            out = self.net.model(tokens.flatten(1), attention_mask=mask, position_ids=places, use_cache=True,
+                                 **with_cache(self.net.model, cache))
         cache.crop(-at.shape[1] * len(ahead))
         return out.last_hidden_state.unflatten(1, (at.shape[1], -1))
 
