@@ -13,6 +13,14 @@
   const head = (title, ...kids) => el("div", { class: "pn-head" }, el("h2", null, title), kids);
   const box = (title, ...kids) =>
     el("section", { class: "pn-box", "aria-label": title }, title ? el("h3", null, title) : null, kids);
+  /* Controls on the left, what they show on the right. */
+  const twoColumns = (controls, result) =>
+    el(
+      "div",
+      { class: "pn-two" },
+      el("div", { class: "pn-box pn-controls" }, controls),
+      el("div", { class: "pn-box" }, result),
+    );
 
   /* Large figures in a row: {label, value, unit, note}; doubt: a message, where times do not count, and figures with `timed`
      are struck. */
@@ -186,6 +194,7 @@
     small,
     head,
     box,
+    twoColumns,
     figures,
     table,
     csv,

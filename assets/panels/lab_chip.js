@@ -198,17 +198,9 @@
         " ",
         SpecViz.messages.say("chip.about"),
       ),
-      el(
-        "div",
-        { class: "pn-two" },
-        el(
-          "div",
-          { class: "pn-box pn-controls" },
-          controls.map((c) => c.root),
-          el("div", { class: "pn-row" }, press),
-          tell.root,
-        ),
-        el("div", { class: "pn-box" }, figs, shown, speed.root, K.small("Millijoules per token"), energy.root),
+      K.twoColumns(
+        [controls.map((c) => c.root), el("div", { class: "pn-row" }, press), tell.root],
+        [figs, shown, speed.root, K.small("Millijoules per token"), energy.root],
       ),
       note,
     );

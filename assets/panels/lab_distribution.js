@@ -183,20 +183,9 @@
             "the counts follow the distribution of plain decoding.",
         ),
       ),
-      el(
-        "div",
-        { class: "pn-two" },
-        el(
-          "div",
-          { class: "pn-box pn-controls" },
-          method.root,
-          prompt.root,
-          temperature.root,
-          many.root,
-          el("div", { class: "pn-row" }, press),
-          tell.root,
-        ),
-        el("div", { class: "pn-box" }, out),
+      K.twoColumns(
+        [method.root, prompt.root, temperature.root, many.root, el("div", { class: "pn-row" }, press), tell.root],
+        [out],
       ),
     );
     out.append(

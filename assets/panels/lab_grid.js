@@ -145,17 +145,13 @@
           "Length and temperature",
           K.lead("How fast is a method over draft length and temperature, and does the formula know it?"),
         ),
-        el(
-          "div",
-          { class: "pn-two" },
-          el(
-            "div",
-            { class: "pn-box pn-controls" },
+        K.twoColumns(
+          [
             [method, lengths, temperatures, prompt, length].map((c) => c.root),
             el("div", { class: "pn-row" }, press, stop),
             tell.root,
-          ),
-          el("div", { class: "pn-box" }, out),
+          ],
+          [out],
         ),
       ),
       update: method.update,

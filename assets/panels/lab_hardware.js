@@ -233,21 +233,7 @@
           " A roofline: each pass takes as long as reading its weights or doing its sums, whichever is longer.",
         ),
         env.laneLine(lane),
-        el(
-          "div",
-          { class: "pn-two" },
-          el(
-            "div",
-            { class: "pn-box pn-controls" },
-            machine.root,
-            bw.root,
-            fl.root,
-            target.root,
-            bytes.root,
-            batch.root,
-          ),
-          el("div", { class: "pn-box" }, figs, plot.root),
-        ),
+        K.twoColumns([machine.root, bw.root, fl.root, target.root, bytes.root, batch.root], [figs, plot.root]),
         K.box("", prose),
         chip.root,
       );

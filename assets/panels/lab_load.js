@@ -164,12 +164,8 @@
             "find the load at which speculation stops paying here.",
         ),
       ),
-      el(
-        "div",
-        { class: "pn-two" },
-        el(
-          "div",
-          { class: "pn-box pn-controls" },
+      K.twoColumns(
+        [
           how,
           loads.root,
           field,
@@ -179,8 +175,8 @@
           el("div", { class: "pn-row" }, press, stop),
           tell.root,
           earlier.root,
-        ),
-        el("div", { class: "pn-box" }, out),
+        ],
+        [out],
       ),
     );
     out.append(

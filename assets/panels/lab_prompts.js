@@ -189,20 +189,16 @@
         "div",
         { class: "pn-view" },
         K.head("Your prompts", K.lead(TEXTS["prompts.lead"])),
-        el(
-          "div",
-          { class: "pn-two" },
-          el(
-            "div",
-            { class: "pn-box pn-controls" },
+        K.twoColumns(
+          [
             text.root,
             el("label", { class: "pn-help" }, TEXTS["prompts.help"], file),
             picks.map((p) => p.root),
             length.root,
             el("div", { class: "pn-row" }, press, stop),
             tell.root,
-          ),
-          el("div", { class: "pn-box" }, out),
+          ],
+          [out],
         ),
       ),
       update() {

@@ -168,12 +168,8 @@
           "Run a method at several settings of one knob, each beside plain decoding, and see where it is fastest here.",
         ),
       ),
-      el(
-        "div",
-        { class: "pn-two" },
-        el(
-          "div",
-          { class: "pn-box pn-controls" },
+      K.twoColumns(
+        [
           method.root,
           knobPlace,
           valuePlace,
@@ -181,8 +177,8 @@
           length.root,
           el("div", { class: "pn-row" }, press),
           tell.root,
-        ),
-        el("div", { class: "pn-box" }, out),
+        ],
+        [out],
       ),
     );
     out.append(

@@ -89,19 +89,7 @@
           ),
         ),
         env.laneLine(lane),
-        el(
-          "div",
-          { class: "pn-two" },
-          el(
-            "div",
-            { class: "pn-box pn-controls" },
-            out.gamma.root,
-            out.width && out.width.root,
-            out.price.root,
-            reset,
-          ),
-          el("div", { class: "pn-box" }, out.figs, plot.root),
-        ),
+        K.twoColumns([out.gamma.root, out.width && out.width.root, out.price.root, reset], [out.figs, plot.root]),
         K.box("What this can know, and what it cannot", out.say, out.check),
       );
       paint();
