@@ -29,17 +29,18 @@ class Bandit(Policy):
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
         self.candidates = tuple(replace(budget, candidate=i) for i, budget in enumerate(candidates))
         self.names, self.gammas, self.reward = tuple(names), tuple(budget.gamma for budget in self.candidates), reward
-        self.pulls, self.speeds, self.top = [0] * len(self.candidates), [0.0] * len(self.candidates), 0.0
+        self.pulls, self.mean_earned, self.best_earned = [0] * len(self.candidates), [0.0] * len(self.candidates), 0.0
 
     @property
     def means(self) -> list[float]:
-        """Mean reward of each candidate. Stored values are speeds, because a faster round rescales all earlier rewards."""
-        return [self._worth(speed) for speed in self.speeds]
+        """Mean reward of each candidate, in [0, 1]. ``mean_earned`` holds tokens per second (or per round) instead, because a faster
+        round rescales all earlier rewards."""
+        return [self._worth(earned) for earned in self.mean_earned]
 
     def _worth(self, earned: float) -> float:
         if self.reward == TOKENS:
             return max(0.0, min(1.0, (earned - 1) / max(1, *self.gammas)))
-        return earned / self.top if self.top else 0.0
+        return earned / self.best_earned if self.best_earned else 0.0
 
     def plan(self, state: State) -> Budget:
         arm = self.choose(state)
@@ -50,9 +51,9 @@ class Bandit(Policy):
     def observe(self, outcome: Outcome) -> None:
         arm, seconds = outcome.budget.candidate, max(sum(outcome.seconds.values()), 1e-9)
         earned = len(outcome.committed) / (1.0 if self.reward == TOKENS else seconds)
-        self.top = max(self.top, earned)
+        self.best_earned = max(self.best_earned, earned)
         self.pulls[arm] += 1
-        self.speeds[arm] += (earned - self.speeds[arm]) / self.pulls[arm]
+        self.mean_earned[arm] += (earned - self.mean_earned[arm]) / self.pulls[arm]
         self.learn(arm, self._worth(earned))
 
     def choose(self, state: State) -> int:
@@ -81,7 +82,7 @@ class Ucb(Bandit):
         rarest = min(range(len(self.candidates)), key=lambda arm: self.pulls[arm])
         if self.pulls[rarest] < self.tries:
             return rarest
-        worth = self.means if self.scaled else self.speeds
+        worth = self.means if self.scaled else self.mean_earned
         return max(range(len(self.candidates)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm]))
 
     def narrow_radius(self, pulls: int) -> float:

@@ -17,10 +17,10 @@ class CostRatio(Policy):
 
     def __init__(self, first: int = 4, max_gamma: int = 16):
         self.gamma, self.max_gamma = first, max_gamma
-        self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
+        self.accepted, self.tested, self.rounds = 0.7 * PRIOR, PRIOR, 0
 
     def plan(self, state: State) -> Budget:
-        accept = min(self.good / self.tried, 0.999)
+        accept = min(self.accepted / self.tested, 0.999)
         if self.rounds >= 2:  # the first round includes one-time work
             step = state.costs.draft(self.gamma) / self.gamma
             self.gamma = max(range(1, self.max_gamma + 1), key=lambda g: tokens_per_round(accept, g) / (g * step + state.costs.verify(g)))
@@ -30,4 +30,4 @@ class CostRatio(Policy):
     def observe(self, outcome: Outcome) -> None:
         self.rounds += 1
         accepted, refused = len(outcome.verdict.path), len(outcome.verdict.path) < len(outcome.tree)
-        self.good, self.tried = self.good * MEMORY + accepted, self.tried * MEMORY + accepted + refused
+        self.accepted, self.tested = self.accepted * MEMORY + accepted, self.tested * MEMORY + accepted + refused

@@ -43,23 +43,24 @@ class Goodput(JointPolicy):
 
     def __init__(self, first: int = 4, max_gamma: int = 8):
         self.first, self.max_gamma, self.gamma = first, max_gamma, first
-        self.passes, self.steps = LinearCost(len(pass_features(1, 0, 0))), LinearCost(3)  # drafting: (levels, draft tokens, prefilled)
-        self.good, self.tried, self.rounds = 0.7 * PRIOR, PRIOR, 0
-        self.asleep, self.idle, self.trying = 0, 0.0, False  # rounds and seconds since the last draft
-        self.speeds: list[float] = []
+        self.pass_cost = LinearCost(len(pass_features(1, 0, 0)))
+        self.draft_cost = LinearCost(3)  # features: (levels, draft tokens, prefilled tokens)
+        self.accepted, self.tested, self.rounds = 0.7 * PRIOR, PRIOR, 0
+        self.rounds_without_draft, self.seconds_without_draft, self.is_trial = 0, 0.0, False
+        self.goodputs: list[float] = []
         self._read: list[tuple[State, int]] = []  # requests and the number of tokens in the draft model's cache for each
         self._unread = 0  # tokens to prefill for the requests drafted for in this round
 
     @property
     def acceptance(self) -> float:
         """Recent acceptance rate, an exponential average; at most 0.999."""
-        return min(self.good / self.tried, 0.999)
+        return min(self.accepted / self.tested, 0.999)
 
     def plan_all(self, states: Sequence[State]) -> list[Budget]:
         read = {id(state): count for state, count in self._read}
         self._read = [(state, read.get(id(state), 0)) for state in states]
         unread = [n if (n := len(state.tokens) - count) >= MUCH else 0 for state, count in self._read]
-        self.trying = False
+        self.is_trial = False
         if self.rounds < len(OPENING):
             self.gamma, drafting = math.ceil(self.first * OPENING[self.rounds]), -(-len(states) // FEW)
             late = self.rounds == len(OPENING) - 1  # requests that need a draft prefill
@@ -68,8 +69,8 @@ class Goodput(JointPolicy):
             reading = [n / max(1.0, state.left) for n, state in zip(unread, states)]
             order = sorted(range(len(states)), key=reading.__getitem__)
             self.gamma, drafting = self._best([reading[i] for i in order], sum(len(state.tokens) for state in states))
-            self.trying = not self.gamma and self._may_try(min(unread))
-        length, drafting = (self.first, 1) if self.trying else (self.gamma, drafting)
+            self.is_trial = not self.gamma and self._may_try(min(unread))
+        length, drafting = (self.first, 1) if self.is_trial else (self.gamma, drafting)
         mine = set(order[:drafting])
         lengths = [length * (i in mine) for i in range(len(states))]
         self._unread = sum(n for n, length in zip(unread, lengths) if length)
@@ -86,15 +87,15 @@ class Goodput(JointPolicy):
                 while 1 <= n + step <= many and (other := self.goodput(many, k, context, read[n + step], n + step)) > speed:
                     speed, n = other, n + step
             found.append((speed, n))
-        self.speeds = [speed for speed, _ in found]
-        gamma = max(range(len(found)), key=self.speeds.__getitem__)
+        self.goodputs = [speed for speed, _ in found]
+        gamma = max(range(len(found)), key=self.goodputs.__getitem__)
         return gamma, found[gamma][1]
 
     def _may_try(self, unread: int) -> bool:
         """Return whether one request drafts although no length is expected to pay: rarely, for a bounded share of the time, so
         that estimates stay current."""
-        costs = self.steps.seconds(self.first, self.first, unread) + self.passes.coefficients[1] * self.first
-        return self.asleep >= ASLEEP and costs <= SHARE * self.idle
+        costs = self.draft_cost.seconds(self.first, self.first, unread) + self.pass_cost.coefficients[1] * self.first
+        return self.rounds_without_draft >= ASLEEP and costs <= SHARE * self.seconds_without_draft
 
     def goodput(self, requests: int, k: int, context: int, unread: float = 0.0, drafting: int | None = None) -> float:
         """Return the expected tokens per second of the batch if ``drafting`` of its ``requests`` (None: all) draft k tokens.
@@ -103,16 +104,16 @@ class Goodput(JointPolicy):
         drafting = requests if drafting is None else drafting
         each = tokens_per_round(self.acceptance, k)
         rows = requests + drafting * k
-        seconds = self.passes.seconds(*pass_features(rows, k, context))
-        seconds += self.steps.seconds(k, drafting * k, unread * each) if k else 0.0
+        seconds = self.pass_cost.seconds(*pass_features(rows, k, context))
+        seconds += self.draft_cost.seconds(k, drafting * k, unread * each) if k else 0.0
         return (requests + drafting * (each - 1)) / max(seconds, 1e-9)
 
     def share(self, states: Sequence[State], trees: list[DraftTree]) -> list[DraftTree]:
-        why = "nothing is measured yet" if not self.speeds else f"length {self.gamma} has the highest expected tokens per second"
-        if self.trying:
+        why = "nothing is measured yet" if not self.goodputs else f"length {self.gamma} has the highest expected tokens per second"
+        if self.is_trial:
             why += "; one request drafts to update the estimate"
         note_rows(states, trees, trees, [why] * len(states), gamma=self.gamma, acceptance=self.acceptance,
-                  speeds=[round(speed, 3) for speed in self.speeds])
+                  speeds=[round(speed, 3) for speed in self.goodputs])
         return trees
 
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
@@ -126,13 +127,14 @@ class Goodput(JointPolicy):
         spent = states[0].costs.charged(rows - 1, levels, spent)
         passed = sum(seconds for name, seconds in spent.items() if name not in ("plan", "draft"))
         if self.rounds > 1:  # the first round includes one-time work
-            self.passes.learn(rows, pass_features(rows, levels, sum(len(state.tokens) for state in states)), passed)
+            self.pass_cost.learn(rows, pass_features(rows, levels, sum(len(state.tokens) for state in states)), passed)
             if steps:
-                self.steps.learn((levels, steps, self._unread // 32), (levels, steps, self._unread), spent["draft"])
-        self.asleep, self.idle = (0, 0.0) if steps else (self.asleep + 1, self.idle + passed)
+                self.draft_cost.learn((levels, steps, self._unread // 32), (levels, steps, self._unread), spent["draft"])
+        self.rounds_without_draft = 0 if steps else self.rounds_without_draft + 1
+        self.seconds_without_draft = 0.0 if steps else self.seconds_without_draft + passed
         drafted = {id(state) for state, depth in zip(states, depths) if depth}
         self._read = [(state, len(state.tokens) if id(state) in drafted else count) for state, count in self._read]
         if steps:
             accepted = sum(len(outcome.verdict.path) for outcome in outcomes)
             refused = sum(len(outcome.verdict.path) < len(outcome.tree) for outcome in outcomes)
-            self.good, self.tried = self.good * MEMORY + accepted, self.tried * MEMORY + accepted + refused
+            self.accepted, self.tested = self.accepted * MEMORY + accepted, self.tested * MEMORY + accepted + refused

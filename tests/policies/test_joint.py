@@ -179,8 +179,8 @@ def test_smartspec_takes_the_best_length_by_its_own_figures():
     gamma = policy.plan_all(states(4))[0].gamma
     a, rows = policy.acceptance, lambda k: 4 * (k + 1)
     by_hand = [4 * (1 - a ** (k + 1)) / (1 - a) / (1.0 + 0.1 * rows(k) + 0.05 * 4 * k) for k in range(9)]
-    assert gamma == max(range(9), key=policy.speeds.__getitem__) and by_hand[gamma] >= 0.99 * max(by_hand)
-    assert policy.speeds[:5] == pytest.approx(by_hand[:5], rel=0.05), "longer drafts were not tried much"
+    assert gamma == max(range(9), key=policy.goodputs.__getitem__) and by_hand[gamma] >= 0.99 * max(by_hand)
+    assert policy.goodputs[:5] == pytest.approx(by_hand[:5], rel=0.05), "longer drafts were not tried much"
 
 
 def test_smartspec_wakes_up_now_and_then():
@@ -271,7 +271,7 @@ def test_a_wavering_clock_never_makes_reading_a_text_seem_too_costly_to_try(seed
 def test_smartspec_reads_new_texts_and_leaves_out_those_that_end_soon():
     """Of requests that were never drafted for, one near its end would have its text read for a token or two."""
     policy = settled(2, 0.01, 0.02, 0.9)
-    policy.steps.coefficients = [0.02, 0.02, 0.05]
+    policy.draft_cost.coefficients = [0.02, 0.02, 0.05]
     old, new = State([0] * 60, limit=400), State([0] * 400, limit=3)
     new.tokens += [0]
     found = [budget.gamma for budget in policy.plan_all([new, old])]

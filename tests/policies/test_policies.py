@@ -130,10 +130,10 @@ def test_a_reward_is_tokens_a_second_and_not_tokens():
 def test_ucb_allows_more_for_an_arm_that_was_pulled_less():
     """The authors' code adds the same allowance to every arm, which makes the rule plain greed."""
     policy = Ucb(LENGTHS[:2])
-    policy.pulls, policy.speeds, policy.top = [60, 3], [0.9, 0.8], 1.0
+    policy.pulls, policy.mean_earned, policy.best_earned = [60, 3], [0.9, 0.8], 1.0
     allowance = [math.sqrt(0.05 * math.log(63) / pulls) for pulls in policy.pulls]
     assert 0.9 + allowance[0] < 0.8 + allowance[1] and policy.choose(State([0])) == 1
-    policy.speeds = [0.9, 0.5]
+    policy.mean_earned = [0.9, 0.5]
     assert policy.choose(State([0])) == 0
 
 
@@ -152,7 +152,7 @@ def test_ucb_with_the_papers_radius_and_with_that_of_the_authors_program():
     assert allowed["paper"] == pytest.approx([
         0.5 * math.sqrt((1 + n) / n**2 * (1 + 2 * math.log(2 * 64**2 * math.sqrt(1 + n) / 0.2))) for n in (60, 3)])
     policy = Ucb(LENGTHS[:2], radius="code")
-    policy.pulls, policy.speeds, policy.top = [60, 3], [95.0, 90.0], 95.0
+    policy.pulls, policy.mean_earned, policy.best_earned = [60, 3], [95.0, 90.0], 95.0
     assert policy.choose(State([0])) == 0, "tokens a second as they are: the allowance is small beside them"
 
 
@@ -253,7 +253,7 @@ def test_the_length_from_the_cost_ratio_is_the_formulas(step, right, want):
         gamma = policy.plan(state).gamma
         luck = (torch.rand(gamma, generator=source) >= right).tolist()
         policy.observe(outcome(gamma, luck.index(True) if True in luck else gamma))
-    accept = policy.good / policy.tried
+    accept = policy.accepted / policy.tested
     best = max(range(1, 17), key=lambda g: (1 - accept ** (g + 1)) / (1 - accept) / (g * step + 1))
     assert policy.plan(state).gamma == best and abs(best - want) <= 1
 
