@@ -212,7 +212,7 @@ def test_a_network_larger_than_its_files_is_not_made_up(tmp_path):
 
 
 def test_free_memory_is_known_here():
-    assert sizes.free(torch.device("cpu")) > 2**20
+    assert sizes.free_bytes(torch.device("cpu")) > 2**20
 
 
 # --- any damage whatever -------------------------------------------------------------------------------------------------
