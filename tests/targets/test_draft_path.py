@@ -2,15 +2,18 @@
 trace in the target's cache."""
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from specviz.core import DraftTree
 from specviz.core.errors import InvalidUse
 from specviz.models import draft_path
 from specviz.models.heads import ready
+from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 from specviz.targets.int8 import Int8Model
@@ -125,3 +128,22 @@ def test_a_pass_leaves_the_cache_and_what_is_scored_next_as_they_were(folder):
 def test_noise_covers_the_vocabulary_and_no_more():
     path = path_on("uno", TinyTarget(TinyNet(VOCAB, 0)))
     assert path.fillers([0.0, 0.5, 1 - 1e-12]) == [0, VOCAB // 2, VOCAB - 1]
+
+
+def test_a_lora_adapter_under_its_published_names_is_read(folder, tmp_path):
+    target = FastModel(folder).open()
+    rank, source = 3, torch.Generator().manual_seed(0)
+    tensors = {}
+    for layer in range(target.layers):
+        for part, (wide, out) in draft_path.sizes_of(body(target), draft_path.NoisePath.parts).items():
+            name = f"base_model.model.model.layers.{layer}.{part}"
+            tensors[f"{name}.lora_A.weight"] = torch.randn(rank, wide, generator=source)
+            tensors[f"{name}.lora_B.weight"] = torch.randn(out, rank, generator=source)
+    save_file(tensors, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": rank, "lora_alpha": 6}))
+    path = draft_path.load("uno", tmp_path, body(target))
+    down, up = path.change(1, "mlp.up_proj")
+    assert torch.equal(down, tensors["base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"])
+    assert torch.allclose(up, 2 * tensors["base_model.model.model.layers.1.mlp.up_proj.lora_B.weight"])
+    with refuses(ModelError, "draft_path.config"):
+        draft_path.load("orthrus", tmp_path, body(target))
