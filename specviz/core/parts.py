@@ -423,6 +423,7 @@ class JointPolicy(Policy):
         """Update the policy after a round of the batch. The seconds in each outcome are those of the whole batch."""
 
     def plan(self, state: State) -> Budget:
+        """Return the budget of a single request, planned as a batch of one."""
         return self.plan_all([state])[0]
 
 

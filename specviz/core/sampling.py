@@ -202,19 +202,25 @@ class SingleStream:
         self._rng, self._name = rng, name
 
     def pick(self, stream: str, probs: Tensor) -> int:
+        """Sample a token as RandomStreams.pick, from the one stream."""
         return self._rng.pick(self._name, probs)
 
     def draw(self, stream: str, probs: Tensor) -> LazyScalar:
+        """Sample a lazy token as RandomStreams.draw, from the one stream."""
         return self._rng.draw(self._name, probs)
 
     def uniforms(self, stream: str, count: int) -> list[float]:
+        """Return the next ``count`` uniform random numbers of the one stream."""
         return self._rng.uniforms(self._name, count)
 
     def ahead(self, stream: str, count: int) -> list[float]:
+        """Return the next ``count`` uniform random numbers of the one stream without consuming them."""
         return self._rng.ahead(self._name, count)
 
     def flip(self, stream: str, accept: float) -> tuple[bool, float | None]:
+        """Decide with probability ``accept`` as RandomStreams.flip, by the one stream."""
         return self._rng.flip(self._name, accept)
 
     def uniform_tensor(self, stream: str, shape: tuple[int, ...], device: torch.device | str = "cpu") -> Tensor:
+        """Return uniform random numbers of this shape from the one stream."""
         return self._rng.uniform_tensor(self._name, shape, device)

@@ -97,18 +97,23 @@ class FixedCosts(Costs):
         self.step = step
 
     def new_empty(self) -> Costs:
+        """Return fixed costs with the same step."""
         return FixedCosts(self.step)
 
     def decided(self, seconds: float) -> float:
+        """Return 0: decisions do not depend on measured seconds."""
         return 0.0
 
     def charged(self, nodes: int, depth: int, seconds: dict[str, float]) -> dict[str, float]:
+        """Return fixed costs for verify and draft and 0 for all other phases."""
         return dict.fromkeys(seconds, 0.0) | {"verify": self.verify(nodes), "draft": self.draft(depth)}
 
     def verify(self, nodes: int) -> float:
+        """Return the fixed cost of a target pass over the root and this many draft nodes."""
         return 1.0 + (self.FIRST + self.ROW * nodes if nodes else 0.0)
 
     def draft(self, depth: int) -> float:
+        """Return the fixed cost of drafting to this depth."""
         return self.step * depth
 
     def learn(self, nodes: int, verify: float, depth: int, draft: float) -> None:

@@ -21,6 +21,7 @@ class NgramCounts(TextIndex):
         super().__init__()
 
     def clear(self) -> None:
+        """Drop the text and all counts."""
         super().clear()
         self.after: dict[tuple[int, ...], dict[int, list[int]]] = {}
         self._best: dict[tuple[int, ...], int] = {}

@@ -79,6 +79,7 @@ class SuffixAutomaton(TextIndex):
         super().__init__()
 
     def clear(self) -> None:
+        """Drop the text and all states."""
         super().clear()
         self.next: list[dict[int, int]] = [{}]
         self.link, self.length, self.first, self.count = [-1], [0], [0], [0]
@@ -218,6 +219,7 @@ class NgramIndex(TextIndex):
         super().__init__()
 
     def clear(self) -> None:
+        """Drop the text and all positions."""
         super().clear()
         self.places: dict[tuple[int, ...], list[int]] = {}
 
@@ -261,6 +263,7 @@ class NgramIndexes(TextIndex):
         super().__init__()
 
     def clear(self) -> None:
+        """Drop the text and all positions."""
         super().clear()
         for index in self.sizes:
             index.clear()

@@ -56,6 +56,7 @@ class ExpertLayer(nn.Module):
         self.w_in, self.w_out = nn.Linear(hidden, experts * size, bias=False), nn.Linear(experts * size, hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the feed-forward's output [..., hidden] for normalised x [..., hidden]."""
         self.scores = self.router(x)
         r = routed(self.scores, self.scale, self.eps)
         inner = F.silu(self.w_in(x)).unflatten(-1, (self.experts, self.size)) * r[..., None]

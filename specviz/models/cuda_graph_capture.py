@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 BUCKETS = (1, 2, 4, 8, 16, 32, 64)  # row counts of a captured forward pass
-WIDTH = 2 * BUCKETS[-1]  # largest number of scratch rows a row may attend to
+WIDTH = 2 * BUCKETS[-1]  # largest number of draft rows a row may attend to
 WARM = 2  # calls before capture, in which libraries choose their kernels
 
 

@@ -64,6 +64,7 @@ class ResidualBlock(nn.Module):
         self.linear = nn.Linear(hidden, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x + SiLU(W x + b), [..., hidden]."""
         return x + F.silu(self.linear(x))
 
 

@@ -1,17 +1,17 @@
 """A second path through a frozen target: low-rank changes of its matrices that apply to draft rows only.
 
-A draft pass runs rows that are not text through the target's own layers, over the target's own KV cache. The rows' matrices are
-W + scale * B A with trained A [rank, in] and B [out, rank] (LoRA, Hu et al. 2106.09685); text is never run with them. Two methods train
-such a path:
+A draft pass runs rows that are not committed text (mask tokens or random tokens) through the target's own layers, over
+the target's own KV cache. The rows' matrices are W + scale * B A with trained A [rank, in] and B [out, rank] (LoRA, Hu et
+al. 2106.09685); the text is never run with them. Two methods train such a path:
 
-- Uno (2609.04010): all matrices are changed. The block's first row, the root, keeps the target's own weights (gated LoRA), so its
-  prediction is the target's; the other rows hold uniformly drawn tokens and attend causally.
-- Orthrus (2605.12825): the attention's matrices are changed. All rows of the block, the root included, take the second path, hold mask
-  tokens after the root, and attend to each other in both directions.
+- Uno (2609.04010): all matrices are changed. The block's first row, the root, keeps the target's own weights (gated
+LoRA), so its prediction is the target's; the other rows are uniformly sampled tokens and attend causally. - Orthrus
+(2605.12825): the attention's matrices are changed. All rows of the block, the root included, take the second path, are
+mask tokens after the root, and attend to each other in both directions.
 
-Row j of a block predicts the token after its position. ``load`` reads this project's names (``changes.self_attn.q_proj.down`` for A of
-all layers, ``up`` for B transposed) and those of a LoRA adapter (``layers.N.self_attn.q_proj.lora_A.weight``), whose adapter_config.json
-gives the scale by ``r`` and ``lora_alpha``.
+Row j of a block predicts the token after its position. ``load`` reads this project's names
+(``changes.self_attn.q_proj.down`` for A of all layers, ``up`` for B transposed) and those of a LoRA adapter
+(``layers.N.self_attn.q_proj.lora_A.weight``), whose adapter_config.json gives the scale by ``r`` and ``lora_alpha``.
 """
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ LAYER = re.compile(r"(?:base_model\.model\.)?(?:model\.)?layers\.(\d+)\.(.+)\.lo
 
 
 class LowRank(nn.Module):
-    """The change of one matrix [out, in] of every layer: up^T down, 0 at first. down [layers, rank, in], up [layers, rank, out]."""
+    """Low-rank change of one matrix [out, in] in every layer, an nn.Module: up^T down, initially 0. down [layers, rank, in],
+    up [layers, rank, out]."""
 
     def __init__(self, wide: int, out: int, rank: int, layers: int):
         super().__init__()
@@ -43,11 +44,11 @@ class LowRank(nn.Module):
 
 
 class DraftPath(nn.Module):
-    """Trained changes of a target's matrices for draft rows.
+    """Trained low-rank changes of a target's matrices for draft rows, an nn.Module.
 
-    config: ``hidden_size``, ``vocab_size``; ``sizes`` {matrix: [in, out]} of the changed matrices of a layer; ``num_layers``; ``rank``,
-    ``scale``; ``block_size``: places that a block was trained with; ``mask_token_id``: the token of the rows after the root, None for
-    tokens drawn uniformly.
+    config: ``hidden_size``, ``vocab_size``; ``sizes`` {matrix: [in, out]} of the changed matrices of a layer;
+    ``num_layers``; ``rank``, ``scale``; ``block_size``: positions per block in training; ``mask_token_id``: token of the
+    rows after the root, None for uniformly sampled tokens.
     """
 
     first = 0  # first row of a block that takes the path
@@ -67,19 +68,20 @@ class DraftPath(nn.Module):
             self.changes.get_submodule(owner).add_module(last, LowRank(wide, out, config["rank"], config["num_layers"]))
 
     def change(self, layer: int, part: str) -> tuple[Tensor, Tensor]:
-        """Return (A [rank, in], scale * B [out, rank]) of a matrix of a layer."""
+        """Return (A [rank, in], scale * B [out, rank]) for a matrix of a layer; part: its name, such as "self_attn.q_proj"."""
         found = self.changes.get_submodule(part)
         assert isinstance(found, LowRank)
         return found.down[layer], found.up[layer].t() * self.scale
 
     def fillers(self, uniforms: Sequence[float]) -> list[int]:
-        """Return the tokens of the rows after the root: masks, or tokens drawn by these uniform random numbers in [0, 1)."""
+        """Return the tokens of the rows after the root: mask tokens, or tokens sampled uniformly by these random numbers in
+        [0, 1)."""
         if self.mask_token is not None:
             return [self.mask_token] * len(uniforms)
         return [min(int(u * self.vocab), self.vocab - 1) for u in uniforms]
 
     def delta(self, layer: int, part: str, x: Tensor) -> Tensor:
-        """Return the change of a matrix's output for inputs x [..., in]."""
+        """Return the change [..., out] of a matrix's output for inputs x [..., in]."""
         a, b = self.change(layer, part)
         return F.linear(F.linear(x if torch.is_autocast_enabled(x.device.type) else x.to(a.dtype), a), b)
 
@@ -101,7 +103,7 @@ class DraftPath(nn.Module):
 
 
 class NoisePath(DraftPath):
-    """Uno's path: every matrix is changed, for the rows after the root, which hold noise and attend causally."""
+    """Uno's path: every matrix is changed, for the rows after the root, which are random tokens and attend causally."""
 
     first, parts = 1, ATTENTION + FEED_FORWARD
 
@@ -116,13 +118,13 @@ KINDS: dict[str, type[DraftPath]] = {"uno": NoisePath, "orthrus": MaskPath}
 
 
 def fits(block: nn.Module) -> bool:
-    """Return whether a layer of a transformers model has all matrices that a path may change."""
+    """Return whether a layer of a transformers model has all matrices that a path may change, under the expected names."""
     there = {name for name, part in block.named_modules() if isinstance(part, nn.Linear)}
     return there >= {*ATTENTION, *FEED_FORWARD}
 
 
 def sizes_of(target: TargetInfo, parts: Sequence[str]) -> dict[str, list[int]]:
-    """Return {matrix: [in, out]} of a target's layers."""
+    """Return {matrix: [in, out]} of the matrices ``parts`` in a target's layers."""
     whole, d = target.config.get("text_config") or target.config, target.hidden
     kv_heads, width = key_shape(target)
     heads = whole.get("num_attention_heads") or d // width
@@ -132,7 +134,8 @@ def sizes_of(target: TargetInfo, parts: Sequence[str]) -> dict[str, list[int]]:
 
 
 def build(kind: str, target: TargetInfo, hparams: dict[str, Any]) -> DraftPath:
-    """Return an untrained path. hparams: rank, scale, block; mask_token, for a path with masks."""
+    """Return an untrained path of a kind ("uno", "orthrus"). hparams: rank, scale, block; mask_token, for a path with mask
+    tokens."""
     made = KINDS[kind]
     config = {"hidden_size": target.hidden, "vocab_size": target.vocab, "num_layers": target.layers, "rank": hparams["rank"],
               "scale": hparams["scale"], "block_size": hparams["block"], "sizes": sizes_of(target, made.parts)}
@@ -142,7 +145,7 @@ def build(kind: str, target: TargetInfo, hparams: dict[str, Any]) -> DraftPath:
 
 
 def load(kind: str, folder: Path, target: TargetInfo) -> DraftPath:
-    """Load the path of a folder. Raises ModelError."""
+    """Load the path of a checkpoint folder, in this project's layout or as a LoRA adapter. Raises ModelError."""
     weights, given, made = HeadWeights(folder, target), config_of(folder), KINDS[kind]
     adapter: dict[str, dict[int, str]] = {}  # of a LoRA adapter: this project's name -> {layer: name}
     for name in weights.names:

@@ -161,6 +161,7 @@ class Mlp(nn.Module):
         self.down_proj = nn.Linear(sizes.inner, sizes.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return down(SiLU(gate(x)) * up(x)), [..., hidden]."""
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 

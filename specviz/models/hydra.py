@@ -43,6 +43,7 @@ class Block(nn.Module):
         nn.init.zeros_(self.linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return residual(x) + SiLU(W x + b), [..., hidden], for x [..., parts * hidden]."""
         past = x[..., :self.linear.out_features] if self.res_connection is None else self.res_connection(x)
         return past + F.silu(self.linear(x))
 
@@ -57,6 +58,7 @@ class Prefix(nn.Module):
         self.norm = nn.RMSNorm(self.sizes.hidden, eps=self.sizes.eps)
 
     def forward(self, states: Tensor) -> Tensor:
+        """Training: return the normalised output [batch, n, hidden] for the target's states [batch, n, hidden]."""
         return self.norm(self.layers[0](states, angles_of(self.config, self.sizes.head_dim, states.shape[1], states.device))[0])
 
     @cached_property

@@ -71,6 +71,7 @@ class PromptRows(InTargetRows):
         self.prompt_embeddings = nn.Parameter(torch.randn(len(layers) * chains, hidden) * hidden**-0.5)
 
     def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        """Return the trained embeddings of these rows; owners are not used."""
         return self.prompt_embeddings[step * self.chains + chains]
 
 
@@ -89,6 +90,7 @@ class HiddenTransferRows(InTargetRows):
             nn.init.zeros_(matrix.bias)
 
     def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        """Return the owners' hidden states times the step's matrix."""
         return self.transfer[step](owners)
 
 
@@ -106,6 +108,7 @@ class StreamRows(InTargetRows):
         nn.init.zeros_(self.up.weight)
 
     def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
+        """Return the owners' hidden states plus the step's vector."""
         return owners + self.stream_embeddings[step]
 
     def early(self, states: Tensor) -> Tensor:

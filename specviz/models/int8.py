@@ -81,6 +81,7 @@ class VnniInt8Kernel(Int8Kernel):
             self.packed = torch.ops.quantized.linear_prepack(weight, None)
 
     def multiply(self, x: Tensor) -> Tensor:
+        """Return the products of rounded x, as Int8Kernel.multiply, by fbgemm's int8 kernel."""
         return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, 128, self.packed)
 
 
@@ -96,6 +97,7 @@ class FloatInt8Kernel(Int8Kernel):
         self.first, self.second = map(_floats, (values[:, :self.width], values[:, self.width * int(self.more):]))
 
     def multiply(self, x: Tensor) -> Tensor:
+        """Return the products of rounded x, as Int8Kernel.multiply, as one or two exact float sums."""
         x = x.add(128.0).round_().sub_(128.0)  # as bytes are made: a tie is one of the sum
         if not self.more:
             return self.first(x).mul_(self.scales)
@@ -167,7 +169,7 @@ def has_byte_products() -> bool:
 
 @lru_cache(maxsize=1)
 def _kind() -> type[Int8Kernel]:
-    """Return ``ByteProducts`` if its sums are exact here (without VNNI they saturate at 16 bits), else ``FloatProducts``."""
+    """Return ``VnniInt8Kernel`` if its sums are exact here (without VNNI they saturate at 16 bits), else ``FloatInt8Kernel``."""
     values = torch.full((64, 256), MOST, dtype=torch.int8)
     values[1::2] *= -1
     try:

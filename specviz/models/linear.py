@@ -67,6 +67,7 @@ class TransposedLinear(PlainLinear):
         return torch.mm(x, self.weight) if self.bias is None else torch.addmm(self.bias, x, self.weight)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         y = torch.addmm(residual, x, self.weight)
         return y if self.bias is None else y.add_(self.bias)
 
@@ -83,6 +84,7 @@ class PackedLinear(PlainLinear):
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
@@ -99,6 +101,7 @@ class HalfLinear(PlainLinear):
         return self._run(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return self(x).add_(residual)
 
     @staticmethod

@@ -332,12 +332,13 @@ class Llama:
         return x
 
     def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
-        """Convert a matrix [n, in] that multiplies the input of a layer's matrix ``name`` in the checkpoint to one that does so here."""
+        """Convert a matrix [n, in] that multiplies the input of the checkpoint's matrix ``name`` to one that multiplies its
+        input in this forward pass. The identity unless norms are folded or the basis is rotated."""
         return matrix
 
     def as_output(self, part: str, matrix: Tensor) -> Tensor:
-        """Convert a matrix [out, n] whose product is added to the output of the checkpoint's matrix ``part`` to one for the output here.
-        """
+        """Convert a matrix [out, n] whose product is added to the output of the checkpoint's matrix ``part`` to one that is
+        added to its output in this forward pass."""
         return self._paired(matrix) if part.endswith(("q_proj", "k_proj")) else matrix
 
     def _paired(self, x: Tensor) -> Tensor:

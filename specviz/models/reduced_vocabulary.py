@@ -37,6 +37,7 @@ class ScriptedReducedOutput(nn.Module):
         self.layer, self.tokens, self.vocab, self.outside = layer, tokens, vocab, OUTSIDE
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return logits [rows, vocab] for x [rows, hidden]."""
         part = self.layer(x)
         return part.new_full([part.shape[0], self.vocab], self.outside).index_copy(1, self.tokens, part)
 

@@ -52,6 +52,7 @@ class Rotate(nn.Module):
         self.grid = torch.tensor(2.0**29, dtype=torch.float64)  # times the largest entry: added and subtracted, it leaves 24 bits
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x [rows, width] times the matrix."""
         y = x.to(torch.float64)
         grid = y.abs().amax([-1], True).mul_(self.grid)
         return torch.mm(y.add(grid).sub_(grid), self.matrix).to(x.dtype)
@@ -66,4 +67,5 @@ class FinalStates(nn.Module):
         self.unrotate, self.weight = Rotate(basis.matrix.t()), weight
 
     def forward(self, normed: Tensor) -> Tensor:
+        """Return the checkpoint's final hidden states [rows, width]."""
         return self.unrotate(normed).mul_(self.weight)

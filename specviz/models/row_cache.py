@@ -72,17 +72,17 @@ class RowCache:
         return self._run(x, [depth - 1 for depth in depths], new)
 
     def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Any] | None = None) -> Any:
-        """Run the net (or another function of it) over rows at the end of the scratch: depths [n] after the text, sees [n, scratch]."""
-        n, scratch = sees.shape
-        work, buffer = work or self.net.run, self._buffer(self.count + scratch, max(depths))
-        if self._static is not None and fits_bucket(n, scratch):
+        """Run the net (or another function of it) over the last draft rows: depths [n] after the text, sees [n, draft rows]."""
+        n, draft_rows = sees.shape
+        work, buffer = work or self.net.run, self._buffer(self.count + draft_rows, max(depths))
+        if self._static is not None and fits_bucket(n, draft_rows):
             return run_static(self.net, self._static, x, self.first, self.count, depths, sees, work, work.__name__)
         sees = sees.cpu()  # tensors of varying shape are built on the host
         rotation = self.net.rotations_at([self.first + self.count + depth for depth in depths])
-        return work(x, rotation, buffer, self.count + scratch - n, self._mask(sees, x))
+        return work(x, rotation, buffer, self.count + draft_rows - n, self._mask(sees, x))
 
     def _mask(self, sees: Tensor, x: Tensor) -> Tensor | None:
-        """Return the bias added to scores, [group * rows, slots]: all text rows are visible, and the scratch rows of ``sees``."""
+        """Return the bias added to scores, [group * rows, slots]: all text rows are visible, and the draft rows of ``sees``."""
         tile = _tile(sees, self.net.group, x.dtype)
         if tile is None or not self.count:
             return tile if tile is None else tile.to(x.device)
@@ -121,7 +121,7 @@ class RowCache:
 @lru_cache(maxsize=512)
 def _grown(before: Tensor | None, parents: tuple[int, ...], side: int) -> tuple[Tensor, Tensor]:
     """Return the attention mask of a tree extended by rows below ``parents``, [1 + rows, rows], and its new rows. before: the mask so
-    far; row 0 is the root, which has no scratch slot."""
+    far; row 0 is the root, which has no draft row."""
     old, n = 0 if before is None else before.shape[1], len(parents)
     sees = torch.zeros(1 + old + n, old + n, dtype=torch.bool)
     if before is not None:
@@ -134,7 +134,7 @@ def _grown(before: Tensor | None, parents: tuple[int, ...], side: int) -> tuple[
 
 @lru_cache(maxsize=512)
 def _tile(sees: Tensor, group: int, dtype: torch.dtype) -> Tensor | None:
-    """Return the bias for the mask ``sees`` [n, scratch], repeated for the queries of a group; None if every row sees everything."""
+    """Return the bias for the mask ``sees`` [n, draft rows], repeated for the queries of a group; None if every row sees everything."""
     return None if bool(sees.all()) else torch.zeros(sees.shape, dtype=dtype).masked_fill_(~sees, -torch.inf).repeat(group, 1)
 
 

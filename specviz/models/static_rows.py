@@ -68,10 +68,10 @@ def next_capacity(min_slots: int) -> int:
     return size
 
 
-def fits_bucket(rows: int, scratch: int) -> bool:
-    """Return whether a pass over the last ``rows`` of ``scratch`` draft rows can run with static shapes: whether there is a
+def fits_bucket(rows: int, draft_rows: int) -> bool:
+    """Return whether a pass over the last ``rows`` of ``draft_rows`` draft rows can run with static shapes: whether there is a
     bucket for its rows and the mask is wide enough."""
-    return rows <= BUCKETS[-1] and scratch <= WIDTH - BUCKETS[-1] + rows
+    return rows <= BUCKETS[-1] and draft_rows <= WIDTH - BUCKETS[-1] + rows
 
 
 def run(net: Any, buffer: StaticRowBuffer, x: Tensor, first: int, past: int, depths: list[int], sees: Tensor,
@@ -82,8 +82,8 @@ def run(net: Any, buffer: StaticRowBuffer, x: Tensor, first: int, past: int, dep
     past: number of text rows; depths [n]: distance of each row from the last text row; sees: bool [n, draft rows], which
     ones each row attends to, its own included; first: position of the first text row; name: key of the captured graph.
     """
-    n, scratch = sees.shape
-    bucket, lo = bucket_of(n), scratch - n
+    n, draft_rows = sees.shape
+    bucket, lo = bucket_of(n), draft_rows - n
     assert bucket is not None  # ``holds`` was asked
     key = name, bucket, x.shape[1]
     if key not in buffer.inputs:

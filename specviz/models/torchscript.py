@@ -23,9 +23,11 @@ class HalfProducts(nn.Module):
         self.packed = packed
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x W^T + b, [rows, out]."""
         return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return torch.ops.quantized.linear_dynamic_fp16(x, self.packed).add_(residual)
 
 

@@ -28,6 +28,7 @@ class ScriptedPlain(nn.Module):
         self.weight, self.bias = layer.weight, layer.bias
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x W^T + b, [rows, out]."""
         return F.linear(x, self.weight, self.bias)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
@@ -44,10 +45,12 @@ class ScriptedTransposed(ScriptedPlain):
     """Linear layer in TorchScript with W stored as [in, out]."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x W^T + b, [rows, out]."""
         bias = self.bias
         return torch.mm(x, self.weight) if bias is None else _addmm(bias.expand(x.shape[0], -1), x, self.weight)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         y, bias = _addmm(residual, x, self.weight), self.bias
         return y if bias is None else y.add_(bias)
 
@@ -56,9 +59,11 @@ class ScriptedPacked(ScriptedPlain):
     """Linear layer in TorchScript in the blocked layout of oneDNN."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x W^T + b, [rows, out]."""
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b."""
         return torch.ops.mkldnn._linear_pointwise(x, residual, self.weight, self.bias, "add")
 
 
@@ -70,9 +75,11 @@ class ScriptedTwoLayouts(nn.Module):
         self.few, self.many, self.limit = scripted_linear(layer.few), scripted_linear(layer.many), MANY
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x W^T + b, [rows, out], by the layout for this number of rows."""
         return self.few(x) if x.shape[0] < self.limit else self.many(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual + x W^T + b, by the layout for this number of rows."""
         return self.few.add(x, residual) if x.shape[0] < self.limit else self.many.add(x, residual)
 
 
@@ -94,6 +101,7 @@ class ScriptedNorm(nn.Module):
         self.floor, self.scaled = norm._floor, norm._scaled
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the RMSNorm of x over its last axis."""
         return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor)).mul_(self.scaled)
 
 
@@ -105,6 +113,7 @@ class ScriptedUnitNorm(nn.Module):
         self.floor = norm._floor
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x [rows, width] divided by sqrt(|x|^2 + width eps)."""
         return x.div(torch.linalg.vector_norm(x, dim=[-1], keepdim=True).hypot_(self.floor))
 
 
@@ -127,6 +136,7 @@ class ScriptedAttention(nn.Module):
 
     def forward(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None,
                 reads: Tensor | None = None) -> Tensor:
+        """Return x [n, hidden] plus its attention; arguments as in ``Llama.attend``."""
         n, heads, kv, width = x.shape[0], self.heads, self.kv, self.width
         qkv = self.qkv(self.norm(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if self.normed:
@@ -156,6 +166,7 @@ class ScriptedFeedForward(nn.Module):
         self.norm, self.gate_up, self.down = scripted_norm(block.norm_mlp), scripted_linear(block.gate_up), scripted_linear(block.down)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x [rows, hidden] plus its feed-forward."""
         gate, up = self.gate_up(self.norm(x)).chunk(2, 1)
         return self.down.add(silu(gate).mul_(up), x)
 
@@ -171,6 +182,7 @@ class Layers(nn.Module):
 
     def forward(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int, mask: Tensor | None, first: int, end: int,
                 wanted: list[int]) -> tuple[Tensor, list[Tensor]]:
+        """Run blocks first..end over x [n, hidden]; arguments and result as in ``Llama.run_blocks``."""
         found: list[Tensor] = []
         for i, (attend, transform) in enumerate(zip(self.attend, self.transform)):
             if first <= i and i < end:

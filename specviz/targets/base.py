@@ -146,7 +146,7 @@ class CachedTarget:
             self.flush()
         old = self._tree
         if start and (start >= self._rows or tree.tokens[:start] != old.tokens[:start] or tree.parents[:start] != old.parents[:start]):
-            raise InvalidUse(f"the scratch does not hold the first {start} nodes of this tree", "target.scratch")
+            raise InvalidUse(f"the draft rows are not those of the first {start} nodes of this tree", "target.scratch")
         lone_root = not start and self._rows == 1 and len(tree) > 0 and not tree.inputs
         lo = start + 1 if start else int(lone_root)  # a root scored alone is not scored again with its first children
         if lo > len(tree):
@@ -163,7 +163,7 @@ class CachedTarget:
             logits, hidden_states = logits[pending:], {name: states[pending:] for name, states in hidden_states.items()}
             self.cached_tokens, self._pending = self.cached_tokens + self._pending, []
         if lo:
-            assert self._logits is not None  # the rows before lo lie in the scratch
+            assert self._logits is not None  # the rows before lo are draft rows
             logits = self._logits.add(lo, logits)
             hidden_states = {name: self._hidden_states[name].add(lo, states) for name, states in hidden_states.items()}
         else:

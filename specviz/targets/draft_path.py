@@ -1,5 +1,6 @@
-"""Draft passes of a target through a second path (models/draft_path.py): rows after the text run with other matrices over the target's
-own KV cache. Nothing of them is kept: their keys and values lie in the scratch and are overwritten by the next pass."""
+"""Draft passes of a target through a second path (models/draft_path.py): rows after the text run with changed matrices over
+the target's own KV cache. Nothing of them is kept: their keys and values are in draft rows, which the next pass
+overwrites."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,19 +23,20 @@ _blocks: WeakKeyDictionary[DraftPath, WeakKeyDictionary[Llama, list[Block]]] = W
 
 @dataclass(frozen=True)
 class BlockRows(Rows):
-    """The rows of a draft pass: the root and a chain. both: every row attends to all of them."""
+    """The rows of a draft pass: the root and a chain. both: all rows attend to each other in both directions."""
 
     both: bool = False
 
     @cached_property
     def shape(self) -> Shape:
+        """The attention mask of these rows."""
         causal = shape_of(self.tree.parents, self.lo)
         return replace(causal, sees=torch.ones_like(causal.sees), all_seen=True) if self.both else causal
 
 
 def block_rows(target: Any, path: DraftPath, tokens: Sequence[int]) -> BlockRows:
-    """Return the rows of the root and ``tokens`` after a target's committed tokens. The target's scratch is dropped. Raises InvalidUse
-    before the first sync."""
+    """Return the rows of the root and ``tokens`` after a target's committed tokens. Drops the target's draft rows. Raises
+    InvalidUse before the first sync."""
     if target.root is None:
         raise InvalidUse("a draft path before sync(): there is no root", "target.not_synced")
     target.flush()
@@ -44,7 +46,8 @@ def block_rows(target: Any, path: DraftPath, tokens: Sequence[int]) -> BlockRows
 
 
 class GatedLowRank:
-    """A linear layer whose rows from ``first`` on add a low-rank change; the others are computed as without it."""
+    """A linear layer with a low-rank change for rows from ``first`` on: y = base(x) + up^T down x; earlier rows are
+    unchanged. x [rows, in]."""
 
     def __init__(self, base: Any, down: Tensor, up: Tensor, first: int):
         self.base, self.down, self.up, self.first = base, down.t().contiguous(), up.t().contiguous(), first
@@ -53,6 +56,7 @@ class GatedLowRank:
         return self._changed(self.base(x), x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return residual plus the layer's output."""
         return self._changed(self.base.add(x, residual), x)
 
     def _changed(self, y: Tensor, x: Tensor) -> Tensor:
@@ -61,7 +65,7 @@ class GatedLowRank:
 
 
 class LlamaDraftPath:
-    """Draft passes of a target of the Llama family."""
+    """Draft passes of a target of the Llama family through a DraftPath."""
 
     def __init__(self, target: Any, path: DraftPath):
         self._target, self._path = target, path
@@ -72,7 +76,7 @@ class LlamaDraftPath:
         self._blocks = made[target.model]
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
-        """Return logits [1 + tokens, vocab] of the root and the tokens after it, run as one block."""
+        """Return the logits [1 + tokens, vocab] of the root and the tokens after it, run as one block."""
         target, model = self._target, self._target.model
         rows = block_rows(target, self._path, tokens)
         with target.timed():

@@ -40,19 +40,33 @@ class ExitTarget(Protocol):
     work: ExitStates | None
 
     @property
-    def model(self) -> Llama: ...
+    def model(self) -> Llama:
+        """The weights."""
+        ...
 
-    def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]: ...
+    def kv(self, layer: int, draft_rows: int = 0) -> tuple[Tensor, Tensor]:
+        """Return a layer's keys and values, as LlamaTarget.kv."""
+        ...
 
-    def run_lower_layers(self, rows: Rows, exit: int) -> Tensor: ...
+    def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
+        """Return the states [rows, hidden] at the input of layer ``exit``."""
+        ...
 
-    def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]: ...
+    def row_token_ids(self, tree: DraftTree, lo: int) -> list[int]:
+        """Return the token ids of the draft rows from ``lo`` on."""
+        ...
 
-    def timed(self) -> AbstractContextManager[None]: ...
+    def timed(self) -> AbstractContextManager[None]:
+        """Context manager around a forward pass, which measures it."""
+        ...
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Compute the tokens that ``sync`` deferred."""
+        ...
 
-    def drop_draft_rows(self) -> None: ...
+    def drop_draft_rows(self) -> None:
+        """Drop the draft rows and the states of the last early exit."""
+        ...
 
 
 class EarlyExit:
@@ -75,7 +89,7 @@ class EarlyExit:
         if work is not None and (work.exit != self._exit or work.shared(tree) < start or not start and len(work.tree)):
             work = None  # another exit or another tree: start over
         if start and work is None:
-            raise InvalidUse(f"the scratch does not hold the first {start} nodes of this tree", "target.scratch")
+            raise InvalidUse(f"the draft rows are not those of the first {start} nodes of this tree", "target.scratch")
         lo = start + 1 if start else int(work is not None and len(tree) > 0)  # a lone root is not run again
         if work is not None and lo > len(tree):
             return self._target.model.to_checkpoint(work.states.first(lo)[lo:])

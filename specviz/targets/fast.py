@@ -130,7 +130,7 @@ class FastTarget(LlamaTarget):
             self._logits = AppendableRows(generated.logits)
             self._hidden_states = {"final": AppendableRows(generated.states)} if self._want else {}
         else:
-            assert self._logits is not None  # the chain lies in the scratch
+            assert self._logits is not None  # the chain is in the draft rows
             self._logits.add(len(after), generated.logits)
             for rows in self._hidden_states.values():
                 rows.add(len(after), generated.states)
@@ -164,5 +164,6 @@ class FastTarget(LlamaTarget):
         return self._layers(rows, self._embed(rows), 0, exit)[0]
 
     def drop_draft_rows(self) -> None:
+        """Drop the draft rows, the deferred tokens, and the states of an early exit."""
         super().drop_draft_rows()
         self.work = None

@@ -176,6 +176,7 @@ class HFTarget(CachedTarget):
             layer.length = min(layer.length, length)
 
     def close(self) -> None:
+        """Free the KV cache."""
         super().close()
         self._cache = Cache(layer_class_to_replicate=Slots)
 
@@ -278,6 +279,7 @@ class CheckpointedTarget(UncachedTarget):
         return length if length >= self._at else 0
 
     def close(self) -> None:
+        """Free the checkpoint and its copy."""
         super().close()
         self._restart()
 
@@ -296,6 +298,7 @@ class HFLearner(Learner, HFTarget):
         super().__init__(model)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return logits [n, vocab] of a text from its beginning, with gradients."""
         return self.model.run(list(tokens), use_cache=False)
 
 

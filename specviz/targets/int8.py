@@ -90,10 +90,12 @@ class Int8Model(FastModel):
         return parts | {"exact": ExactAttention(float(longest.max()), self.heads, self.head_dim)}
 
     def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
+        """Convert as Llama.as_input: fold the norm's weight into the matrix and rotate its columns."""
         folded = self._folded[layer].get(name)
         return matrix if folded is None else self._basis.rotate(matrix * folded)
 
     def as_output(self, part: str, matrix: Tensor) -> Tensor:
+        """Convert as Llama.as_output: rotate the rows of matrices that write to the residual stream."""
         matrix = super().as_output(part, matrix)
         return self._basis.rotate(matrix.t()).t() if part.endswith(("o_proj", "down_proj")) else matrix
 

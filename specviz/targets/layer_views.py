@@ -61,6 +61,7 @@ class SkippedLayers(LlamaTarget):
             self._whole.busy += self.busy - before
 
     def close(self) -> None:
+        """Free the view's KV cache."""
         super().close()
         self._borrowed = 0
 

@@ -52,4 +52,5 @@ class LlamaLearner(Learner, LlamaTarget):
         self.weights = self.model.weights
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return logits [n, vocab] of a text from its beginning, with gradients."""
         return self.model.logits(torch.tensor(list(tokens), device=self.model.device))

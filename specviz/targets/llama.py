@@ -57,12 +57,12 @@ class LlamaTarget(CachedTarget):
         """Number of cached rows before the first token, such as those of a picture."""
         return 0
 
-    def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
+    def kv(self, layer: int, draft_rows: int = 0) -> tuple[Tensor, Tensor]:
         """Return a copy of the keys (rotated) and values of a layer, each [kv_heads, rows, head_dim] in the checkpoint's
-        layout: of the committed tokens and of the first ``scratch`` draft rows."""
+        layout: of the committed tokens and of the first ``draft_rows`` draft rows."""
         self.flush()
         first = self.prefix
-        keys, values = self.slots_in_order()[layer, :, :, first:first + len(self.cached_tokens) + scratch]
+        keys, values = self.slots_in_order()[layer, :, :, first:first + len(self.cached_tokens) + draft_rows]
         return keys.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2), values.clone()
 
     @property
@@ -164,12 +164,13 @@ class LlamaTarget(CachedTarget):
             self.slots[:, :, :, past:past + len(rows)] = kept
 
     def close(self) -> None:
+        """Free the KV cache."""
         super().close()
         self._cache = None
 
 
 @lru_cache(maxsize=512)
 def _tile(shape: Shape, group: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the part of a mask over the scratch, repeated for the queries of a group; [group * rows, scratch slots]."""
+    """Return the part of a mask over the draft rows, repeated for the queries of a group: [group * rows, draft rows]."""
     tile = torch.zeros(shape.sees.shape, dtype=dtype).masked_fill_(~shape.sees, -torch.inf)
     return to_device(tile.repeat(group, 1), device)

@@ -146,6 +146,7 @@ class NextScaleTarget(CachedTarget):
         return Scores(self.next_scale()[:1], {}, len(self.cached_tokens))
 
     def close(self) -> None:
+        """Drop the picture and the KV cache."""
         self._reset([])
         self.cached_tokens, self.root = [], None
 

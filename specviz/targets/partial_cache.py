@@ -62,5 +62,6 @@ class PartialCache(SkippedLayers):
         super()._gather(past - self.offset, rows)
 
     def close(self) -> None:
+        """Free the view's KV cache."""
         super().close()
         self.offset = self.kept = self._finished = 0

@@ -69,6 +69,7 @@ class RecurrentTarget(CachedTarget):
             return self.model.norm(states)
 
     def close(self) -> None:
+        """Drop the states and their snapshots."""
         super().close()
         self._snapshots, self._states = {0: self.model.new_states()}, self.model.new_states()
         self._prefilled = 0
@@ -84,8 +85,8 @@ class RecurrentTarget(CachedTarget):
             x = self._entered(rows, layer, x) if layer else x
             if f"layer:{layer}" in self._want:
                 found[f"layer:{layer}"] = x
-            scratch = self._scratch[layer]
-            before = scratch.first(rows.lo) if scratch is not None and rows.lo else None
+            draft_rows = self._scratch[layer]
+            before = draft_rows.first(rows.lo) if draft_rows is not None and rows.lo else None
             x, self._scratch[layer] = model.run_layer(layer, x, self._states[layer], before, place)
         x = model.norm(x)
         if "final" in self._want:
@@ -96,7 +97,7 @@ class RecurrentTarget(CachedTarget):
         return model.head(x[-1:] if rows.last else x), found
 
     def _gather(self, past: int, rows: list[int]) -> None:
-        """Do nothing; ``_keep`` replays the scratch along the path."""
+        """Do nothing; ``_keep`` replays the draft rows along the path."""
 
     def _keep(self, rows: list[int]) -> None:
         if rows[-1] < self._rows:
@@ -131,7 +132,7 @@ class RecurrentTarget(CachedTarget):
 
     # --- states ----------------------------------------------------------------------------------------------------
     def _advance(self, path: list[int], length: int) -> None:
-        """Advance the states along scratch rows, and keep a snapshot of them at ``length`` committed tokens."""
+        """Advance the states along draft rows, and keep a snapshot of them at ``length`` committed tokens."""
         self._states = [self.model.advance(layer, state, rows, path)
                         for layer, (state, rows) in enumerate(zip(self._states, self._scratch)) if rows is not None]
         self._snapshots[length] = self._states

@@ -208,6 +208,7 @@ class StaticTarget(FastTarget):
         self._buffer, self._cache, self._map = buffer, buffer.slots, SlotMap(buffer.capacity)
 
     def close(self) -> None:
+        """Give the KV buffer back to the model."""
         super().close()
         if self._buffer is not None:
             self.model.return_buffer(self._buffer)

@@ -115,45 +115,57 @@ class TinyTarget(CachedTarget):
         super().__init__()
 
     def embed(self, ids: Sequence[int]) -> Tensor:
+        """Return the embeddings [n, width] of token ids."""
         return self.net.embed(ids)
 
     def head(self, states: Tensor) -> Tensor:
+        """Return the logits of states to which the final norm was already applied."""
         return self.net.head(states)
 
     def norm(self, states: Tensor) -> Tensor:
+        """Apply the final norm."""
         return self.net.norm(states)
 
     def survival(self) -> list[float]:
+        """Return 1 for each draft row: keys and values do not decay."""
         return [1.0] * self._rows
 
     def groups(self) -> list[int]:
+        """Return position // group for each draft row."""
         return [(len(self.cached_tokens) + depth) // self.group for depth in (0, *self._tree.depths)]
 
     def early(self, exit: int) -> TinyEarlyExit:
+        """Return the layers before ``exit`` as a draft model."""
         return TinyEarlyExit(self, exit)
 
     def skipping(self, sublayers: Sequence[int]) -> TinySkippedLayers:
+        """Return a view without these sublayers."""
         return TinySkippedLayers(self, sublayers)
 
     def sublayers(self, count: int) -> TinySublayers:
+        """Return a runner of single sublayers over the last ``count`` committed tokens."""
         return TinySublayers(self, count)
 
     def layer_parallel(self, size: int) -> TinyLayerParallel:
+        """Return a view with groups of layers in parallel."""
         return TinyLayerParallel(self, size)
 
     def partial_cache(self, keep: CacheSelection) -> TinyPartialCache:
+        """Return a view over a part of the KV cache."""
         return TinyPartialCache(self, keep)
 
     def draft_path(self, path: DraftPath) -> TinyDraftPath:
+        """Return draft passes through a trained second path."""
         return TinyDraftPath(self, path)
 
     def learning(self) -> TinyLearner:
+        """Return a target over a trainable copy of the weights."""
         return TinyLearner(self)
 
-    def kv(self, layer: int, scratch: int = 0) -> tuple[Tensor, Tensor]:
+    def kv(self, layer: int, draft_rows: int = 0) -> tuple[Tensor, Tensor]:
         """Return a copy of the keys (rotated) and values of a layer, each [heads, rows, head width]: of the committed tokens
-        and of the first ``scratch`` draft rows."""
-        keys, values = self._slots[layer, :, :, :len(self.cached_tokens) + scratch].clone()
+        and of the first ``draft_rows`` draft rows."""
+        keys, values = self._slots[layer, :, :, :len(self.cached_tokens) + draft_rows].clone()
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -205,6 +217,7 @@ class ChangedRows:
 
     @property
     def T(self) -> ChangedRows:
+        """The transpose, which multiplies from the right; here the same object."""
         return self
 
     def __rmatmul__(self, x: Tensor) -> Tensor:
@@ -226,6 +239,7 @@ class TinyDraftPath:
         self._view = TinyTarget(net, target.context)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return the logits [1 + tokens, vocab] of the root and the tokens after it, run as one block."""
         target, view = self._target, self._view
         rows = block_rows(target, self._path, tokens)
         view._slots = target._slots
@@ -275,6 +289,7 @@ class TinyLearner(Learner, TinyTarget):
         super().__init__(net, original.context)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
+        """Return the logits [n, vocab] of a text, with gradients."""
         return self.net.logits(tokens)
 
 
@@ -306,16 +321,19 @@ class TinyLayerParallel(TinySkippedLayers):
         self.starts = {layer: group[0] for group in groups_of(original.layers, size) for layer in group}
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Sync the original target, then copy its KV cache."""
         self.original.sync(tokens)
         self.original.flush()
         return super().sync(tokens)
 
     def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Run the layers; rows of draft nodes are run in groups."""
         self._approximate = bool(rows.lo)
         self._entered: Tensor | None = None
         return super().run_layers(rows, layers)
 
     def attended(self, depth: int, layer: Layer, x: Tensor, *where) -> Tensor:
+        """Return x plus the attention of the layer, which reads the group's input for draft nodes."""
         if not self._approximate or self.starts[depth] == depth:
             self._entered = x
         entered = self._entered
@@ -332,6 +350,7 @@ class TinyPartialCache(TinySkippedLayers):
         self.keep, self.kept = keep, 0
 
     def sync(self, tokens: Sequence[int]) -> Scores:
+        """Copy the selected part of the original target's KV cache, then sync."""
         agree = common_prefix_length(self.original.cached_tokens, list(tokens[:-1]))
         rows, _ = self.keep(self.original._slots[:, :, :, :agree], 0)
         self._slots, self.kept = self.original._slots.clone(), rows.shape[3]
@@ -341,6 +360,7 @@ class TinyPartialCache(TinySkippedLayers):
         return TinyTarget.sync(self, tokens)
 
     def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Run the layers with slots shifted by ``offset``."""
         return super().run_layers(replace(rows, past=rows.past - self.offset), layers)
 
     def _gather(self, past: int, rows: list[int]) -> None:

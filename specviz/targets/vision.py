@@ -105,6 +105,7 @@ class VisionTarget(LlamaTarget):
         return len(self._picture)
 
     def close(self) -> None:
+        """Free the KV cache; the picture stays set."""
         super().close()
         self._placed = False
 
