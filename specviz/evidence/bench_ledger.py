@@ -207,7 +207,7 @@ class Progress:
     failed: dict[str, int]  # failed runs not repeated yet, by method
 
     def __str__(self) -> str:
-        text = f"All {self.of} runs ({self.of_turns} turns; a turn runs all methods once on one prompt) are measured"
+        text = f"All {self.of} runs ({self.of_turns} turns; in a turn every method runs once on one prompt) were measured"
         if self.runs < self.of:
             text = (f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
                     f"{self.of_turns} turns complete)")

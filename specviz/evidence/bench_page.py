@@ -31,15 +31,16 @@ TITLE = "# Every method against plain decoding"
 TEXTS = {  # sentences of the page, by identifier
     "how": """Speed-up: plain decoding's seconds per token divided by the method's, after the prefill (draft models' prefill included),
 for the same prompt and seed. Both are measured within a few runs of each other. The table has the median over all prompts and
-repeats, with quartiles in brackets. Tokens per pass: generated tokens divided by target passes (block efficiency). Of the
-oracle: the speed-up divided by that of drafts which are always right, the bound of every drafter of that length on this machine.
+repeats, with quartiles in brackets. Tokens per pass: mean accepted length, the generated tokens
+divided by target passes. Of the oracle: the method's speed-up as a share of that of drafts that are always accepted, the upper bound
+for every drafter of this draft length on this machine.
 [The log](log/2026-11/speed.md) explains the results.""",
     "clear": f"""For each family and task, the exact method with the highest median speed-up (a lossy one if the family has no exact one).
 It is a clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs of runs.""",
     "loops": f"An answer loops if some {GRAM} consecutive tokens occur {TIMES} times. Methods that copy gain most on such answers.",
     "excluded": "Excluded, because settings, versions or machine differ: {runs}.",
     "excluded.runs": "{count} runs of {target} with {draft} on {machine}, {threads} threads, {tokens} tokens",
-    "progress": "{when}: {methods} methods on {prompts} prompts (tasks: {tasks}), each repeated {repeats} times in all. {progress}.",
+    "progress": "{when}: {methods} methods on {prompts} prompts of {tasks} tasks; runs per prompt: {repeats}. {progress}.",
     "noise": "Two runs of plain decoding on the same prompt, measured shortly after one another, differ by {apart:.1%} (median of "
              "{count}). Smaller differences between methods are noise.",
     "same": "Of {runs} greedy runs of exact methods, {same} equal plain decoding token for token.",

@@ -64,7 +64,10 @@ class Mixer(Protocol):
         ...
 
     def run(self, x: Tensor, state: Any, before: Any, place: RowPositions) -> tuple[Tensor, Any]:
-        """Return (outputs [n - lo, hidden] of draft rows lo..n; what the state needs of all draft rows). before: the same for rows before lo."""
+        """Return (outputs [n - lo, hidden] of draft rows lo..n; what the state needs of all draft rows).
+
+        before: the same for rows before lo.
+        """
         ...
 
     def advance(self, state: Any, rows: Any, path: list[int]) -> Any:
