@@ -44,20 +44,21 @@ def run(job: Job, recipe: str) -> Path:
     features = ReplacementFeatures(job, hparams)
     torch.manual_seed(job.seed)
     model = judge.build(features.target_info, hparams)
-    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
     kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def loss_at(step: int):
         turn = step // hparams["uses"]  # what is judged costs a thousand times what is learned from it
         if turn not in kept:
             kept.clear()
-            kept[turn] = EXAMPLES[recipe](features, features.batch(turn, runner.done()), hparams, random.Random(f"{job.seed} {turn}"))
+            batch = features.batch(turn, runner.budget_spent())
+            kept[turn] = EXAMPLES[recipe](features, batch, hparams, random.Random(f"{job.seed} {turn}"))
         states, good = kept[turn]
         return acceptance_loss(model.logit(states), good, hparams["bad"]), len(good)
 
     measured = runner.train(loss_at, lambda: measure(model, features, EXAMPLES[recipe], hparams))
     known = KNOWN.format(**measured) if "loss_heldout" in measured else ""
-    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams) + known)
+    return chains.export(job, job.model_name(recipe), model, features, runner, CARDS[recipe].format(**hparams) + known)
 
 
 def sample_positions(batch: Batch, min_following: int, count: int, rng: random.Random) -> tuple[Tensor, Tensor]:

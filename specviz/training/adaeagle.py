@@ -26,8 +26,8 @@ class ChainLengthFeatures(Features):
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
-        self.head_path = job.model(job.named("eagle"))
-        if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped_place(self.head_path.name)):
+        self.head_path = job.model(job.model_name("eagle"))
+        if job.ship and fingerprint(self.head_path) != fingerprint(job.shipped_folder(self.head_path.name)):
             raise TrainingError(f"This would judge {self.head_path}, which is not the shipped head: ship that one first.",
                                 "training.not_shipped")
         self.eagle = eagle_models.load(self.head_path, self.target_info).to(self.device)
@@ -35,7 +35,7 @@ class ChainLengthFeatures(Features):
         self.wide = self.own
         self.heldout = [a for a in self.heldout if a.greedy]
 
-    def place(self, name: str) -> Path:
+    def checkpoint_folder(self, name: str) -> Path:
         """Return the checkpoint folder. Its name depends on the weights of target and head, so that new weights start a new
         checkpoint."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.head_path)}")
@@ -63,14 +63,14 @@ def run(job: Job) -> Path:
     features = ChainLengthFeatures(job, hparams)
     torch.manual_seed(job.seed)
     model = cast(draft_length.LengthHead, draft_length.build(features.target_info, hparams))
-    runner = Runner(job, "adaeagle", model, hparams, features.place("adaeagle"))
+    runner = Runner(job, "adaeagle", model, hparams, features.checkpoint_folder("adaeagle"))
 
     def loss_at(step: int):
-        predicted, lengths = predictions(model, features, features.batch(step, runner.done()), hparams)
+        predicted, lengths = predictions(model, features, features.batch(step, runner.budget_spent()), hparams)
         return loss(predicted, lengths, hparams["short"]), len(lengths)
 
     runner.train(loss_at, lambda: measure(model, features, hparams))
-    return chains.export(job, job.named("adaeagle"), model, features, runner, CARD.format(**hparams))
+    return chains.export(job, job.model_name("adaeagle"), model, features, runner, CARD.format(**hparams))
 
 
 def predictions(model: draft_length.LengthHead, features: ChainLengthFeatures, batch: Batch, hparams: dict) -> tuple[Tensor, Tensor]:

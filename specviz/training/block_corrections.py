@@ -62,12 +62,12 @@ class Corrected(AuxStateFeatures):
     ``tokens``: ids that the drafter may propose, None for all."""
 
     def __init__(self, job: Job, hparams: dict, recipe: str):
-        super().__init__(job, hparams, lambda target_info, _: network.load(job.model(job.named(DRAFTER)), target_info))
-        self.drafter = network.load(job.model(job.named(DRAFTER)), self.target_info).float().to(self.device)
-        self.tokens = read_draft_tokens(job.shipped_place(job.named(recipe)), self.target_info.vocab)
+        super().__init__(job, hparams, lambda target_info, _: network.load(job.model(job.model_name(DRAFTER)), target_info))
+        self.drafter = network.load(job.model(job.model_name(DRAFTER)), self.target_info).float().to(self.device)
+        self.tokens = read_draft_tokens(job.shipped_folder(job.model_name(recipe)), self.target_info.vocab)
         self.candidates = min(hparams["candidates"], self.target_info.vocab if self.tokens is None else len(self.tokens))
         if self.drafter.markov_head is not None or self.drafter.anchored:
-            raise TrainingError(f"{job.named(DRAFTER)} corrects itself already.", "training.drafter")
+            raise TrainingError(f"{job.model_name(DRAFTER)} corrects itself already.", "training.drafter")
 
     @torch.no_grad()
     def blocks(self, batch: Batch, anchors: Tensor) -> Blocks:
@@ -109,18 +109,18 @@ def run(job: Job, recipe: str, build: Callable, scores: Scores, card: str, loss:
     features = Corrected(job, hparams, recipe)
     torch.manual_seed(job.seed)
     model = build(features.target_info, hparams | {"block": features.drafter.block})
-    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
     if not runner.progress.step and hasattr(model, "begin"):
         model.begin(features.embedding.float(), features.head.float())
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         blocks = features.blocks(batch, sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}")))
         return (loss or distil)(scores(model, features, blocks), batch, blocks, hparams), len(batch.labels)
 
     with scaled(model, features):
         runner.train(loss_at, lambda: measure(model, features, scores, hparams))
-    return chains.export(job, job.named(recipe), model, features, runner, card.format(**hparams), most=2.2e6)
+    return chains.export(job, job.model_name(recipe), model, features, runner, card.format(**hparams), most=2.2e6)
 
 
 def target_probs(batch: Batch, blocks: Blocks) -> Tensor:

@@ -164,7 +164,7 @@ def export(job: Job, hparams: dict, model: ExpertsLlama, tokenizer, figures: dic
             "max_position_embeddings", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "rms_norm_eps", "hidden_act")
     config = {"model_type": KIND, **{name: config[name] for name in keep}, "num_experts": hparams["experts"],
               "expert_size": hparams["expert_size"], "rope_theta": 10000.0}
-    for folder in job.places(hparams["name"]):
+    for folder in job.output_folders(hparams["name"]):
         folder.mkdir(parents=True, exist_ok=True)
         write_tokenizer(tokenizer, folder)
         write_shards(folder, stored)

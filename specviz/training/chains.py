@@ -126,8 +126,8 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.",
                             "training.size_limit")
     if started_from := runner.hparams.get("begin"):
-        about += f"\n\nIt began with the weights of {job.named(started_from)} as it was then, where names and shapes agree."
-    for place in job.places(name):
+        about += f"\n\nIt began with the weights of {job.model_name(started_from)} as it was then, where names and shapes agree."
+    for place in job.output_folders(name):
         write_shards(place, weights)
         write_json(place / "config.json", cast(Any, model).config | base | mark(runner.name, job.target))
         card = place / "README.md"

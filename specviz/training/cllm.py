@@ -46,17 +46,17 @@ def run(job: Job) -> Path:
     model = copy.deepcopy(features.before).requires_grad_()
     if hparams["rank"]:
         model = causal.LoraAdapters(model, hparams["rank"]).to(features.device)
-    runner = Runner(job, "cllm", model, hparams, features.place("cllm"))
+    runner = Runner(job, "cllm", model, hparams, features.checkpoint_folder("cllm"))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         rng = random.Random(f"{job.seed} {step}")
         return loss(model, batch, *trajectory_batch(features.before, batch, hparams, rng), hparams), len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, hparams))
     logp = measure(model.eval(), features, hparams)
     trained = LOW_RANK.format(**hparams) if hparams["rank"] else "all of its weights trained on"
-    return chains.export(job, job.named("cllm"), model, features, runner, CARD.format(**hparams | logp, trained=trained), most=4e7)
+    return chains.export(job, job.model_name("cllm"), model, features, runner, CARD.format(**hparams | logp, trained=trained), most=4e7)
 
 
 @torch.no_grad()

@@ -77,7 +77,7 @@ def drafters_of(job: Job, hparams: dict) -> list[Drafter]:
     last."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.methods_to_measure(hparams):
-        name = job.named(kind_of(method))
+        name = job.model_name(kind_of(method))
         card_text = card(job, name)
         figures = None if card_text is None else comparison_cells(method.title, name, card_text, equal)
         rows.append(Drafter(method.title, name, card_text is not None, figures))
@@ -91,7 +91,7 @@ def kind_of(method: Method) -> str:
 
 def card(job: Job, name: str) -> str | None:
     """Return the text of a model's card; None if it has none."""
-    place = job.shipped_place(name) if job.ship else job.work / "models" / name
+    place = job.shipped_folder(name) if job.ship else job.work / "models" / name
     if not all((place / one).is_file() for one in ("config.json", "README.md")):
         return None
     return (place / "README.md").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ def run(job: Job) -> Path:
 def fit_to_dflash(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures) -> None:
     """Initialise each layer's mixture and its projections of the text, so that they reproduce the keys and values of the target's
     DFlash."""
-    drafter = plain.load(job.model(job.named("dflash")), features.target_info).float().to(features.device)
+    drafter = plain.load(job.model(job.model_name("dflash")), features.target_info).float().to(features.device)
     rows, step = [torch.empty(0)], 0
     while sum(map(len, rows)) < features.hparams["fit_rows"]:
         rows.append(features.batch(step, 0.0).captured.float().cpu())

@@ -21,7 +21,7 @@ def run(job: Job) -> Path:
 
     def selected(_: network.DFlash2, features: Features, batch: Batch, states: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         if not kept:
-            kept.append(selectors.load(job.model(job.named("dflash2")), features.target_info).float().candidate_selector)
+            kept.append(selectors.load(job.model(job.model_name("dflash2")), features.target_info).float().candidate_selector)
         query = kept[0].predecessor_codebook[batch.ids.flatten()[batch.where[index]]] * kept[0].hidden_projection(states)
         return torch.cat([states, query], -1), torch.cat([features.head.float(), kept[0].successor_codebook], 1)
 

@@ -35,7 +35,7 @@ class DraftFeatures(Features):
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
-        self.draft_path = job.model(job.named("draft"))
+        self.draft_path = job.model(job.model_name("draft"))
         if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
             raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.",
                                 "training.not_shipped")
@@ -47,7 +47,7 @@ class DraftFeatures(Features):
         """The draft model's sizes and device, for the network's ``build``."""
         return body_of(self.draft_path)
 
-    def place(self, name: str) -> Path:
+    def checkpoint_folder(self, name: str) -> Path:
         """Return the checkpoint folder. Its name depends on the weights of target and draft model, so that new weights start a new
         checkpoint."""
         return self.job.folder(name, f"{self.mark}-{fingerprint(self.draft_path)}")
@@ -70,15 +70,15 @@ def run(job: Job, recipe: str) -> Path:
     features = DraftFeatures(job, hparams)
     torch.manual_seed(job.seed)
     model = draft_length.build(features.target_info, hparams)
-    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
     predictions = PREDICTIONS[recipe]
 
     def loss_at(step: int):
-        logits, accept_probs = predictions(model, features, features.batch(step, runner.done()), hparams, step)
+        logits, accept_probs = predictions(model, features, features.batch(step, runner.budget_spent()), hparams, step)
         return acceptance_loss(logits, accept_probs, hparams["refused"]), len(accept_probs)
 
     runner.train(loss_at, lambda: measure(model, features, predictions, hparams))
-    return chains.export(job, job.named(recipe), model, features, runner, CARDS[recipe].format(**hparams))
+    return chains.export(job, job.model_name(recipe), model, features, runner, CARDS[recipe].format(**hparams))
 
 
 def sample_tokens(p: Tensor, q: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -38,16 +38,16 @@ def run(job: Job, recipe: str) -> Path:
     torch.manual_seed(job.seed)
     path = draft_path.build(recipe, features.target_info, hparams)
     trainer = Trainer(path, features, hparams)
-    runner = Runner(job, recipe, path, hparams, features.place(recipe))
+    runner = Runner(job, recipe, path, hparams, features.checkpoint_folder(recipe))
 
     def loss_at(step: int):
-        batch, rng = features.batch(step, runner.done()), random.Random(f"{job.seed} {step}")
+        batch, rng = features.batch(step, runner.budget_spent()), random.Random(f"{job.seed} {step}")
         size = path.block if path.first else rng.randint(2, path.block)  # causal rows do not depend on those after them
         return trainer.loss(batch, sample_anchors(batch, hparams["anchors"], rng), size, rng), len(batch.labels)
 
     runner.train(loss_at, trainer.measure)
     card = CARD.format(**hparams | {"what": WHAT[recipe]})
-    return chains.export(job, job.named(recipe), path, features, runner, card, most=3e6)
+    return chains.export(job, job.model_name(recipe), path, features, runner, card, most=3e6)
 
 
 class Trainer:

@@ -190,9 +190,10 @@ def _made_for(job: Job) -> dict[str, dict[str, str]]:
     found = {}
     for kind in (*trained_parts(), "other-draft"):
         with suppress(TrainingError):
-            part, place = trained_parts().get(kind), job.model(job.named(kind)).resolve()
+            part, place = trained_parts().get(kind), job.model(job.model_name(kind)).resolve()
             role = {"role": "other_draft"} if part is None else {"role": "head" if part.network else "draft", "kind": kind}
-            found[job.named(kind)] = {"path": str(place), "for": job.target, "about": part.about if part else "", "licence": MADE} | role
+            found[job.model_name(kind)] = {"path": str(place), "for": job.target, "about": part.about if part else "",
+                                           "licence": MADE} | role
     return {name: {key: value for key, value in entry.items() if value} for name, entry in found.items()}
 
 

@@ -29,17 +29,17 @@ def run(job: Job) -> Path:
     model = eagle.build(features.target_info, hparams)
     # Orthogonal updates change all columns of a matrix alike: inputs twenty times shorter would be learned twenty times slower.
     model.embed_scale = float(features.batch(0, 0.0).states.float().std() / features.embedding.float().std())
-    runner = Runner(job, "eagle", model, hparams, features.place("eagle"))
+    runner = Runner(job, "eagle", model, hparams, features.checkpoint_folder("eagle"))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         return loss(model, features, batch, hparams, rng), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     model.fold_scale()
-    return chains.export(job, job.named("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **hparams))
+    return chains.export(job, job.model_name("eagle"), model, features, runner, CARD.format(layers=len(model.layers), **hparams))
 
 
 def chain_states_function(model: nn.Module, features: Features) -> chains.ChainStates:

@@ -46,17 +46,17 @@ def run(job: Job) -> Path:
         model.set_draft_vocab(most_frequent_tokens(features, len(model.d2t)))
     if model.lm_head is not None:
         initialise_output_matrix(model, features)
-    runner = Runner(job, "eagle3", model, hparams, features.place("eagle3"))
+    runner = Runner(job, "eagle3", model, hparams, features.checkpoint_folder("eagle3"))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         return loss(model, features, batch, hparams), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     output = BORROWED if model.lm_head is None else OWN.format(count=model.lm_head.out_features, vocab=model.vocab)
     about = CARD.format(**hparams | {"output": output, "read": list(model.read_layers)})
-    return chains.export(job, job.named("eagle3"), model, features, runner, about)
+    return chains.export(job, job.model_name("eagle3"), model, features, runner, about)
 
 
 def most_frequent_tokens(features: ReducedVocabFeatures, count: int) -> Tensor:

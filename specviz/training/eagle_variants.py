@@ -30,20 +30,20 @@ def run(job: Job, recipe: str) -> Path:
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
     model = variant.build(features.target_info, hparams)
-    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         attention.limit_scores(model, lambda: chain_states_function(model, features)(batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
         noise = torch.rand(batch.states.shape, generator=rng, device=features.device) * 2 - 1
         noisy = batch.states.float() + noise * hparams["noise"] * batch.states.float().std()
-        glance = random.Random(f"{job.seed} {step}"), hparams["glance"] * (1 - runner.done()) if "glance" in hparams else 0.0
+        glance = random.Random(f"{job.seed} {step}"), hparams["glance"] * (1 - runner.budget_spent()) if "glance" in hparams else 0.0
         return LOSSES[recipe](model, features, batch, noisy, hparams, glance), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     about, most = CARDS[recipe].format(**hparams), 1.1e7  # bytes, most of them of Falcon's recurrence
-    return chains.export(job, job.named(recipe), model, features, runner, about, most)
+    return chains.export(job, job.model_name(recipe), model, features, runner, about, most)
 
 
 def weighted_losses(features: Features, batch: Batch, hparams: dict, kept: Tensor, feature: Tensor, states: Tensor) -> Tensor:

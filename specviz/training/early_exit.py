@@ -33,10 +33,10 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
                             f"the target has {features.target_info.layers} layers.", "training.exit_layer")
     torch.manual_seed(job.seed)
     model = build(features.target_info, hparams)
-    runner = Runner(job, kind, model, hparams, features.place(kind))
+    runner = Runner(job, kind, model, hparams, features.checkpoint_folder(kind))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         if "score_limit" in hparams:
             attention.limit_scores(model, lambda: predict(model, features, batch), step, hparams)
         hidden = predict(model, features, batch)[batch.where]
@@ -44,7 +44,7 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
                              negatives=hparams.get("negatives", 0)), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(chain_states_function(predict, model, features), features, hparams, model))
-    return chains.export(job, job.named(kind), model, features, runner, card.format(**hparams))
+    return chains.export(job, job.model_name(kind), model, features, runner, card.format(**hparams))
 
 
 def chain_states_function(predict: Predict, model: nn.Module, features: Features) -> chains.ChainStates:

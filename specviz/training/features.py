@@ -94,7 +94,7 @@ class Features:
         matrix."""
         return self.target.lm_head(states.to(self.head.dtype)).float()
 
-    def place(self, name: str) -> Path:
+    def checkpoint_folder(self, name: str) -> Path:
         """Return the checkpoint folder of a recipe. Its name depends on the target's weights, so that a new target starts a new
         checkpoint."""
         return self.job.folder(name, self.mark)

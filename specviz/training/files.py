@@ -109,7 +109,7 @@ def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16
     """Write a finished model as bfloat16 shards with its tokenizer to ``<work>/models``, and with ``--ship`` to ``assets/models``;
     return the folder. kind: recorded in config.json, so that methods find the model by it; bits: 8 stores the matrices in
     MXINT8."""
-    places = job.places(name)
+    places = job.output_folders(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}.") as temporary:

@@ -49,10 +49,10 @@ def run(job: Job) -> Path:
     features = KeyValueFeatures(job, hparams)
     torch.manual_seed(job.seed)
     model = glide.build(features.target_info, hparams)
-    runner = Runner(job, "glide", model, hparams, features.place("glide"))
+    runner = Runner(job, "glide", model, hparams, features.checkpoint_folder("glide"))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         attention.limit_scores(model, lambda: predict(model, features, batch), step, hparams)
         rows = predict(model, features, batch).flatten(0, 1)[batch.where]
         return losses.distil(rows, features.head, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"],
@@ -60,7 +60,7 @@ def run(job: Job) -> Path:
 
     runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     about = CARD.format(**hparams | dict(layers=len(model.layers), last=model.reads.start))
-    return chains.export(job, job.named("glide"), model, features, runner, about)
+    return chains.export(job, job.model_name("glide"), model, features, runner, about)
 
 
 def predict(model: glide.Glide, features: KeyValueFeatures, batch: Batch, lag: int | None = None) -> Tensor:

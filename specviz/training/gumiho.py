@@ -28,10 +28,10 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = freeze_untrained(network.build(features.target_info, hparams), hparams)
     frozen = not model.fc.weight.requires_grad
-    runner = Runner(job, "gumiho", model, hparams, features.place("gumiho"))
+    runner = Runner(job, "gumiho", model, hparams, features.checkpoint_folder("gumiho"))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         if not frozen:
             attention.limit_scores(model, lambda: eagle.rollout_states(model, features, batch, 1), step, hparams)
         rng = torch.Generator(features.device).manual_seed(1_000_003 * job.seed + step)
@@ -42,7 +42,7 @@ def run(job: Job) -> Path:
     runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
     whose = "the target's EAGLE head, frozen" if frozen else "its own"
     card = CARD.format(**hparams | {"places": len(model), "first": network.SERIAL, "whose": whose})
-    return chains.export(job, job.named("gumiho"), model, features, runner, card, most=3e6)
+    return chains.export(job, job.model_name("gumiho"), model, features, runner, card, most=3e6)
 
 
 def predicted_states(model: network.Gumiho, features: Features, batch: Batch,

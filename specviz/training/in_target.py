@@ -31,10 +31,10 @@ def run(job: Job, recipe: str) -> Path:
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
     model = in_target.build(features.target_info, hparams)
-    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         places = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
         found = ranks.loss(model, ExtraRowStates(model, features, batch.where[places]).head_states, features, batch, hparams)
         if isinstance(model, in_target.StreamRows):
@@ -45,7 +45,7 @@ def run(job: Job, recipe: str) -> Path:
     runner.train(loss_at, lambda: ranks.measure(model, AllPositionStates(model, features).head_states, features, chain))
     ranks.calibrate(model.eval(), AllPositionStates(model, features).head_states, features, hparams)
     about = CARD.format(**hparams | dict(layers=list(model.layers), what=WHAT[model.kind]))
-    return chains.export(job, job.named(recipe), model, features, runner, about)
+    return chains.export(job, job.model_name(recipe), model, features, runner, about)
 
 
 def all_anchors(batch: Batch, steps: int) -> Tensor:

@@ -84,30 +84,31 @@ class Job:
 
     def model(self, name: str) -> Path:
         """Return the folder of a model, in the work folder or shipped; split weight files are joined first."""
-        return joined_folder(self.place(name))
+        return joined_folder(self.model_folder(name))
 
-    def place(self, name: str) -> Path:
-        """Return the folder with a model's card: that in the work folder if it exists, else the shipped one."""
-        places = [self.work / "models" / name, self.shipped_place(name)]
+    def model_folder(self, name: str) -> Path:
+        """Return the folder of a model and its card: that in the work folder if it exists, else the shipped one; with
+        ``prefer_shipped`` the shipped one first. Raises TrainingError if there is none."""
+        places = [self.work / "models" / name, self.shipped_folder(name)]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
                 return place
         raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.", "training.missing")
 
-    def named(self, kind: str) -> str:
+    def model_name(self, kind: str) -> str:
         """Return the name of the model of a kind that is trained for this job's target, such as "Llama-specviz-draft" for "draft".
         """
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
-    def shipped_place(self, name: str) -> Path:
+    def shipped_folder(self, name: str) -> Path:
         """Return the folder where a model is shipped: inside the target's folder for trained heads and drafts, unless an older
         folder next to the target exists."""
-        kind, beside = name.removeprefix(self.named("")), self.shipped / name
+        kind, beside = name.removeprefix(self.model_name("")), self.shipped / name
         return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
 
-    def places(self, name: str) -> list[Path]:
+    def output_folders(self, name: str) -> list[Path]:
         """Return the folders to which a finished model is written: in the work folder, and with ``--ship`` in the assets."""
-        return [self.work / "models" / name] + ([self.shipped_place(name)] if self.ship else [])
+        return [self.work / "models" / name] + ([self.shipped_folder(name)] if self.ship else [])
 
     def log(self, recipe: str, **figures) -> None:
         """Append one line about a run to the training log, which the model cards quote."""

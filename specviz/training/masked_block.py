@@ -63,12 +63,12 @@ def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = netw
     features = AuxStateFeatures(job, hparams, build)
     torch.manual_seed(job.seed)
     model = freeze_untrained(build(features.target_info, hparams), hparams)
-    runner = Runner(job, recipe, model, hparams, features.place(recipe))
+    runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
     if begin is not None and not runner.progress.step:
         begin(model, features)
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         anchors = sample_anchors(batch, hparams["anchors"], random.Random(f"{job.seed} {step}"))
         drafted = blocks(model, features, batch, anchors)
         found = loss(model, features, batch, drafted, hparams)
@@ -79,7 +79,7 @@ def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = netw
     runner.train(loss_at, lambda: measure(model, features, hparams, corrected))
     about = (card or CARD).format(**hparams | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
                                          after=list(model.read_layers), length=model.length))
-    return chains.export(job, job.named(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
+    return chains.export(job, job.model_name(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
 
 
 def sample_anchors(batch: Batch, each: int, rng: random.Random) -> Tensor:

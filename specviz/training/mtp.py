@@ -26,15 +26,15 @@ def run(job: Job) -> Path:
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
     model = mtp.build(features.target_info, hparams)
-    runner = Runner(job, "mtp", model, hparams, features.place("mtp"))
+    runner = Runner(job, "mtp", model, hparams, features.checkpoint_folder("mtp"))
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         return loss(model, features, batch, hparams), len(batch.labels)
 
     runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
-    return chains.export(job, job.named("mtp"), model, features, runner, CARD.format(**hparams))
+    return chains.export(job, job.model_name("mtp"), model, features, runner, CARD.format(**hparams))
 
 
 def loss(model: mtp.Mtp, features: Features, batch: Batch, hparams: dict) -> Tensor:

@@ -45,12 +45,12 @@ def run(job: Job) -> Path:
     wide = draft.Batches(train + read, hparams, job.seed, runner.device)
 
     def loss_at(step: int):
-        ids, where, _, _, labels = (own if runner.done() > 1 - hparams["decay"] else wide)[step]
+        ids, where, _, _, labels = (own if runner.budget_spent() > 1 - hparams["decay"] else wide)[step]
         return losses.next_token(draft.hidden_states_at(model, ids, where), model.lm_head.weight, labels), len(labels)
 
     figures = runner.train(loss_at, lambda: measure(model, bridge, heldout, hparams))
-    made = export(job, job.named("other-draft"), model, tokenizer, OTHER_DRAFT)
-    for folder in job.places(job.named("other-draft")):
+    made = export(job, job.model_name("other-draft"), model, tokenizer, OTHER_DRAFT)
+    for folder in job.output_folders(job.model_name("other-draft")):
         write_text(folder / "README.md", card(job, model, tokenizer, bridge, figures, older.name if older else ""))
     return made
 
@@ -102,7 +102,7 @@ def card(job: Job, model, tokenizer, bridge: others.Bridge, figures: dict, older
     """Return the draft's model card."""
     known = {name: value for name, value in figures.items() if value is not None and not (type(value) is float and math.isnan(value))}
     size = sum(weight.numel() for weight in model.parameters())
-    front = FRONT.format(name=job.named("other-draft"))
+    front = FRONT.format(name=job.model_name("other-draft"))
     return (f"{front}{size:,} parameters with a byte-level BPE of their own ({len(tokenizer)} tokens, of "
             f"which the target has {bridge.overlap:.0%}), trained on the answers of {job.target} by `python -m specviz.training "
             f"other_draft{job.options}`. They draft for that target across vocabularies (methods slem, tli, slrs) and are of no use "

@@ -42,11 +42,11 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], head_states_functi
     model = build(features.target_info, hparams)
     if begin:
         begin(model, features)
-    runner = Runner(job, kind, model, hparams, features.place(kind))
+    runner = Runner(job, kind, model, hparams, features.checkpoint_folder(kind))
     head_states, heads = head_states_function(model, features), cast(ranks.Heads, model)
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         return ranks.loss(heads, head_states, features, batch, hparams), len(batch.labels)
 
     def measure() -> dict[str, Any]:
@@ -62,4 +62,4 @@ def run(job: Job, kind: str, build: Callable[[Any, dict], M], head_states_functi
     if not chain:
         model.eval()
         ranks.calibrate(heads, head_states, features, hparams)
-    return chains.export(job, job.named(kind), model, features, runner, about(model, hparams), most)
+    return chains.export(job, job.model_name(kind), model, features, runner, about(model, hparams), most)

@@ -26,20 +26,20 @@ def run(job: Job) -> Path:
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
     model = initialised_network(job, features, hparams)
-    runner = Runner(job, "pard", model, hparams, features.place("pard"))
+    runner = Runner(job, "pard", model, hparams, features.checkpoint_folder("pard"))
     trainer = mask_trainer(model, features)
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         return trainer.loss(batch, hparams, step, model.output), len(batch.labels)
 
     runner.train(loss_at, lambda: trainer.measure(hparams))
-    return chains.export(job, job.named("pard"), model, features, runner, CARD.format(**hparams | {"layers": model.sizes.layers}))
+    return chains.export(job, job.model_name("pard"), model, features, runner, CARD.format(**hparams | {"layers": model.sizes.layers}))
 
 
 def initialised_network(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
     """Return the network with the weights of the target's draft model."""
-    folder = job.model(job.named("draft"))
+    folder = job.model(job.model_name("draft"))
     config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}
     return models.read(folder, config, features.target_info).requires_grad_()
 

@@ -32,16 +32,16 @@ def run(job: Job) -> Path:
     features = States(job, hparams)
     torch.manual_seed(job.seed)
     model = models.build(features.target_info, hparams)
-    runner = Runner(job, "peagle", model, hparams, features.place("peagle"))
+    runner = Runner(job, "peagle", model, hparams, features.checkpoint_folder("peagle"))
     trainer = mask_trainer(model, features)
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.done())
+        batch = features.batch(step, runner.budget_spent())
         return trainer.loss(batch, hparams, step, features.head.float()), len(batch.labels)
 
     runner.train(loss_at, lambda: trainer.measure(hparams))
     about = CARD.format(**hparams | {"read": list(model.read_layers)})
-    return chains.export(job, job.named("peagle"), model, features, runner, about)
+    return chains.export(job, job.model_name("peagle"), model, features, runner, about)
 
 
 def mask_trainer(model: models.PEagle, features: States) -> MaskTrainer:

@@ -67,7 +67,7 @@ def run(job: Job) -> Path:
 
     figures = runner.train(lambda step: loss_of(batches.make(step, hparams["batch"])), measure)
     place = export(job, hparams["name"], model, tokenizer)
-    for folder in job.places(hparams["name"]):
+    for folder in job.output_folders(hparams["name"]):
         write_codec(folder, codes, tokenizer)
         write_text(folder / "README.md", card(hparams, model, batches, figures))
     return place

@@ -117,9 +117,9 @@ def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: s
     own = {"model.embed_tokens.projection.weight": "model.embed_projection.weight", "lm_head.tokens": "draft_tokens"}
     tensors = {own.get(key, key): tensor.int() if key == "lm_head.tokens" else tensor.bfloat16()
                for key, tensor in model.state_dict().items()}
-    for place in job.places(name):
+    for place in job.output_folders(name):
         place.mkdir(parents=True, exist_ok=True)
         write_tokenizer(tokenizer, place)
         write_shards(place, tensors)
         write_json(place / "config.json", config | (mark(kind, job.target) if kind else {}))
-    return job.places(name)[0]
+    return job.output_folders(name)[0]

@@ -35,8 +35,8 @@ def run(job: Job) -> Path:
         write_json(path, found)
     for name, text in card_texts(job, found, hparams).items():
         print(text)
-        place = job.place(name)
-        if place == job.shipped_place(name) and not job.ship:
+        place = job.model_folder(name)
+        if place == job.shipped_folder(name) and not job.ship:
             continue  # the shipped cards change only when asked
         curve = curve_of(job, name)
         if curve.is_file():
@@ -52,7 +52,7 @@ def card_texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
     engine = found["drafters"]
     out = {job.target: target_text(found["target"], drafters.summary(engine))} if "target" in found else {}
     if "draft" in found:
-        out[job.named("draft")] = draft_text(found["draft"], hparams["gamma"])
+        out[job.model_name("draft")] = draft_text(found["draft"], hparams["gamma"])
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
     return {name: text + ("" if name == job.target else training_text(job, name)) for name, text in out.items()}
@@ -65,7 +65,7 @@ def curve_of(job: Job, name: str):
 
 def recipe_of(job: Job, name: str) -> str:
     """Return the name of the recipe that trains a model."""
-    return name.removeprefix(job.named(""))
+    return name.removeprefix(job.model_name(""))
 
 
 def target_figures(job: Job, hparams: dict) -> dict:
@@ -103,7 +103,7 @@ def load_model(job: Job, name: str) -> tuple:
 
 def draft_figures(job: Job, hparams: dict) -> dict:
     """Return the acceptance figures of the draft model, replayed on held-out answers (acceptance.tables)."""
-    model = open_network(job.model(job.named("draft")), torch.float32).eval()
+    model = open_network(job.model(job.model_name("draft")), torch.float32).eval()
     replayed = generate.read(generate.folder(job) / "heldout")
     return acceptance.tables(model.to(job.torch_device()), replayed, hparams["gamma"])
 
@@ -149,7 +149,7 @@ def training_text(job: Job, name: str) -> str:
     """Return the card's text on a drafter's last training run, from the log, with its loss curve."""
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
-        return _card_text(job.place(name) / "README.md")
+        return _card_text(job.model_folder(name) / "README.md")
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
     return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
 

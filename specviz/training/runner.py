@@ -56,7 +56,7 @@ class Runner:
         elif hparams.get("begin"):
             copy_head_weights(job, model, hparams["begin"], hparams.get("begin_names"))
 
-    def done(self) -> float:
+    def budget_spent(self) -> float:
         """Return the share of the budget that is spent, from 0 to 1."""
         return self.share(self.progress.step, self.progress.seconds)
 
@@ -68,12 +68,12 @@ class Runner:
         """Return whether the share of the budget spent has passed one of the recipe's ``measure_at`` values since the last
         measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
-        return any(last < mark <= self.done() < 1 for mark in self.hparams.get("measure_at", ()))
+        return any(last < mark <= self.budget_spent() < 1 for mark in self.hparams.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
         """Train, or resume, until the budget is spent; return the final figures. A finished run returns immediately.
         loss_at(step): (loss, number of tokens in it); measure: called at intervals and at the end."""
-        if self.done() >= 1:
+        if self.budget_spent() >= 1:
             return self.figures()
         bar = tqdm(desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2)
         self.model.train()
@@ -94,18 +94,19 @@ class Runner:
         progress, each = self.progress, self.hparams.get("history_steps", 10)
         saved = measured = time.monotonic()
         recent: list[float] = []
-        while self.done() < 1:
+        while self.budget_spent() < 1:
             began = time.monotonic()
             loss, tokens = self.update(loss_at)
             recent.append(loss)
             progress.step += 1
             progress.tokens += tokens
             progress.seconds += min(time.monotonic() - began, LONGEST_STEP)
-            if progress.step % each == 0 or self.done() >= 1:
+            if progress.step % each == 0 or self.budget_spent() >= 1:
                 progress.history.append([progress.step, round(progress.seconds, 1), progress.tokens, sum(recent) / len(recent)])
                 recent.clear()
             bar.update()
-            bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {tokens / (time.monotonic() - began):.0f} tokens/s, {self.done():.1%}")
+            speed = tokens / (time.monotonic() - began)
+            bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {speed:.0f} tokens/s, {self.budget_spent():.1%}")
             if measure and (self.measurement_due() or time.monotonic() - measured > 60 * self.hparams["measure_minutes"]):
                 self.save()  # a measurement may take longer than a kill may cost
                 self.measure(measure)
@@ -126,7 +127,7 @@ class Runner:
                 f" is whole, lower the learning rates in {self.name}.yaml and resume."
             , "training.loss")
         loss.backward()
-        self.optimisers.step(learning_rate_share(self.done(), self.progress.step, self.hparams))
+        self.optimisers.step(learning_rate_share(self.budget_spent(), self.progress.step, self.hparams))
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:

@@ -83,7 +83,7 @@ def run(job: Job) -> Path:
     figures = runner.train(loss_at, measure)
     for name in ROLES:
         write_network(job, hparams, tokenizer, getattr(both, name), name, figures | {"error": batches.error()})
-    return job.places(hparams["name"])[0]
+    return job.output_folders(hparams["name"])[0]
 
 
 def config(hparams: dict, vocab: int) -> dict:
@@ -223,7 +223,7 @@ def write_network(job: Job, hparams: dict, tokenizer, net: ScaleNet, name: str, 
                        pictures=figures["steps"] * (hparams["batch"] + hparams["coarse_batch"]) // 2,
                        **{key: sizes[key] for key in ("layers", "hidden", "heldout")},
                        **{key: figures[key] for key in ("steps", "minutes", "error")})
-    for folder in job.places(full):
+    for folder in job.output_folders(full):
         folder.mkdir(parents=True, exist_ok=True)
         write_shards(folder, weights)
         write_json(folder / "config.json", config(sizes, len(tokenizer)))

@@ -63,10 +63,10 @@ def run(job: Job) -> Path:
     torch.manual_seed(job.seed)
     model = initialised_network(job, features, hparams)
     trainer = Trainer(model, features, hparams)
-    runner = Runner(job, "specdiff", model, hparams, features.place("specdiff"))
+    runner = Runner(job, "specdiff", model, hparams, features.checkpoint_folder("specdiff"))
 
     def loss_at(step: int):
-        batch, rng = features.batch(step, runner.done()), random.Random(f"{job.seed} {step}")
+        batch, rng = features.batch(step, runner.budget_spent()), random.Random(f"{job.seed} {step}")
         size = model.block if rng.random() < 0.5 else rng.randint(1, model.block)
         anchors = sample_anchors(batch, hparams["anchors"], rng)
         rows, count = anchors.shape
@@ -74,7 +74,7 @@ def run(job: Job) -> Path:
 
     runner.train(loss_at, trainer.measure)
     card = CARD.format(**hparams | {"draft_vocab": len(model.tokens)})
-    return chains.export(job, job.named("specdiff"), model, features, runner, card, most=4e6)
+    return chains.export(job, job.model_name("specdiff"), model, features, runner, card, most=4e6)
 
 
 def initialised_network(job: Job, features: TextFeatures, hparams: dict) -> network.DiffusionDrafter:

@@ -44,7 +44,7 @@ def run(job: Job) -> Path:
     teacher = Teacher(job, hparams["teacher"], hparams["top"], runner.device) if "teacher" in hparams else None
 
     def loss_at(step: int):
-        ids, where, labels = batches.make(step, prompts=runner.done() < hparams["first_stage"])
+        ids, where, labels = batches.make(step, prompts=runner.budget_spent() < hparams["first_stage"])
         hidden, head = hidden_states_at(model, ids, where), model.lm_head.weight
         if teacher is None:
             return losses.next_token(hidden, head, labels), len(labels)
@@ -62,7 +62,7 @@ def run(job: Job) -> Path:
     if "mixer" in hparams:
         if "story" not in figures:  # the budget was over before the run that measures
             figures |= loss_by_task(model.eval(), tokenizer, heldout, hparams)
-        for folder in job.places(made.name):
+        for folder in job.output_folders(made.name):
             write_text(folder / "README.md", card(model, hparams | {"size": job.size}, figures))
     return made
 

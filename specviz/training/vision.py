@@ -343,7 +343,7 @@ def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer, text: str, f
     folder."""
     weights = {key: tensor for key, tensor in model.state_dict().items() if key != "lm_head.weight"}
     stored = {key: t.bfloat16() if t.is_floating_point() else t for key, t in mx.to_file_tensors(weights).items()}
-    for folder in job.places(name):
+    for folder in job.output_folders(name):
         folder.mkdir(parents=True, exist_ok=True)
         write_tokenizer(tokenizer, folder)
         write_shards(folder, stored)

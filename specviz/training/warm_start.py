@@ -20,7 +20,7 @@ def copy_head_weights(job: Job, model: nn.Module, kind: str, names: dict[str, st
     names: {name in the other head: name in this one} for renamed parameters, whole names or prefixes. Raises TrainingError if
     there is no such head, or if no weight fits."""
     own, copied, found = dict(model.named_parameters()), 0, {}
-    for path in sorted(job.model(job.named(kind)).glob("*.safetensors")):
+    for path in sorted(job.model(job.model_name(kind)).glob("*.safetensors")):
         found |= load_file(path)
     for name, weight in mx.from_file_tensors(found).items():
         there = next((start for start in names or {} if name.startswith(start)), None)
@@ -30,5 +30,5 @@ def copy_head_weights(job: Job, model: nn.Module, kind: str, names: dict[str, st
                 own[name].copy_(weight)
             copied += weight.numel()
     if not copied:
-        raise TrainingError(f"Nothing of {job.named(kind)} fits the head that is to begin with it.", "training.nothing_fits")
+        raise TrainingError(f"Nothing of {job.model_name(kind)} fits the head that is to begin with it.", "training.nothing_fits")
     return copied / sum(weight.numel() for weight in own.values())

@@ -36,7 +36,7 @@ def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(material, draf
         count = len(file.keys())
     features = masked_block.AuxStateFeatures(works[0], works[0].hparams(kind))
     head = network_of(kind).load(made, features.target_info)
-    plain = network.load(works[0].model(works[0].named("dflash")), features.target_info).state_dict()
+    plain = network.load(works[0].model(works[0].model_name("dflash")), features.target_info).state_dict()
     own = {name for name, tensor in head.state_dict().items() if name not in plain or not torch.equal(tensor, plain[name])}
     assert len(own) == count, "what is not stored is DFlash's"
 
@@ -48,7 +48,7 @@ def test_dflare_begins_with_dflashs_keys_and_values(material, drafted, tmp_path)
     features = masked_block.AuxStateFeatures(work, work.hparams("dflare"))
     model = network_of("dflare").build(features.target_info, work.hparams("dflare")).float()
     fit_to_dflash(work, model, features)
-    plain = network.load(work.model(work.named("dflash")), features.target_info).float()
+    plain = network.load(work.model(work.model_name("dflash")), features.target_info).float()
     states = features.batch(3, 0.0).captured.float()
     with torch.inference_mode():
         for i, (layer, other) in enumerate(zip(model.layers, plain.layers)):

@@ -77,7 +77,7 @@ def test_the_report_of_one_kind_writes_its_card_alone(job, monkeypatch):
 
 def test_the_card_of_a_model_in_parts_lies_beside_them(job, monkeypatch):
     """Weights in parts are read elsewhere, in one piece; what is written there nobody sees."""
-    place = job.place("Llama-specviz-eagle")
+    place = job.model_folder("Llama-specviz-eagle")
     (place / "model.safetensors").rename(place / "model.safetensors.part-01-of-01")
     assert job.model("Llama-specviz-eagle") != place
     row = {"title": "EAGLE", "model": "Llama-specviz-eagle"} | {mode: {"mean": figures(4.25)} for mode in drafters.MODES}

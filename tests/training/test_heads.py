@@ -86,7 +86,7 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    runner = Runner(job(work), "medusa", model, features.hparams, features.place("medusa"))
+    runner = Runner(job(work), "medusa", model, features.hparams, features.checkpoint_folder("medusa"))
     with refuses(TrainingError, "training.save"):
         chains.export(job(work), "Llama-specviz-medusa", model, features, runner, "")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
@@ -241,13 +241,13 @@ def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_p
     place = tmp_path / "medusa"
     place.mkdir()
     runner, features = SimpleNamespace(name="medusa", place=place, hparams={}), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
-    card = (chains.export(told, told.named("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
+    card = (chains.export(told, told.model_name("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
     more = "" if target == TARGET else f" --target {target}"
     assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
-    assert told.named("eagle") not in card
+    assert told.model_name("eagle") not in card
     told, runner.hparams = replace(told, size="grown"), {"begin": "eagle"}
-    card = (chains.export(told, told.named("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
-    assert f"medusa --data DIR{more} --size grown\n" in card and told.named("eagle") in card
+    card = (chains.export(told, told.model_name("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
+    assert f"medusa --data DIR{more} --size grown\n" in card and told.model_name("eagle") in card
 
 
 def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):

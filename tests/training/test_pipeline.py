@@ -17,7 +17,7 @@ from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprin
 from ..message_codes import command_codes, refuses
 from .conftest import SOME
 
-DRAFT = Job().named("draft")
+DRAFT = Job().model_name("draft")
 
 
 @pytest.mark.thorough
@@ -28,7 +28,7 @@ def test_everything_is_made_and_loads(whole):
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert [line["recipe"] for line in lines if line["recipe"] in available()] == available()  # a target's draft is logged besides
-    assert all((whole / "models" / Job().named(kind) / "config.json").is_file() for kind in head_kinds())
+    assert all((whole / "models" / Job().model_name(kind) / "config.json").is_file() for kind in head_kinds())
     assert not json.loads((whole / "report.json").read_text())["drafters"]["skipped"]
 
 

@@ -259,7 +259,7 @@ def test_the_projects_own_register():
         job = Job(target=name, ship=True)
         for entry in book.made_for(name, book.entries[name].path):
             if entry.kind:
-                assert job.shipped_place(job.named(entry.kind)) == entry.path and job.named(entry.kind) == entry.name
+                assert job.shipped_folder(job.model_name(entry.kind)) == entry.path and job.model_name(entry.kind) == entry.name
     assert {e.kind for e in book.made_for("Llama-specviz-52M", book.entries["Llama-specviz-52M"].path)} == {kind for kind in trained_parts() if "grown" in Job().sections(kind)} | {""}
 
 
