@@ -12,8 +12,14 @@
       nodes = c.round.nodes.filter((n) => !n.probe);
     host.append(
       say(
-        "One pass of the target over " + count(inputs.length + 1, "row") + " drafted " + count(nodes.length, "token") + ". ",
-        first ? "The root\u2019s row ran with the target\u2019s own weights. " : "Every row ran through the second path. ",
+        "One pass of the target over " +
+          count(inputs.length + 1, "row") +
+          " drafted " +
+          count(nodes.length, "token") +
+          ". ",
+        first
+          ? "The root\u2019s row ran with the target\u2019s own weights. "
+          : "Every row ran through the second path. ",
         d.both ? "The rows saw each other in both directions." : "Each row saw those before it.",
       ),
     );
