@@ -84,7 +84,7 @@ def test_a_live_run_that_is_stopped_or_out_of_time_agrees_as_far_as_it_came(live
     page.wait_for_timeout(1600)
     engine.let.set()
     finish(page, "stopped")
-    assert PAGE["run.deadline"].partition("seconds")[2] in page.inner_text("#board .notice")
+    assert PAGE["run.deadline"].rpartition("seconds")[2] in page.inner_text("#board .notice")
     cut_short(page)
 
 
