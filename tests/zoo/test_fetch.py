@@ -113,7 +113,8 @@ def book(tmp_path, monkeypatch):
     (tmp_path / "models.yaml").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     monkeypatch.setattr(registry, "local_files", lambda entry: None)
-    monkeypatch.setattr("specviz.zoo.trained_heads.local_files", lambda entry: None)
+    for user in ("trained_heads", "pair"):
+        monkeypatch.setattr(f"specviz.zoo.{user}.local_files", lambda entry: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(tmp_path / "target" / "config.json"))
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("weights were fetched"))
     return register()
