@@ -41,6 +41,7 @@ NEEDS = {  # by the part of a need before its colon
     "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
     "sublayers": Need("", _LAYERS.replace("{what}", "run single layers on given states")),
     "layer_parallel": Need("layers side by side"),
+    "draft_path": Need("", _LAYERS.replace("{what}", "run draft tokens with other matrices over its own keys and values")),
     "experts": Need("a target with sparse experts", "needs a target with sparse experts, such as Llama-specviz-blockffn; {name} has none"),
     "tap": Need("the model's hidden states"),
     "codebook": Need("a target that paints with a codebook of patches", "needs a target whose tokens are entries of a codebook, such as "
