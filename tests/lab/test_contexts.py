@@ -17,7 +17,7 @@ LINES = {count: LinearFit(1.0 + 0.1 * (count - 1), 1e-3) for count in range(1, 9
 
 def test_the_line_is_the_nearest_one_that_does_not_fall():
     assert LinearFit.fit([100, 200, 400], [1.1, 1.2, 1.4]) == LinearFit(pytest.approx(1.0), pytest.approx(1e-3))
-    assert LinearFit.fit([100, 200], [1.2, 1.0]) == LinearFit(pytest.approx(1.1), 0.0) and LinearFit.through([64], [0.5])(10**6) == 0.5
+    assert LinearFit.fit([100, 200], [1.2, 1.0]) == LinearFit(pytest.approx(1.1), 0.0) and LinearFit.fit([64], [0.5])(10**6) == 0.5
 
 
 def speed(key, n, tokens=3.0, drafted=3, inner=0, step=0.0, full=32):
