@@ -23,8 +23,7 @@ METHOD = Method(
     needs=frozenset({"head:dflash", "head:lilicorr", "tap:layer", "embed", "head"}),
     look="The lattice of candidates, and where the walk through it leaves the positions' own favourites.",
     wins="Blocks whose positions hesitate between the same two continuations: the candidates of one agree with each other.",
-    loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one. The head that ships saw two minutes "
-          "of training and drafts no better than DFlash alone.",
+    loses="Small machines: the lattice is a pass of its own over all candidates, though a tiny one.",
     differs="Read in an engine's public port, whose names of weights are kept; over a frozen DFlash. Ours adds the drafter's "
             "log-probability to each score, as minutes of training do not relearn it. The text row is DFlash's projected one, which is a "
             "guess. The walk samples above temperature 0.",
