@@ -71,7 +71,7 @@ def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
         assert torch.equal(module[0](x), module[0].bias.expand(3, -1)) and module[0].forward._run is not before
 
 
-@pytest.mark.parametrize("numbers, eight", [("int8", True), ("float32", False), (None, False)])
+@pytest.mark.parametrize("numbers, use_int8", [("int8", True), ("float32", False), (None, False)])
 def test_a_head_is_told_in_what_its_target_multiplies(numbers, use_int8):
     class Model:
         hidden, vocab, layers, device, dtype, config = 8, 12, 2, "cpu", torch.float32, {}
