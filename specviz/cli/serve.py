@@ -42,7 +42,7 @@ def serve(args: argparse.Namespace) -> int:
         os.environ[SWITCHED_ON] = "1" if args.generation_config else "0"
     engine = Engine(args.target, args.draft)
     engine.load(None)
-    request_for({}, engine.loaded(None))  # says what generation_config.json recommends
+    request_for({}, engine.loaded(None))  # prints what generation_config.json recommends
     url = f"http://{args.host}:{args.port}/v1"
 
     def started() -> None:

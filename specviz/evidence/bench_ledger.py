@@ -178,7 +178,7 @@ class Ledger:
 
     def _write(self, row: dict[str, Any]) -> None:
         line = json.dumps({"sitting": self._name, **row}, ensure_ascii=False) + "\n"
-        with self.path.open("ab") as file:  # one write, so that readers see whole lines
+        with self.path.open("ab") as file:  # one write, so that readers see complete lines
             file.write(line.encode())
 
 

@@ -24,7 +24,7 @@ from .bench_ledger import BenchSession, Ledger, Requested, Run, progress_of
 from .benchmark import nonempty_quartiles, quartiles
 from .looping import GRAM, TIMES
 
-FEWEST = 4  # pairs: quartiles of fewer say nothing
+FEWEST = 4  # pairs; quartiles of fewer are meaningless
 EXACT = ("exact", "greedy only")
 ABSENT = "not measured"
 TITLE = "# Every method against plain decoding"

@@ -209,7 +209,7 @@ def timed_requests(session: Session, items: list[Item], count: int, length: int)
     for item in items:
         try:
             ids = session.encode(item.prompt)
-        except SessionError:  # it does not fit even alone
+        except SessionError:  # it does not fit even without other requests
             continue
         if len(ids) + length <= session.loaded.context:
             fitting.append((item.task, ids))

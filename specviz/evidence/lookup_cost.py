@@ -36,7 +36,7 @@ STEP = 4  # tokens that a round appends
 DRAFT = 10  # draft length
 DIM = 64  # dimensions of a key
 SIZES = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000)
-INMEMORY = 256_000  # tokens beyond which an automaton of Python objects takes gigabytes; a store on disk takes its place there
+INMEMORY = 256_000  # tokens beyond which an automaton of Python objects takes gigabytes; a datastore on disk is measured instead
 
 Round = Callable[[], object]
 

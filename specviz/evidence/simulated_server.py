@@ -19,7 +19,7 @@ from ..core import Clock, State
 from ..loops.batched import Batch, Request
 from ..run.session import Session
 
-PARTS = 4  # of a measurement, whose speeds say how far it wavers
+PARTS = 4  # of a measurement; the spread of their speeds shows how much it varies
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Acceptance:
     @property
     def overlap(self) -> float:
         """The expected acceptance rate, sum(min(p, q))."""
-        assert self.draft is not None  # asked of a valid test alone
+        assert self.draft is not None  # called for a valid test only
         return float(torch.minimum(self.target.double(), self.draft.double()).sum())
 
     @property

@@ -18,7 +18,7 @@ LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "reco
          "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend",
          "chip_model": "chip"}
 FIELDS = {"recommend": ("engine", "model", "task", "load", "temperature")}  # of a light question's payload; the others have a name
-WHOLE = {"chip_model"}  # light questions that read and check their whole payload
+WHOLE = {"chip_model"}  # light questions that read and check the payload themselves
 
 
 class LabError(CodedError, ValueError):

@@ -24,7 +24,7 @@ EVERY = 20  # samples between two reports
 FEWEST = 20  # minimum runs, even after a stop
 RED = 1e-3  # significance level: a correct method fails once in 1,000 tests
 ENOUGH = 100  # minimum runs for a positive claim
-ANSWER = 24  # tokens per whole answer
+ANSWER = 24  # tokens per answer
 
 
 def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:

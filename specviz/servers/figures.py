@@ -83,7 +83,7 @@ class ServerFigures:
             return self._inferred(tokens, ids)
         out = [_fact("drafted", "observed", found.drafted), _fact("accepted", "observed", found.accepted),
                _fact("acceptance_rate", "observed", found.accepted / found.drafted if found.drafted else None)]
-        passes = max(found.steps or 0, tokens - found.accepted)  # each writes one token of its own; one without a draft is no step
+        passes = max(found.steps or 0, tokens - found.accepted)  # each adds one token of the target; a pass without a draft is not a step
         out += [_fact("passes", "observed", passes), _fact("accepted_length", "observed", tokens / passes if passes else None)]
         if found.steps is not None:
             out.append(_fact("steps", "observed", found.steps))

@@ -146,7 +146,7 @@ class Call:
             headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
             link.request(method, self._parts.path.rstrip("/") + path, body, headers)
             answer = link.getresponse()
-            begin.cancel()  # the head is whole: a server that sends it byte by byte had no longer than one that sends nothing
+            begin.cancel()  # the header is complete: a server that sends it byte by byte got no more time than one that sends nothing
             self._check(answer, kind)
             link.sock.settimeout(self.bounds.silent) if link.sock else None
             count = 0

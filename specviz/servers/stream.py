@@ -22,7 +22,7 @@ from .messages import DOUBTS, ServerError, one_line
 log = logging.getLogger(__name__)
 
 PIECE = 3000  # bytes of a piece of text in a trace
-TEXT = 2 * 2**20 - PIECE  # bytes that a lane may write
+TEXT = 2 * 2**20 - PIECE  # maximum bytes of text of a lane
 PAGE_SECONDS = 2.0  # for a page next to the stream
 FINISH = {"stop": "stop", "length": "length", "tool_calls": "stop", "eos": "stop"}
 LOOPBACK = ("localhost", "127.", "[::1]")

@@ -48,7 +48,7 @@ def run(job: Job, recipe: str) -> Path:
     kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def loss_at(step: int):
-        turn = step // hparams["uses"]  # what is judged costs a thousand times what is learned from it
+        turn = step // hparams["uses"]  # making examples costs a thousand times more than learning from them
         if turn not in kept:
             kept.clear()
             batch = features.batch(turn, runner.budget_spent())

@@ -24,7 +24,7 @@ class Question:
 
     task: str
     text: str
-    title: str  # how the card calls it: its text, or where somebody else's stands
+    title: str  # its name in the card: the text, or the source of a text that is not this project's
 
 
 def questions(job: Job, hparams: dict) -> list[Question]:

@@ -45,7 +45,7 @@ def entropy(model: nn.Module, run: Callable[[], object]) -> float | None:
     the weight, 1 that all get the same. None if the model has no self-attention (M2R2)."""
     shares = []
     for part, rows, angles in rows_of(model, run):
-        weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row has one place to look at
+        weights = part.weights(rows.float(), angles)[..., 1:, :]  # the first row attends to one position only
         most = torch.arange(2, rows.shape[-2] + 1, device=rows.device).log()
         shares.append(float((-torch.special.xlogy(weights, weights).sum(-1) / most).mean()))
     return round(sum(shares) / len(shares), 4) if shares else None

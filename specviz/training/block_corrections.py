@@ -54,7 +54,7 @@ class Blocks:
     entropy: Tensor
 
 
-Scores = Callable[[Any, "Corrected", Blocks], Tensor]  # (the recipe's network, ...) -> [n, places, m]
+Scores = Callable[[Any, "Corrected", Blocks], Tensor]  # (the recipe's network, ...) -> [n, positions, m]
 
 
 class Corrected(AuxStateFeatures):

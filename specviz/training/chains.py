@@ -24,7 +24,7 @@ from .job import Job, TrainingError
 from .runner import Runner
 from .shared_weights import base_head_fields
 
-# (batch, gamma) -> for each step ahead, states [places, hidden] for the target's head; row p - 1 predicts the token after place p
+# (batch, gamma) -> for each step, states [positions, hidden] for the output matrix; row p - 1 predicts the token after position p
 ChainStates = Callable[[Batch, int], list[Tensor]]
 
 

@@ -50,7 +50,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     made = write(job, job.model_name(recipe), model, tokenizer, "" if recipe not in draft_kinds() else recipe)
     for folder in job.output_folders(made.name):
         write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
-        if recipe != "draft":  # the report writes that one's
+        if recipe != "draft":  # the report writes that card
             text = card(model, made.name, name, job, hparams, figures, about.format(**hparams))
             write_text(folder / "README.md", relink_card(text, job, folder))
     return made
@@ -94,7 +94,7 @@ class DraftTrainer:
             batch, kind = self.plain[step], "none"
         elif random.Random(f"{self.job.seed} {step} policy").random() < hparams["on_policy"]:
             batch = self.on_policy_batch(step)
-        else:  # breadth while the rates are high; the target's own text alone while they fall
+        else:  # a broad set while the learning rate is high; only the target's own text while it falls
             batch = (self.own if budget_spent > 1 - hparams["decay"] else self.wide)[step]
         if isinstance(self.model.lm_head, ReducedHead):
             batch = self.model.lm_head.to_reduced_vocabulary(batch)

@@ -129,7 +129,7 @@ def cell_figures(cell: Cell) -> dict[str, Any]:
     speedup: median over the pairs with plain decoding, None without timing."""
     totals, known = cell.totals, cell.totals.metrics()
     middle, efficiency = quartiles(cell.ratios)[1], known["block_efficiency"]
-    assert efficiency is not None  # every run writes tokens
+    assert efficiency is not None  # every run generates tokens
     return {
         "block_efficiency": round(efficiency, 4),
         "acceptance_rate": known["acceptance_rate"] and round(known["acceptance_rate"], 4),

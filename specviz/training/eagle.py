@@ -27,7 +27,8 @@ def run(job: Job) -> Path:
     features = Features(job, hparams)
     torch.manual_seed(job.seed)
     model = eagle.build(features.target_info, hparams)
-    # Orthogonal updates change all columns of a matrix alike: inputs twenty times shorter would be learned twenty times slower.
+    # Orthogonal updates change all columns of a matrix by the same amount: inputs twenty times smaller would be learned
+    # twenty times slower.
     model.embed_scale = float(features.batch(0, 0.0).states.float().std() / features.embedding.float().std())
     runner = Runner(job, "eagle", model, hparams, features.checkpoint_folder("eagle"))
 
@@ -51,7 +52,7 @@ def rollout_states(model: nn.Module, features: Features, batch: Batch, steps: in
     """Return the head's predicted hidden states [rows * width, hidden], one tensor per step of the rollout: from the second step
     on it reads its own predictions. Row i predicts the state at position i + 1. states: inputs instead of the batch's."""
     states = (batch.states if states is None else states).float().view(*batch.ids.shape, -1)
-    following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
+    following = batch.ids.roll(-1, 1)  # the last column has no next token; no answer position uses it
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
@@ -63,7 +64,7 @@ def loss(model: eagle.Eagle, features: Features, batch: Batch, hparams: dict, rn
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, guess in enumerate(rollout_states(model, features, batch, hparams["rollout"], noisy)):
-        kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` guesses and at least one true feature
+        kept, _ = batch.back(step + 1)  # positions predicted from ``step`` predictions and at least one true state
         guess = guess[batch.where[kept] - 1]
         near = F.smooth_l1_loss(guess.float(), batch.states[batch.where[kept]].float())
         probs = losses.distil(guess, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],

@@ -83,7 +83,7 @@ def chain_states_function(model: eagle3.Eagle3, features: ReducedVocabFeatures) 
 def rollout_states(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
     """Return the head's states [rows * width, hidden], one tensor per step of the rollout: from the second step on it reads its
     own states. Row i predicts the token at position i + 2."""
-    following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
+    following = batch.ids.roll(-1, 1)  # the last column has no next token; no answer position uses it
     states = batch.captured.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
@@ -96,7 +96,7 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
     # None: the target's output matrix, which covers every token
     part = None if model.lm_head is None else restrict_to_draft_vocabulary(model, batch)
     for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):
-        kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
+        kept, _ = batch.back(step + 1)  # positions predicted from ``step`` states of the head and at least one true one
         kept = kept if part is None else kept[part[2][kept]]
         if not len(kept):
             continue

@@ -54,7 +54,8 @@ def predicted_states(model: network.Gumiho, features: Features, batch: Batch,
     embeds = F.embedding(batch.ids.roll(-1, 1), features.embedding).float()
     with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
         first, second = model(embeds, true, network.SERIAL)
-        earlier = model.joined(embeds, first.roll(1, 1)).roll(1, 1)  # row r: what the row before read, which is the guess of row r - 2
+        # row r: the input of the row before, which is the prediction of row r - 2
+        earlier = model.joined(embeds, first.roll(1, 1)).roll(1, 1)
         pairs = torch.cat([earlier, model.joined(embeds, second.roll(1, 1))], -1)
     later = model.later(pairs.to(first.dtype))
     return [x.flatten(0, 1) for x in (first, second)] + [later[:, :, i].roll(i, 1).flatten(0, 1) for i in range(later.shape[2])]

@@ -50,7 +50,7 @@ class Job:
     prefer_shipped: bool = False  # read models where the app reads them
     quiet: bool = False
     speed: bool = True  # the report also times drafters
-    report_kinds: tuple[str, ...] = ()  # the report's cards of drafters of these kinds alone; all where empty
+    report_kinds: tuple[str, ...] = ()  # kinds of drafters whose cards the report writes; empty: all
 
     def hparams(self, recipe: str) -> dict:
         """Return the recipe's hyperparameters: its `default` section, overridden by the section of the chosen size.

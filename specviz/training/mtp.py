@@ -42,7 +42,7 @@ def loss(model: mtp.Mtp, features: Features, batch: Batch, hparams: dict) -> Ten
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):
-        kept, _ = batch.back(step + 1)  # places whose guess stands on ``step`` states of its own and at least one true one
+        kept, _ = batch.back(step + 1)  # positions predicted from ``step`` states of the module and at least one true one
         rows = states[batch.where[kept] - 1]
         found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
                               hparams["hard_label_weight"],

@@ -48,7 +48,7 @@ def mask_trainer(model: models.PEagle, features: States) -> MaskTrainer:
     """Return the loss and measurement of this head."""
     def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
-        following = batch.ids.roll(-1, 1)  # the last column has no next token; no place of an answer stands on it
+        following = batch.ids.roll(-1, 1)  # the last column has no next token; no answer position uses it
         ids = torch.cat([following, following.new_full((rows, len(masks.depth)), model.mask_token)], 1)
         places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
         x = model(F.embedding(ids, features.embedding).float(), batch.captured.float().view(rows, width, -1), places, masks.mask)

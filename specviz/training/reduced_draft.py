@@ -20,7 +20,7 @@ from .files import write_json, write_shards, write_tokenizer
 from .generate import Answer
 from .job import Job, TrainingError
 
-ABSENT = -30.0  # log-probability of a place in the leaders that no token of the draft's vocabulary fills
+ABSENT = -30.0  # log-probability of an entry of the top tokens that no token of the draft vocabulary fills
 
 
 class ProjectedEmbedding(nn.Module):
@@ -68,7 +68,7 @@ class ReducedHead(nn.Linear):
         replaced by a rare token outside the top tokens, with probability exp(ABSENT)."""
         ids, where, top_ids, top_logp, labels = batch
         kept = (self.places[labels] >= 0).nonzero()[:, 0]
-        if top_ids.shape[1] == 1 and not top_logp.any():  # nothing is known of the target (draft.whole)
+        if top_ids.shape[1] == 1 and not top_logp.any():  # without the target's distributions (draft.label_every_token)
             return ids, where[kept], torch.zeros_like(top_ids[kept]), top_logp[kept], self.places[labels[kept]]
         rows, logp = self.places[top_ids[kept]], top_logp[kept]
         absent = rows < 0

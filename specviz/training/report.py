@@ -25,7 +25,7 @@ LAST_RUN = re.compile(r"^Last training run: .*\n(\n!\[loss\]\(loss\.svg\)\n)?", 
 def run(job: Job) -> Path:
     """Measure the trained models, write the figures into their cards, and return the path of report.json."""
     hparams = job.hparams("report")
-    job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards speak of the shipped weights
+    job = dataclasses.replace(job, prefer_shipped=job.ship)  # the shipped cards are about the shipped weights
     found: dict = {} if job.report_kinds else {"target": target_figures(job, hparams)}
     if not job.report_kinds or "draft" in job.report_kinds:
         found["draft"] = draft_figures(job, hparams)

@@ -156,7 +156,7 @@ def join_words(written: Sequence[str]) -> str:
     return " ".join(written).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
 
 
-# --- what a reader of the text alone can know ---------------------------------------------------------------------------
+# --- what can be known from the text alone ---------------------------------------------------------------------------
 THING, COLOUR, SIZE = "thing", "colour", "size"  # slots of a pattern; words of a text are never compared with them by mistake
 SLOTS = {slot: f"<{slot}>" for slot in (THING, COLOUR, SIZE)}
 

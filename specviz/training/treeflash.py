@@ -19,7 +19,7 @@ def scores(model: network.TreeFlash, features: Corrected, blocks: Blocks) -> Ten
     """Return the network's corrected logits of the block drafter's candidates, [n, positions, m], given the true token before each
     position."""
     states = features.drafter.norm(blocks.raw + model.ar_approximation(blocks.embeds, blocks.states)).float()
-    rows = features.head[blocks.ids].to(states.dtype)  # [n, places, m, hidden]
+    rows = features.head[blocks.ids].to(states.dtype)  # [n, positions, m, hidden]
     return torch.einsum("nph,npmh->npm", states, rows)
 
 

@@ -73,7 +73,7 @@ class AddressBudget:
         for session, messages in list(sessions.items()):
             first = next(iter(messages._queue), None)
             before, since = self._unread.get(session, (None, now))
-            since = since if first is before else now  # another first message: somebody reads
+            since = since if first is before else now  # the first message has changed: messages are being read
             if first is not None and now - since > PATIENCE:
                 while not messages.empty():
                     messages.get_nowait()

@@ -16,7 +16,7 @@ class Backend(Protocol):
     questions: names of the Lab's questions; light: those that need no model."""
 
     cards: dict[str, Any]
-    questions: frozenset[str]  # of the Lab; those of ``light`` need no model and no place in the queue
+    questions: frozenset[str]  # of the Lab; those in ``light`` need no model and do not wait in the queue
     light: frozenset[str]
 
     def ready(self, target: str | None) -> bool:

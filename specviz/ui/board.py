@@ -136,7 +136,7 @@ def own_files() -> dict[str, Path]:
     return {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
 
 
-# What a link to the page looks like elsewhere, and the icon of its tab: blocks of one, two and three tokens.
+# The preview of a link to the page, and the icon of its tab: blocks of one, two and three tokens.
 ABOUT = "Watch several tokens arrive from one pass of a large model: every guess, every verdict, every method, live."
 ICON = ("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Crect width='32' height='32' rx='7' "
         "fill='%231a1c20'/%3E%3Cpath d='M6 9h5v14H6zM13 9h6v14h-6zM21 9h5v14h-5z' fill='%2356B4E9'/%3E%3C/svg%3E")

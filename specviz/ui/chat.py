@@ -13,7 +13,7 @@ from .limits import BASELINE
 from .messages import text
 from .stream import Record
 
-KEPT_RUNS = 4  # turns whose whole record is kept, to be opened again; older ones keep their coloured text
+KEPT_RUNS = 4  # turns whose trace is kept, to be opened again; older ones keep their coloured text
 VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted", "plain": "plain"}
 
 
@@ -28,7 +28,7 @@ class LaneAnswer:
     text: str
     pieces: tuple[tuple[str, str], ...]
     complete: bool
-    cut: bool = False  # stopped, out of time or broken: the answer is not whole
+    cut: bool = False  # stopped, out of time or failed: the answer is incomplete
 
 
 @dataclass

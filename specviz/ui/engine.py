@@ -52,7 +52,7 @@ class Engine:
         self._batchable: dict[tuple[str | None, str, str], str] = {}  # methods with knobs of past requests
         self._together: Any = None  # BatchedGeneration
         self._caches: Any = None  # PrefixPool
-        if on_zero_gpu():  # there the models must be in place before the first call, and spaces imported before torch
+        if on_zero_gpu():  # there the models must be loaded before the first call, and spaces imported before torch
             import spaces  # noqa: F401
 
             self.load(None)

@@ -18,7 +18,7 @@ from .run_queue import GRACE, RUN_SECONDS, RunQueue, Ticket, Visitor
 log = logging.getLogger(__name__)
 
 BEAT = 0.05  # seconds between two frames
-UNREAD = 4  # messages that may lie unread before no more are made: a slow reader gets fewer and larger ones
+UNREAD = 4  # unread messages after which no more are made: a slow reader gets fewer and larger ones
 PATIENCE = 10.0  # seconds without a message read before the reader counts as gone
 
 
@@ -53,7 +53,7 @@ class EngineJob:
             if self.stop.is_set():
                 return
             self._start(ticket)
-            started = True  # from now on the thread gives the place back
+            started = True  # from now on the thread leaves the queue
             async for output in self._follow(beat, ticket):
                 yield output
         finally:

@@ -46,7 +46,7 @@ class Handlers:
         Return {component: new value}."""
         ui, session = self.ui, request.session_hash
         last = self.live.get(session)
-        if last and last.watched and not last.over:  # a run that nobody watches yet may be replaced
+        if last and last.watched and not last.over:  # a run whose frames are not being sent yet may be replaced
             return {ui["notice"]: _line("error", text("run.active"))}
         self._choose(chat, lane)
         if last and last.over:  # pressed before its last listener ran

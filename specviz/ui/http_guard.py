@@ -108,7 +108,7 @@ class HttpGuard:
                 log_failure(log, f"{request.method} {shorten(_path(request), 80)} broke off", error)
                 return
             log.warning("%s %s was refused: %s", request.method, shorten(_path(request), 80), type(error).__name__)
-            if begun:  # a stream that nobody has ordered: Gradio says so in it, and then fails
+            if begun:  # a stream without a queued event: Gradio reports that in it and then fails
                 await send({"type": "http.response.body", "body": b""})
             else:
                 unknown = isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"

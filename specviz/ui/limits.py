@@ -15,7 +15,7 @@ from .run_queue import OPEN_RUNS, RUN_SECONDS, WAITING, RunQueue, Visitor
 
 PROMPT_CHARACTERS = 4000
 NEW_TOKENS = 512
-LANES = 5  # four methods, and plain decoding beside them
+LANES = 5  # four methods, and plain decoding
 ANSWERS = 4  # answers (n) of each lane
 LANES_IN_ALL = 10  # lanes times answers
 REPEATS = 5
@@ -75,7 +75,7 @@ SIZES = {
     "openai body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24, PICTURE_CHARACTERS),
 }
 PICTURE = "data:image/"  # begins a picture's data URL
-DIGITS = 400  # of a whole number
+DIGITS = 400  # of an integer
 BODY_BYTES = 2**20  # of a request
 
 

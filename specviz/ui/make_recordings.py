@@ -88,7 +88,7 @@ def _jobs(given: argparse.Namespace, engine: Engine) -> Iterator[tuple[Path, dic
     for name in recipes if given.names == ["all"] else given.names:
         if name not in recipes:
             raise Refused("recording.name", name=name, names=", ".join(recipes))
-        plain = name == RECORDED.stem  # the one that the page carries with it is read as it lies
+        plain = name == RECORDED.stem  # the recording that is part of the page is read uncompressed
         yield RECORDED.parent / (f"{name}.jsonl" if plain else f"{name}.jsonl.gz"), {
             key: value for key, value in recipes[name].items() if key not in SHOWN}
 

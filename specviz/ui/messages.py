@@ -9,7 +9,7 @@ from typing import Any
 
 from ..servers.messages import one_line
 
-SENTENCE = 300  # characters of a refusal: what was sent is not echoed whole
+SENTENCE = 300  # characters of a refusal; long input is not repeated in it
 
 TEXTS = {
     # sizes of a request (limits.SIZES)

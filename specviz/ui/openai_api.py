@@ -196,7 +196,7 @@ class Shape:
     """The format of an answer, complete or streamed. Each endpoint has a subclass."""
 
     raw, prefix, name = False, "", ""
-    fields: tuple[str, ...] = ()  # of this kind of request alone
+    fields: tuple[str, ...] = ()  # of this kind of request only
     prompt: ClassVar[Callable[[dict[str, Any]], Any]]  # what a request's body asks to continue
     logprobs: ClassVar[Callable[[dict[str, Any]], int | None]]  # how many alternatives of each token it asks for
 

@@ -15,7 +15,7 @@ RUN_SECONDS = 60.0
 GRACE = 15.0  # seconds beyond its own deadline before a silent engine is given up
 WAITING = 20
 OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address
-BUSY_SHARE = 2  # places of an address while more than half of the queue is taken
+BUSY_SHARE = 2  # largest number of tickets of an address while more than half of the queue is taken
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ SHAPE = {"context_length", "embedding_length", "block_count", "feed_forward_leng
 WINDOW = {"attention.sliding_window"}
 MORE = {"gemma2": WINDOW | {"attn_logit_softcapping", "final_logit_softcapping"},
         "gemma3": WINDOW | {"rope.freq_base_swa", "attention.sliding_window_pattern"}, "phi3": WINDOW}
-PATTERN = {"gemma2": 2, "gemma3": 6}  # every so many layers one sees the whole text, the others a window
+PATTERN = {"gemma2": 2, "gemma3": 6}  # one of so many layers attends to the whole text, the others to a window
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}  # of every published Llama 3
 LLAMA3_FACTORS = (8.0, 32.0, 16.0)
 

@@ -19,7 +19,7 @@ QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n
 SPLITS = {"default": None, "gpt-2": None, "smollm": None, "llama-bpe": LLAMA3, "llama3": LLAMA3, "llama-v3": LLAMA3, "qwen2": QWEN2,
           "deepseek-r1-qwen": QWEN2}
 SINGLE_DIGITS = {"smollm"}
-OPENED = {"llama-bpe", "llama3", "llama-v3"}  # an opening token unless the file says otherwise; a whole word is taken before any merge
+OPENED = {"llama-bpe", "llama3", "llama-v3"}  # a BOS token unless the file says otherwise; a word that is one token is not split by merges
 COMPOSED = {"qwen2", "deepseek-r1-qwen"}  # text is brought to NFC first
 NORMAL = 1  # kinds of tokens in a GGUF file
 UNKNOWN = 2

@@ -9,7 +9,8 @@ from ..models.rotary_limits import fixed_rotary_length
 from .registry import ZooError
 from .tokenizer import read_json
 
-NEUTRAL: dict[str, Any] = {  # settings of generation_config.json that change what ``generate`` writes, with the value that changes nothing
+# settings of generation_config.json that change what ``generate`` returns, each with the value that changes nothing
+NEUTRAL: dict[str, Any] = {
     "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
     "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "length_penalty": 1.0, "num_beams": 1, "suppress_tokens": None,
     "begin_suppress_tokens": None, "bad_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "sequence_bias": None,

@@ -280,7 +280,7 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
     model = load_once(folder, on, backend.name, backend.load, deterministic and backend.times_layouts)
-    place = entry.path or folder  # the path as other entries give it, also where shards lie in parts
+    place = entry.path or folder  # the path as other entries give it, also if its shards are split
     heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
     loaded = Loaded(entry.name, folder, model, backend, on, stores=_stores(book, entry, folder), heads=heads, deterministic=deterministic,
                     nature=entry.nature,

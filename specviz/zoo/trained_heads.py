@@ -71,7 +71,7 @@ def heads_of(book: Register, name: str, folder: Path, hidden: int, vocab: int, o
             problems.setdefault(entry.kind, problem.rstrip("."))
         else:
             folders[entry.kind] = place
-    for entry in book.entries.values():  # said only where nothing else is
+    for entry in book.entries.values():  # reported only if there is no other problem
         if entry.role == "head" and entry.path and entry.path.is_dir():
             problems.setdefault(entry.kind, f"there are some for {entry.target} alone")
     return Heads(folders, {kind: problem for kind, problem in problems.items() if kind not in folders})

@@ -33,7 +33,7 @@ def load_once(folder: Path, device: torch.device, purpose: str, read: Callable[[
                     _loaded[key] = read(folder, device)
             except (MemoryError, torch.OutOfMemoryError):
                 raise ZooError(f"{folder.name} does not fit into the memory of {device}.", "memory.device") from None
-            except Exception as error:  # a folder from elsewhere can break in any way
+            except Exception as error:  # a downloaded folder can be broken in any way
                 words = about_files(folder, error).rstrip(".")
                 raise ZooError(f"{words}." if folder.name in words else f"{folder.name} cannot be loaded: {words}.",
                                code_of(error, "model.load")) from None
