@@ -127,7 +127,7 @@ def test_a_broken_file_is_one_sentence(tmp_path, name, content):
 
 def test_a_missing_tokenizer_is_not_blamed_on_the_chat_template(tmp_path):
     loaded = load(str(write(tmp_path / "bare", tokenizer=False)))
-    with refuses(SessionError, "tokenizer.missing", "bare") as caught:
+    with refuses(SessionError, "method.missing", "bare") as caught:
         Session(loaded, "autoregressive").run("hi")
     assert "template" not in str(caught.value)
 
