@@ -102,7 +102,7 @@ class LowRankOutput(Drafter):
         made = _low_rank_heads.setdefault(self.net, {})
         with torch.inference_mode():
             if self.rank not in made or not made[self.rank].fits(target):
-                made[self.rank] = LowRankHead(target, self.rank, self.calibrate(), bool(getattr(self.net, "eight", False)))
+                made[self.rank] = LowRankHead(target, self.rank, self.calibrate(), bool(getattr(self.net, "use_int8", False)))
         self.low, self.width = made[self.rank], target.embed([0]).shape[-1]
         self.inner.start(state, cast(CapableTarget, ReducedTarget(target, self.low)), prefill)
 

@@ -80,7 +80,7 @@ def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> Cap
     made = _reduced_heads.setdefault(head, {})
     cut = made.get(len(tokens))
     if cut is None or not cut.fits(target, tokens):
-        cut = made[len(tokens)] = ReducedHead(target, tokens, bool(getattr(head, "eight", False)))
+        cut = made[len(tokens)] = ReducedHead(target, tokens, bool(getattr(head, "use_int8", False)))
     return cast(CapableTarget, ReducedTarget(target, cut))
 
 
