@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             args = parser().parse_args(argv)
             return args.command(args)
         finally:
-            sys.stdout.flush()  # so that a reader who went away is noticed here
+            sys.stdout.flush()  # so that a closed pipe is noticed here
     except KeyboardInterrupt:
         return _print_error(TEXTS["stopped"], INTERRUPTED)
     except BrokenPipeError:  # the reader went away, as head does

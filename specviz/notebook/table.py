@@ -10,7 +10,7 @@ from .lanes import method_keys, run_lanes
 
 COLUMNS = ("prompt", "method", "title", "exactness", "tokens", "rounds", "tokens_per_pass", "acceptance_rate", "tokens_per_second",
            "speed_up", "doubtful", "same_text")
-SLACK = 1.15  # of tokens per pass, that a measured speed-up may exceed it by (assets/viewer/timing.js)
+SLACK = 1.15  # factor by which a measured speed-up may exceed the tokens per pass (assets/viewer/timing.js)
 
 
 def compare(prompts: str | Sequence[str], methods: str | Sequence[str] = ("speculative",), *, repeats: int = 1, **options: Any) -> Any:

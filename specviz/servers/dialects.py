@@ -14,7 +14,7 @@ from .messages import ImpossibleFigure
 
 FAMILY = "Servers"
 KEY = "server:"  # before a server's name, where methods are named
-MOST = 10**9  # of any count that a server reports
+MOST = 10**9  # maximum of any count that a server reports
 MOST_IDS = 4096  # token ids of a message
 HIGHEST_ID = 2**31 - 1
 
@@ -63,7 +63,7 @@ class OpenAI:
     dialects."""
 
     title = "OpenAI's protocol"
-    counters: dict[str, str] = {}  # of its /metrics page: name there -> name here
+    counters: dict[str, str] = {}  # of the engine's /metrics page: its name -> this project's name
     gauges: dict[str, str] = {}
     per_step = False  # whether a message is what one pass wrote
 

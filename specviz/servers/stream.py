@@ -117,7 +117,7 @@ class Stream:
         parts = [data[i:i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
         pieces = [*((token, b"") for token in ids[:-1]), *((-1, part) for part in parts[:-1]), (ids[-1], parts[-1])]
         emitted = []
-        for token, part in pieces:  # where a token's text ends within a message is unknown: all of it belongs to the last
+        for token, part in pieces:  # the end of each token's text within a message is unknown: all text is assigned to the last token
             emitted.append((token, part, self._written, self._written + len(part)))
             self._written += len(part)
         yield TextEmitted(number, tuple(emitted))

@@ -13,7 +13,7 @@ from typing import Any
 from ..core.errors import CodedError
 
 Check = Callable[[Any, str], None]
-BIG = 2**53  # what a JavaScript number holds exactly
+BIG = 2**53  # largest integer that a JavaScript number holds exactly
 LONGEST_TEXT = 1_000_000  # characters
 LONGEST_LIST = 200_000  # items
 DEEPEST = 12  # levels of nested data

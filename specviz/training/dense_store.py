@@ -29,7 +29,7 @@ def with_states(store: Store, target: Any, dim: int = DIM, graph: int = GRAPH) -
     target.capture(frozenset({"final"}))
     pieces = list(_documents(store.array.tokens, target.context))
     fitted, rows = [], 0
-    for start, end in pieces:  # as many documents as the frame is fitted to
+    for start, end in pieces:  # only the documents to which the projection is fitted
         if rows >= SAMPLE:
             break
         fitted.append(_states(target, store, start, end))

@@ -128,7 +128,7 @@ def simulate_rounds(features: DraftFeatures, batch: Batch, most: int, step: int)
     for i, (row, prob) in enumerate(zip(owner, accept_probs.tolist())):
         depth = 0 if row != before else depth
         before = row
-        if depth < most:  # else the whole draft was accepted, and this token is the target's
+        if depth < most:  # otherwise the draft was fully accepted, and this token is the bonus token
             kept.append(i)
             depths.append(depth)
         depth = depth + 1 if depth < most and coin.random() < prob else 0

@@ -55,7 +55,7 @@ def sampled_rows(vocab: int, named: Tensor, negatives: int) -> tuple[Tensor, Ten
     rng = torch.Generator().manual_seed(int(named.sum()) * 31 + len(named))
     drawn = torch.randint(vocab, (negatives,), generator=rng).to(named.device).unique()
     rows = torch.cat([named, drawn[~torch.isin(drawn, named)]])
-    chance = -math.expm1(negatives * math.log1p(-1 / vocab))  # that a token is among the draws
+    chance = -math.expm1(negatives * math.log1p(-1 / vocab))  # probability that a token is among the draws
     weights = torch.zeros(len(rows), device=rows.device)
     weights[len(named):] = -math.log(chance)
     order = rows.argsort()

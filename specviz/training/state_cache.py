@@ -24,7 +24,7 @@ class StateCache:
         name = f"{len(answers)}-{self.starts[-1]}-{hidden}"
         for old in folder.glob("*-*-*-*"):
             if not old.name.endswith(f"-{name}"):
-                old.unlink()  # of fewer answers, and gigabytes
+                old.unlink()  # for fewer answers, and gigabytes large
         self.states = open_array(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(-1, hidden)
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 

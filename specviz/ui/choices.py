@@ -97,5 +97,5 @@ def bytes_fetched(hub_id: str) -> int:
     blobs = Path(HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}" / "blobs"
     try:
         return sum(file.stat().st_size for file in blobs.iterdir())
-    except OSError:  # not begun, or a file was renamed between the two looks
+    except OSError:  # the download has not begun, or a file was renamed meanwhile
         return 0

@@ -351,7 +351,7 @@ def _with_pass_seconds(loaded: Loaded) -> Loaded:
     """Measure the seconds of a forward pass of a model that has just been loaded, while the machine is idle."""
     from ..run.machine import pass_seconds
 
-    if not on_zero_gpu():  # there, nothing computes outside a call
+    if not on_zero_gpu():  # on ZeroGPU nothing is computed outside a call
         loaded.pass_seconds = pass_seconds(loaded)
     return loaded
 
@@ -397,7 +397,7 @@ def leased_call(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[A
     def ask(*given: Any) -> Generator[Any]:
         try:
             yield from on_lease(*given)
-        except Error as why:  # no accelerator to be had: the quota is used up, or the call was ended
+        except Error as why:  # no accelerator is available: the quota is used up, or the call was ended
             yield Refused("models.accelerator", why=str(why.message).rstrip("."))
 
     return ask

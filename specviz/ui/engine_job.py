@@ -105,7 +105,7 @@ class EngineJob:
             if self._reader.behind():
                 await asyncio.sleep(beat())
                 continue
-            over, output = self._over.is_set(), self._drain()  # in this order: the last output is not missed
+            over, output = self._over.is_set(), self._drain()  # this order ensures that the last output is not missed
             if output:
                 last_event = time.monotonic()
                 yield output

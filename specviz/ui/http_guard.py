@@ -33,7 +33,7 @@ OWN_FILES = "/own/"  # the page's own files by name: no path of this machine is 
 OPEN_ROUTES = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/[^?]+"
                          r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
                          r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
-JOIN = "/gradio_api/queue/join"  # where the page's own events go
+JOIN = "/gradio_api/queue/join"  # the route of the page's own events
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
 EVENT = re.compile(r"/gradio_api/(queue/join|call/(v2/)?[^/]+/?)")  # a POST to one of these queues an event
 BODY_SECONDS = 10.0  # until a request has arrived

@@ -197,7 +197,7 @@ class Shape:
 
     raw, prefix, name = False, "", ""
     fields: tuple[str, ...] = ()  # of this kind of request only
-    prompt: ClassVar[Callable[[dict[str, Any]], Any]]  # what a request's body asks to continue
+    prompt: ClassVar[Callable[[dict[str, Any]], Any]]  # the part of a request's body that is to be continued
     logprobs: ClassVar[Callable[[dict[str, Any]], int | None]]  # how many alternatives of each token it asks for
 
     @staticmethod

@@ -192,7 +192,7 @@ def _knobs(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers) -> None:
     cards = hands.backend.cards
 
     with ui["knob_place"]:
-        # one rendering at a time: the numbers Gradio gives to new components are not safe between threads
+        # one rendering at a time: Gradio's numbering of new components is not thread-safe
         @gr.render(inputs=[ui["methods"], ui["knobs"], ui["target"], ui["draft"]], concurrency_limit=1, concurrency_id="knobs",
                    show_progress="hidden",
                    triggers=[demo.load, ui["methods"].change, ui["target"].change, ui["draft"].change, ui["tabs"].input,

@@ -73,7 +73,7 @@ class Loaded:
     role_folders: dict[str, Path] = field(default_factory=dict)  # by role: further models of the same vocabulary
     pass_seconds: float | None = None  # the smallest measured time of a forward pass of one token (run.machine)
     deterministic: bool = False
-    nature: str = ""  # what a reader must know about its answers, from models.yaml
+    nature: str = ""  # a remark on its answers that users must know, from models.yaml
     picture: Any = None  # uint8 [height, width, 3], read before every prompt
     rows: int = 0  # a target of fixed shapes pads every pass to at least so many rows; certificates compare runs of one shape
     guidance: float = 1.0  # scale of classifier-free guidance, 1 for none

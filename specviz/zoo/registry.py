@@ -64,7 +64,7 @@ class Entry:
     hub: str = ""
     revision: str = ""
     gguf: str = ""  # of a hub model: the GGUF file that holds it
-    package: str = ""  # with a path: NAME==VERSION of the Python package that carries the GGUF file, where the folder lacks it
+    package: str = ""  # with a path: NAME==VERSION of the Python package that contains the GGUF file, if the folder does not
     draft: str = ""
     role: str = "target"
     middle: str = ""  # of a target: a target of the same vocabulary between it and its draft, for methods that want one
@@ -153,7 +153,7 @@ class Register:
     entries: dict[str, Entry] = field(default_factory=dict)
     default: str = ""
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    stores: dict[str, dict[str, Path]] = field(default_factory=dict)  # of text, for retrieval methods: by name and target ("": any)
+    stores: dict[str, dict[str, Path]] = field(default_factory=dict)  # datastores of text for retrieval methods, by name and target ("": any)
     servers: dict[str, Server] = field(default_factory=dict)
     named_default: str = ""  # the default of the file, which may not be installed
 
@@ -301,7 +301,7 @@ def _one_of(*values: str) -> tuple[str, Callable[[str], object]]:
 
 NAME = 100  # most characters of a model's name
 PLAIN_TEXT = (f"a printable text of at most {LONGEST:,} characters", lambda value: value.isprintable() and len(value) <= LONGEST)
-KINDS: dict[str, tuple[str, Callable[[str], object]]] = {  # what a field holds; any other holds PLAIN_TEXT
+KINDS: dict[str, tuple[str, Callable[[str], object]]] = {  # allowed values of a field; all other fields hold PLAIN_TEXT
     "memory": ("a number of GB above 0", _size),
     "gated": ("yes or left out", "yes".__eq__), "device_map": ("auto or left out", "auto".__eq__),
     "quantise": _one_of(*QUANTISED), "backend": _one_of(*FORWARDS),

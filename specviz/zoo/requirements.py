@@ -20,7 +20,7 @@ from .trained_heads import needed
 
 log = logging.getLogger(__name__)
 
-SIZES = ("wide", "deep")  # of draft models, by the end of their names
+SIZES = ("wide", "deep")  # sizes of draft models, by the end of their names
 
 
 def unsupported_reason(method: Method, name: str, capabilities: frozenset[str], has_draft: bool, draft_problem: str = "",
