@@ -170,7 +170,7 @@ def models_yaml_text(job: Job) -> str:
         kept |= _made_for(replace(job, target=target))
     kept = {name: entry for name, entry in kept.items() if entry.get("for", name) in kept}  # its target is neither made nor shipped
     own = {name for name, entry in kept.items() if Path(entry["path"]).parent == (job.work / "models").resolve()}
-    for name, entry in kept.items():  # a draft of this job is not paired with a head of another target
+    for name, entry in kept.items():  # paired only if both or neither are made by this job
         if entry.get("draft") not in kept or (name in own) != (entry["draft"] in own):
             entry.pop("draft", None)
         if entry.get("middle") not in kept:

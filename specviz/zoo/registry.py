@@ -153,7 +153,7 @@ class Register:
     entries: dict[str, Entry] = field(default_factory=dict)
     default: str = ""
     backends: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    stores: dict[str, dict[str, Path]] = field(default_factory=dict)  # datastores of text for retrieval methods, by name and target ("": any)
+    stores: dict[str, dict[str, Path]] = field(default_factory=dict)  # datastores of text, by name and target ("": any)
     servers: dict[str, Server] = field(default_factory=dict)
     named_default: str = ""  # the default of the file, which may not be installed
 
