@@ -27,7 +27,7 @@ from .tiny import CONFIGS, VOCAB, network
 
 PROMPT, LENGTH = [7, 3, 21, 7, 3, 40, 7], 7
 ROW = re.compile(r"^\| (\d+) \| ([a-z0-9_, ]+) \| ([^|]+) \|$")
-DRAWN = "The same table at temperature 1"  # where the second of the two tables begins
+DRAWN = "The same at temperature 1"  # where the second of the two tables begins
 
 
 def save_pair(folder: Path) -> Path:
