@@ -96,7 +96,7 @@ def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
             row["runs"] += 1
             counts = {"accepted": totals.accepted, "tried": totals.tried, "tokens": totals.tokens, "passes": totals.rounds}
             row.update({name: row[name] + count for name, count in counts.items()})
-            row["valid"] += grammar.matches(result.token_ids, whole=False)
+            row["valid"] += grammar.matches(result.token_ids, complete=False)
             row["distance"] = verifier.distance / max(1, verifier.places)
         yield {"runs": runs, "rows": [dict(row) for row in rows]}
         if stop():
