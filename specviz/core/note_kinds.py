@@ -89,7 +89,7 @@ NOTES: dict[str, Note] = {
         "length", "The candidates of a bandit (BanditSpec).",
         arm=("index of the candidate used", 1), gammas=("draft length of each", [2, 4, 8]),
         pulls=("uses of each so far", [3, 4, 1]),
-        means=("mean reward of each", [0.5, 0.7, 0.2]), names_=("of the arms", ["lookup", "chain of 4", "tree of 8"])),
+        means=("mean reward of each", [0.5, 0.7, 0.2]), names_=("names of the candidates", ["lookup", "chain of 4", "tree of 8"])),
     "arm": _note(
         "length", "Which of several drafters proposed the draft (SAM-Decoding and CopySpec with another drafter).",
         arm=("index of the drafter", 1), of=("number of drafters", 2)),
@@ -108,8 +108,8 @@ NOTES: dict[str, Note] = {
     "class": _note(
         "rows", "Progress of the prompts that a lane decodes in one batch; the prompt shown comes first.",
         prompts=("beginning of each prompt", ["Tell me a story", "Repeat this text", "Hello"]),
-        written=("tokens each has written", [12, 9, 14]),
-        rows=("tokens of the pass per prompt, 0 for finished ones", [4, 4, 0]), done=("whether each is", [False, False, True]),
+        written=("tokens that each has generated", [12, 9, 14]),
+        rows=("tokens of the pass per prompt, 0 for finished ones", [4, 4, 0]), done=("whether each has finished", [False, False, True]),
         seconds=("seconds since the prefill, on the engine's clock", 0.25)),
     # trees and stages
     "confidence": _note(
@@ -117,7 +117,7 @@ NOTES: dict[str, Note] = {
         expected=("expected accepted tokens", 1.4), grown=("nodes grown", 9), kept=("nodes kept", 4)),
     "expert_union": _note(
         "expert_union", "Which experts each token of the pass used, and the bytes that were read for them (BlockFFN).",
-        experts=("in each layer", 4),
+        experts=("number of experts in each layer", 4),
         used=("by layer and token, the root first: the experts that the token used", [[[0, 2], [0], [0, 3]], [[1], [1, 2], [1]]]),
         bytes=("of the experts that the pass read: the union over its tokens", 6000), whole=("bytes of all experts", 8000),
         separately=("bytes of the experts that passes of one token each would have read", 8000),
@@ -145,23 +145,23 @@ NOTES: dict[str, Note] = {
         scores=("combined log-probabilities of heads and language model along the path", [-1.2, -2.5]),
         paths=("paths drafted", 2)),
     "ahead": _note(
-        "ahead", "Tokens after this root as predicted by the probe rows of the pass before (PaSS, PPD and the like).",
+        "ahead", "Tokens after this root, predicted by probes (rows that are scored and never accepted) in the previous pass (PaSS, PPD).",
         rows=("`[{tokens, chances}]`, one row per step ahead, most probable first; empty without predictions",
               [{"tokens": _IDS[:2], "chances": [0.5, 0.2]}, {"tokens": _IDS[2:], "chances": [0.4, 0.3]}]),
-        probes=("probe rows in this round's pass", 6), behind=("tokens followed by probe rows, including the root", 2),
+        probes=("probes in this round's pass", 6), behind=("tokens followed by probes, including the root", 2),
         layers=("layer at which each step's rows enter, from 0", [3, 4]), chains=("rows per step after one token", 1),
         dropped_=("candidates pruned", 3)),
     "sequoia": _note(
         "sequoia", "The plan behind the tree's shape (Sequoia).",
-        accept=("probability that the k-th child is accepted", [0.6, 0.2]), nodes=("of the tree", 3), depth=("of the tree", 2),
+        accept=("probability that the k-th child is accepted", [0.6, 0.2]), nodes=("nodes of the tree", 3), depth=("depth of the tree", 2),
         table=("expected tokens by depth and size, `null` where there is none", [[1.0, 1.5, None], [1.0, 1.6, 1.9]])),
     "survival": _note(
-        "survival", "How much of the committed state each row of the tree reads, and what was not written (STree).",
-        share=("of the state, for the root and each node", [0.9, 0.8, 0.5]), state_bytes=("of all states", 147_456),
-        replayed=("rows that the commit replayed into the state", 2)),
+        "survival", "How much of the committed recurrent state each row of the tree still reads after its decay (STree).",
+        share=("share of the state, for the root and each node", [0.9, 0.8, 0.5]), state_bytes=("bytes of all states", 147_456),
+        replayed=("accepted rows that the commit added to the state", 2)),
     "groups": _note(
         "groups", "The group of positions of each row: local attention within it, linear attention to earlier ones.",
-        group=("of the root and each node", [2, 2, 3]), size=("positions of a group", 32), at=("position of the root", 94),
+        group=("group of the root and of each node", [2, 2, 3]), size=("positions of a group", 32), at=("position of the root", 94),
         complete=("groups that the state has summed", 2)),
     "sizes": _note(
         "sizes", "Which sub-model of the draft model drafted each token (S2D).",
@@ -226,14 +226,14 @@ NOTES: dict[str, Note] = {
         back=("whether tokens were rolled back", True), gone=("tokens rolled back", 2)),
     "switch": _note(
         "together", "Which model generates, by the entropy of recent positions in nats (entropy-adaptive decoding).",
-        writer=("`small` or `large`", "small"), entropy=("of the last distribution", 0.4), mean=("mean of the window", 0.9),
+        writer=("`small` or `large`", "small"), entropy=("entropy of the last distribution", 0.4), mean=("mean entropy of the window", 0.9),
         limit=("above it the large model generates", 1.5)),
     "combined": _note(
         "together", "The distribution combined from both models (contrastive decoding, proxy tuning).",
         tokens=("committed", _IDS), asked=("whether the second model was used", [True, False, True, True]),
         large=("probability of each under the large model", [0.5, 0.2, 0.9, 0.1]),
-        small=("under the small model", [0.4, 0.9, 0.8, 0.1]),
-        combined=("under the combined distribution", [0.6, 0.9, 1.0, 0.2])),
+        small=("the same under the small model", [0.4, 0.9, 0.8, 0.1]),
+        combined=("the same under the combined distribution", [0.6, 0.9, 1.0, 0.2])),
     "grade": _note(
         "together", "The grade of a reasoning step (SpecReason; reward-guided decoding).",
         grade=("the grade", 7.4), least=("smallest grade that passes", 7.0), passed=("whether the step passed", True),
@@ -248,16 +248,16 @@ NOTES: dict[str, Note] = {
         step=("its number, from 0", 2), writer=("`small` or `large`", "small"), tokens=("of the step", _IDS)),
     "drift": _note(
         "drift", "Deviation from the target's distribution at each tested token, in nats (lossy rules).",
-        nats=("of each", [0.01, 0.2]), threshold_=("of the rule, where it has one", 0.09)),
+        nats=("deviation at each", [0.01, 0.2]), threshold_=("limit of the rule, if it has one", 0.09)),
     "relaxed": _note(
         "relaxed", "Neighbours in the codebook whose probability a drafted token borrowed (LANTERN).",
         delta=("bound on what is borrowed", 0.2),
-        tests=("`[{node, added, mass, tv}]`: neighbours counted, their probability, and the total variation between the distribution "
-               "followed and the target's", [{"node": 0, "added": 3, "mass": 0.12, "tv": 0.05}])),
+        tests=("`[{node, added, mass, tv}]`: neighbours counted, their probability, and the total variation between the output "
+               "distribution and the target's", [{"node": 0, "added": 3, "mass": 0.12, "tv": 0.05}])),
     "scale": _note(
         "scales", "A scale of a picture that one pass painted (next-scale prediction, CoDe).",
         scale=("its number, from 0", 1), of=("scales of a whole picture", 5), grid=("patches of its side", 2),
-        writer=("`small` or `large`", "large"), seconds=("of the pass", 0.002), parameters=("of the model that painted it", 3_000_000),
+        writer=("`small` or `large`", "large"), seconds=("duration of the pass", 0.002), parameters=("number of parameters of the model that painted it", 3_000_000),
         kv_bytes=("keys and values that this model holds after the pass", 46_080),
         probs=("probability of each patch drawn", [0.9, 0.8, 0.7, 0.2])),
     "enriched": _note(
