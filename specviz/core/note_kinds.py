@@ -257,7 +257,8 @@ NOTES: dict[str, Note] = {
     "scale": _note(
         "scales", "A scale of a picture that one pass painted (next-scale prediction, CoDe).",
         scale=("its number, from 0", 1), of=("scales of a whole picture", 5), grid=("patches of its side", 2),
-        writer=("`small` or `large`", "large"), seconds=("duration of the pass", 0.002), parameters=("number of parameters of the model that painted it", 3_000_000),
+        writer=("`small` or `large`", "large"), seconds=("duration of the pass", 0.002),
+        parameters=("number of parameters of the model that painted it", 3_000_000),
         kv_bytes=("keys and values that this model holds after the pass", 46_080),
         probs=("probability of each patch drawn", [0.9, 0.8, 0.7, 0.2])),
     "enriched": _note(
