@@ -79,9 +79,9 @@ def asks_of(pair, count: int, length: int = 9) -> list[TimedRequest]:
 def test_everybody_is_answered_and_never_more_at_once_than_there_are(pair, method):
     out = served(pair, method, asks_of(pair, 7), users=3)
     assert len(out.answers) == 7 and all(1 <= answer.tokens <= 9 for answer in out.answers)
-    assert all(answer.came <= answer.first <= answer.done for answer in out.answers) and max(out.rounds) == 3
+    assert all(answer.arrival <= answer.first <= answer.done for answer in out.answers) and max(out.rounds) == 3
     ends = sorted(answer.done for answer in out.answers)
-    assert sorted(answer.came for answer in out.answers) == [0, 0, 0, *ends[:4]], "who is answered asks anew"
+    assert sorted(answer.arrival for answer in out.answers) == [0, 0, 0, *ends[:4]], "who is answered asks anew"
     assert max(served(pair, method, asks_of(pair, 7), users=7, slots=2).rounds) == 2
 
 
