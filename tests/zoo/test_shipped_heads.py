@@ -6,6 +6,7 @@ import torch
 
 from specviz import load
 from specviz.core import Budget, Sampling, State, open_run, play
+from specviz.drafters.heads.masked_block import BlockChain
 from specviz.methods import catalogue
 from specviz.models.eagle_layers import Attention
 from specviz.run.result import collect
@@ -124,6 +125,38 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
     forget()
     assert seeing > 0.1, f"it drafts otherwise in {seeing:.0%} of the places"
     assert blind < 0.05, f"what takes the text for a bag of words is found; it drafts otherwise in {blind:.0%}"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("entry", [entry for entry in shipped() if entry.kind == "dflash2_conv"], ids=lambda entry: entry.name)
+def test_convolutions_change_what_a_block_drafts(entry):
+    """Convolutions that pass each row through as it is would leave DFlash's block."""
+    loaded = load(entry.target, "none")
+    kit, ids = loaded.kit(), loaded.tokenizer.encode(TEXT)
+    ends = range(len(ids) // 3, len(ids), 3)
+
+    def drafted():
+        found = []
+        for end in ends:
+            drafter, state = BlockChain(kit.head(entry.kind)), State(ids[:end], Sampling(0.0), limit=64)
+            kit.target.capture(drafter.hidden_states)
+            kit.target.close()
+            drafter.start(state, kit.target, kit.target.sync(state.tokens))
+            found.append(tuple(drafter.propose(state, Budget(5)).tokens))
+        return found
+
+    with torch.inference_mode():
+        before, head = drafted(), kit.head(entry.kind)
+        for name, weight in head.named_parameters():
+            if "_conv" in name:
+                weight.zero_()
+            if name.endswith("base_kernel"):
+                weight[:, 0] = 1.0
+        head.__dict__.pop("fused", None)
+        moved = sum(a != b for a, b in zip(before, drafted())) / len(ends)
+    kit.close()
+    forget()
+    assert moved > 0.1, f"it drafts otherwise in {moved:.0%} of the places"
 
 
 CORRECTIONS = {"domino": "domino", "dflash2": "dflash2", "lilicorr": "lilicorr", "treeflash": "treeflash", "taps": "taps"}  # kind -> a method
