@@ -43,10 +43,10 @@ def _unusable(folder: Path, changed: tuple[int, ...]) -> str | None:
 
 def _check_known(folder: Path) -> None:
     """Raise ModelError if transformers has no network of the folder's model_type."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # seconds: only for models that need it
+    from transformers import CONFIG_MAPPING  # takes seconds: only for models that need it
 
     kind = read_json(folder, "config.json").get("model_type")
-    if kind not in CONFIG_MAPPING_NAMES:
+    if kind not in CONFIG_MAPPING:
         raise ModelError(f"{folder.name} has the model_type {shown(kind)}, which transformers does not know", "forward.none")
 
 
