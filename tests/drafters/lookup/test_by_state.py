@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import Budget, Scores, State, open_run, play
 from specviz.drafters.lookup.hidden_state_lookup import HiddenStateCopy
-from specviz.indexes.nearest import marks, target_fingerprint
+from specviz.indexes.nearest import is_made_for, target_fingerprint
 from specviz.indexes.store import Store, StoreError
 from specviz.methods.lookup import dresd, dresd_store
 from specviz.targets.tiny import TinyTarget
@@ -106,7 +106,7 @@ def test_a_states_key_is_that_of_the_row_that_wrote_the_token(tmp_path):
     assert store.dense.nearest(store.array, 9, key, 3) == [] and store.dense.how == "exact"
     save(store, tmp_path / "dense")
     again = Store.open(tmp_path / "dense")
-    assert isinstance(again.dense.keys, np.memmap) and marks(again.facts["states"], one.target) and again.facts["dim"] == 6
+    assert isinstance(again.dense.keys, np.memmap) and is_made_for(again.facts["states"], one.target) and again.facts["dim"] == 6
     assert again.dense.nearest(again.array, 2, key, 3) == found
 
 
@@ -158,8 +158,8 @@ def test_a_target_is_known_again_on_a_processor_that_rounds_otherwise(noise):
     head = one.target.head
     reported = target_fingerprint(one.target)
     one.target.head = lambda states: (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=rng))
-    assert target_fingerprint(one.target) != reported and marks(reported, one.target) and not marks(reported, kit(12, 5).target)
-    assert not any(marks(other, one.target) for other in ("89aebf618721103d", None, reported[1:], [*reported[1:], "0"], [*reported[1:], float("nan")]))
+    assert target_fingerprint(one.target) != reported and is_made_for(reported, one.target) and not is_made_for(reported, kit(12, 5).target)
+    assert not any(is_made_for(other, one.target) for other in ("89aebf618721103d", None, reported[1:], [*reported[1:], "0"], [*reported[1:], float("nan")]))
 
 
 def test_states_of_another_target_are_refused(tmp_path):

@@ -10,7 +10,7 @@ from specviz.drafters.lookup.branched_copy import BranchedCopy
 from specviz.drafters.lookup.logit_successors import LogitSpecDrafter
 from specviz.drafters.lookup.ngram_map import NgramMap, NgramPool
 from specviz.drafters.lookup.trie_lookahead import TrieLookahead
-from specviz.indexes.branch_trie import BranchTrie, grow
+from specviz.indexes.branch_trie import BranchTrie, frequent_continuations
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.hash_pool import HashPool
 
@@ -72,8 +72,8 @@ def test_a_trie_counts_its_pieces_and_forgets_the_rare_ones():
     trie = BranchTrie(3)
     trie.insert([1, 2, 3, 1, 2, 4])
     assert trie.find([1]).count == 2 and trie.find([1, 2, 4]).count == 1 and trie.find([2, 4, 1]) is None
-    assert [token for token, parent, _ in grow([trie.find([1])], 2, 9, 9)] == [2, 3, 4]
-    assert [(token, parent) for token, parent, _ in grow([trie.find([1])], 2, 2, 9)] == [(2, -1), (3, 0)]
+    assert [token for token, parent, _ in frequent_continuations([trie.find([1])], 2, 9, 9)] == [2, 3, 4]
+    assert [(token, parent) for token, parent, _ in frequent_continuations([trie.find([1])], 2, 2, 9)] == [(2, -1), (3, 0)]
     small = BranchTrie(2, most=6)
     for _ in range(8):
         small.insert([1, 2])
