@@ -129,7 +129,8 @@ def sizes_of(target: TargetInfo, parts: Sequence[str]) -> dict[str, list[int]]:
     kv_heads, width = key_shape(target)
     heads = whole.get("num_attention_heads") or d // width
     inner, q, kv = whole.get("intermediate_size") or 2 * d, heads * width, kv_heads * width
-    every = dict(zip(ATTENTION + FEED_FORWARD, ((d, q), (d, kv), (d, kv), (q, d), (d, inner), (d, inner), (inner, d))))
+    shapes = ((d, q), (d, kv), (d, kv), (q, d), (d, inner), (d, inner), (inner, d))
+    every: dict[str, tuple[int, int]] = dict(zip(ATTENTION + FEED_FORWARD, shapes))
     return {part: list(every[part]) for part in parts}
 
 

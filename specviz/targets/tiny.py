@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -234,8 +235,12 @@ class TinyDraftPath:
     def __init__(self, target: TinyTarget, path: DraftPath):
         self._target, self._path, net = target, path, copy.copy(target.net)
         changed = {name: [part for part in parts if part in path.parts] for name, parts in self.PARTS.items()}
-        net.layers = [{name: ChangedRows(matrix, [path.change(i, part) for part in changed[name]], path.first) if changed[name] else matrix
-                       for name, matrix in layer.items()} for i, layer in enumerate(target.net.layers)]
+        layers: Any = []  # a changed matrix is used as a tensor is
+        for i, layer in enumerate(target.net.layers):
+            changes = {name: [path.change(i, part) for part in changed[name]] for name in layer}
+            layers.append({name: ChangedRows(matrix, changes[name], path.first) if changes[name] else matrix
+                           for name, matrix in layer.items()})
+        net.layers = layers
         self._view = TinyTarget(net, target.context)
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
