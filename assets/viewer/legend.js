@@ -23,7 +23,7 @@
           {
             "aria-pressed": "false",
             "data-filter": name,
-            title: "Show only these",
+            title: SV.messages.say("legend." + cls),
             on: { click: () => board.setFilter(name) },
           },
           el("span", { class: "k t " + cls, "aria-hidden": "true" }, "Aa"),

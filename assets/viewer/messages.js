@@ -97,6 +97,12 @@
     "grammar.first": "Without the grammar the first choice would be {token} ({p}).",
     "grammar.bar": "{share} of the model\u2019s probability is forbidden",
 
+    "legend.acc": "Guessed by the draft and kept: the large model agrees. Press to show only these.",
+    "legend.rej": "Guessed by the draft and refused by the large model. Press to show only these.",
+    "legend.cor": "Written by the large model in place of a refused guess. Press to show only these.",
+    "legend.bon":
+      "One more token of the large model, after a round whose guesses were all kept. Press to show only these.",
+    "legend.ski": "Guessed after a refused token, so never looked at. Press to show only these.",
     "round.last_draft": " Nothing was drafted after it.",
     "notice.target": "target (large model) {model}",
     "notice.draft": " \u00b7 draft (guesses) {model}",
@@ -177,6 +183,7 @@
     "lens.ahead.none": "Nothing was guessed for this round: no such row stood after the last token that was kept.",
     "server.doubts": "Not believed: {doubts}.",
     "passes.block": "one block is one pass of the large model; its width is how many tokens it gave",
+    "passes.block.small": "one block is one scale, painted by the large model or, outlined, by the small one",
     "passes.block.several":
       "one block is one round, and some took several passes of the large model; its width is how many tokens it gave",
     "round.passes": " from {passes} passes.",

@@ -20,6 +20,9 @@
     );
   }
 
+  /* A round that the small model wrote alone. */
+  const small = (r) => r.why === "small";
+
   /* One strip on a canvas of w by h; k rounds are reached, now is the round in view (or -1), n the places in all. */
   function draw(c, p, lane, { k, now, n, w, h }) {
     if (w < 8 * PAD) return; /* not laid out yet */
@@ -41,7 +44,7 @@
       for (let j = r.first; j < r.upto; j++) {
         const left = x + (j - r.first) * unit,
           room = unit - (j === r.upto - 1 ? gap : 0);
-        segment(c, p, base ? "pla" : lane.tokens[j].v, left, top, room, tall, j > r.first);
+        segment(c, p, base ? "pla" : small(r) ? "cor" : lane.tokens[j].v, left, top, room, tall, j > r.first);
         if (!SV.grammarView.forced(r, lane.tokens[j].node ?? "tail")) continue;
         c.fillStyle = p.ink; /* the grammar left no choice: a foot below its verdict's colour */
         c.fillRect(left, top + tall - 4, Math.max(0.5, room), 4);
@@ -77,11 +80,14 @@
     }
   }
 
-  /* What a block is: a round. With most methods that is one pass of the large model; some take several a round. */
-  const block = (lanes) =>
-    lanes.some((l) => l.rounds.some((r) => r.passes > 1))
-      ? SV.messages.say("passes.block.several")
-      : SV.messages.say("passes.block");
+  /* What a block is: a round. With most methods that is one pass of the large model; some take several a round, and where the
+     small model paints whole scales there is none. */
+  const block = (lanes) => {
+    const any = (what) => lanes.some((l) => l.rounds.some(what));
+    return SV.messages.say(
+      any(small) ? "passes.block.small" : any((r) => r.passes > 1) ? "passes.block.several" : "passes.block",
+    );
+  };
 
   /* The knobs of a lane, the draft length by its name and by the field's letter. */
   const knobs = (lane) => SV.stage.knobsOf(lane.header).replace(/\bgamma\b/, "draft length (gamma)");

@@ -18,7 +18,7 @@
     const k = (header && header.knobs) || {};
     return Object.entries(k)
       .slice(0, 4)
-      .map(([name, v]) => name + " " + (typeof v === "object" ? JSON.stringify(v) : plain(v)))
+      .map(([name, v]) => name.replaceAll("_", " ") + " " + (typeof v === "object" ? JSON.stringify(v) : plain(v)))
       .join(", ")
       .slice(0, 80);
   }

@@ -52,6 +52,16 @@ def test_settings_show_the_commands_for_ones_own_model_and_server(visit):
     assert page.evaluate("navigator.clipboard.readText()") == commands[0]
 
 
+def test_on_a_low_screen_the_dock_is_one_line_until_it_has_the_focus(visit):
+    page = visit(width=720, height=450)
+    height = "document.querySelector('#dock').getBoundingClientRect().height"
+    folded = page.evaluate(height)
+    assert folded < 0.2 * 450 and page.is_visible("#run") and not page.is_visible("#examples")
+    page.focus("#prompt textarea")
+    page.wait_for_selector("#under", state="visible")
+    assert page.evaluate(height) > folded
+
+
 def test_at_twice_the_size_the_story_is_walked_by_keyboard_and_axe_finds_nothing(visit, server):
     """200 % of 1440 by 900: nothing sideways, every stop of the keyboard in sight and named."""
     page = visit(url=server.url + "#page=learn", width=720, height=450)

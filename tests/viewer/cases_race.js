@@ -65,6 +65,19 @@
       ok(!SV.headline.say(busy, plain).text.includes("30.0"), "no speed of a busy machine");
       ok(!SV.headline.say(lane(3, "Fast", [1]), null).text.includes("at once"), "one prompt alone");
     },
+    "sampled lanes are other texts: no pass is counted against plain decoding"(SV) {
+      const drawn = (id, title, seconds, count) => {
+        const made = lane(id, title, [seconds]);
+        made.header.sampling = { temperature: 1 };
+        Object.assign(made.rounds[0].sum, { tokens: count, passes: 53, accepted: 30, tried: 60, drafted: 60 });
+        made.done.totals.tokens = count;
+        made.done.finish = "stop";
+        made.tokens = text(Array.from({ length: count }, (_, i) => i));
+        return made;
+      };
+      const said = SV.headline.say(drawn(1, "Fast", 1, 83), drawn(0, "autoregressive", 3, 95)).text;
+      ok(said.includes("83 ") && said.includes("53 ") && !/95|instead/.test(said), said);
+    },
     "a winner is named only where the spreads lie apart"(SV) {
       const apart = SV.verdict.verdict([lane(0, "Slow", [2, 2.1, 1.9]), lane(1, "Fast", [1, 1.1, 0.9])]);
       ok(apart.sure && apart.sentence.startsWith("Fast won, 100 % ahead of Slow: "), apart.sentence);

@@ -80,6 +80,20 @@ def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout)
     drive(use)
 
 
+def test_the_rail_counts_a_refused_token_as_soon_as_it_lies_there(drive, settled) -> None:
+    first = next(r["round"] for r in OLD if r["type"] == "judge" and r["lane"] == 1 and r["verdict"] == "rejected")
+
+    def use(page):
+        page.evaluate("board.setLayout('watch')")
+        page.evaluate(LOAD, json.dumps(OLD))
+        for phase, refused in ((2, "0"), (3, "1"), (4, "1")):
+            page.evaluate("([round, phase]) => board.goto({ lane: 1, round, phase })", [first, phase])
+            settled(page)
+            assert TEXTS["rail.lost"].split(",")[0].format(rejected=refused) in page.text_content(".lane[data-lane='1'] .rail .cap"), phase
+
+    drive(use)
+
+
 @pytest.mark.parametrize("layout", ["race", "watch"])
 def test_times_of_a_busy_machine_are_struck_out_while_it_runs_and_after(drive, settled, layout) -> None:
     told = sample.interleaved(NEW)

@@ -170,7 +170,7 @@ function paint() {
       return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
     }),
     more, // before what is offered: that changes with the models and the temperature, and the button must not move under a finger
-    word("pg-word gap", clear ? "What pays" : "Try also"),
+    ...(pays.length ? [word("pg-word gap", clear ? "What pays" : "Try also")] : []),
     ...pays.map((card) => chip(card, null, card.title, speedOf(card) ? times(speedOf(card)) : "")),
   ]);
   if (held) [...row.querySelectorAll(".pg-chip")].find((node) => node.dataset.key === held)?.focus();
