@@ -48,7 +48,7 @@ def test_a_run_takes_the_bucket_of_its_largest_tree(static):
 
 
 def test_the_certificate_says_which_forward_it_is_about(static, capsys, monkeypatch):
-    for of, test in ((certificate, "distribution"), (whole_answers, "answers")):  # long, and not asked here
+    for of, test in ((certificate, "distribution"), (whole_answers, "certify_answers")):  # long, and not asked here
         monkeypatch.setattr(of, test, lambda loaded, key, knobs=None: {"status": "pass", "detail": ""})
     monkeypatch.setattr(certificate, "PROMPTS", certificate.PROMPTS[:1])
     assert main(["verify", "--method", "speculative", "--json"]) == 0
