@@ -10,6 +10,9 @@ import pytest
 from specviz.trace.schema import SCHEMA
 from specviz.zoo.codec import ScaleCodec
 
+from ..message_codes import viewer_texts
+
+TEXTS = viewer_texts()
 SIDE, COLUMNS, ROWS = 2, 3, 2
 FIRST = 10
 COLOURS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (10, 20, 30)]
@@ -83,6 +86,29 @@ def test_a_race_of_pictures_shows_them_first_and_a_text_after_it_does_not(drive,
         page.evaluate("(rows) => board.load(rows.map((r) => JSON.stringify(r)).join('\\n'))", records({"kind": "text"}))
         settled(page)
         assert not page.evaluate(state)[0]
+
+    drive(use)
+
+
+def test_a_picture_grows_patch_by_patch_in_the_colours_of_their_fate(drive, settled):
+    """After each round the picture holds the patches written so far, in its place; each patch has a frame in the colour of its verdict."""
+    fate = """() => [...document.querySelectorAll(".stage .patches .live > .t")].map((t) => [t.dataset.v,
+      getComputedStyle(t).backgroundColor])"""
+    filled = """() => { const c = document.querySelector(".stage canvas.whole"), copy = Object.assign(document.createElement("canvas"), {
+      width: c.width, height: c.height}), g = copy.getContext("2d", {willReadFrequently: true});
+      g.drawImage(c, 0, 0);
+      return [0, 1].flatMap((y) => [0, 1, 2].map((x) => [...g.getImageData(2 * x, 2 * y, 1, 1).data].slice(0, 3).join())); }"""
+    blank = "0,0,0"
+
+    def use(page):
+        show(page, records(PATCHES))
+        for round, codes in ((0, [0]), (1, [0, 1, 3])):
+            page.evaluate("round => board.goto({ round, phase: 4 })", round)
+            settled(page)
+            want = [",".join(map(str, COLOURS[code])) for code in codes]
+            assert page.evaluate(filled) == want + [blank] * (COLUMNS * ROWS - len(codes))
+        frames = dict(page.evaluate(fate))
+        assert set(frames) == {"plain", "accepted", "correction"} and len(set(frames.values())) == 3, frames
 
     drive(use)
 
@@ -161,6 +187,7 @@ def test_scales_stand_side_by_side_and_show_the_picture_as_python_sums_it(drive,
         for box, upto in zip(boxes, (1, 5, limit)):
             wanted = codec.pixels(codes[:upto].tobytes()).astype(int).ravel()
             assert np.abs(wanted - np.array(box["rgb"])).max() <= 1
+        assert page.text_content(".paxis .mid") == TEXTS["passes.block.small"], "no block is called a pass of the large model"
         page.evaluate("board.goto({ round: 1, phase: 4 })")
         settled(page)
         assert len(page.evaluate(BOXES)) == 2
