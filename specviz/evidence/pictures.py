@@ -23,6 +23,9 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("autoregressive", {}),
     *(("speculative_jacobi", {"window": WINDOW, "init": init}) for init in ("random", "left", "above", "sample")),
     *(("lantern", {"window": WINDOW, "delta": delta}) for delta in (0.0, 0.1, 0.2, 0.4)),
+    ("speculative", {"gamma": 6}),
+    ("eagle", {"nodes": 20, "depth": 5}),
+    ("eagle2", {"nodes": 20, "depth": 8}),
 )
 
 
@@ -61,7 +64,7 @@ def main() -> None:
     parser.add_argument("--target", default=TARGET)
     parser.add_argument("--pictures", type=int, default=20, help="pictures of each method")
     args = parser.parse_args()
-    loaded = load(args.target, "none", "cpu")
+    loaded = load(args.target, None, "cpu")
     samples = loaded.codec.prompts
     prompts = [samples[i % len(samples)] for i in range(args.pictures)]
     print(table([measure(loaded, key, knobs, prompts) for key, knobs in CASES]))

@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ..core import DraftTree
 from ..models.pretrained import open_network, with_cache
 from ..models.recurrent import ARCHITECTURES
 from ..targets.recurrent import RecurrentModel
+from ..zoo.codec import codec_capabilities
 from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
@@ -56,6 +57,10 @@ class Answer:
 def run(job: Job) -> Path:
     """Generate the target's answers for training and for measurements; return their folder."""
     hparams = job.hparams("generate")
+    if "output:patches" in codec_capabilities(job.model(job.target)):
+        from . import picture_answers
+
+        return picture_answers.run(job, hparams)
     heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
     train = data.load(job.data, "train", hparams["own_rows"])
     path, root = job.model(job.target), folder(job)
@@ -96,10 +101,12 @@ def folder(job: Job) -> Path:
 
 class AnswerGenerator:
     """Generate answers to (row, temperature) pairs and write them into shard files. Temperature None: use the row's own answer,
-    and compute the target's distributions along it."""
+    and compute the target's distributions along it. encode: row -> (token ids of prompt and answer, index of the answer's first
+    token); None: by the chat template."""
 
-    def __init__(self, model, tokenizer, hparams: dict, job: Job):
+    def __init__(self, model, tokenizer, hparams: dict, job: Job, encode: Callable[[Any], tuple[list[int], int]] | None = None):
         self.model, self.tokenizer, self.hparams, self.job = model, tokenizer, hparams, job
+        self.encode = encode or (lambda row: data.chat_row(tokenizer, row))
         self.tokens = 0
         self.states: RecurrentModel | None = None
 
@@ -122,7 +129,7 @@ class AnswerGenerator:
 
     def answers(self, pairs: list) -> list[Answer]:
         """Return answers to pairs, in another order: batches hold prompts of similar length, which limits padding."""
-        rows = [(*data.chat_row(self.tokenizer, row), row.task, temperature) for row, temperature in pairs]
+        rows = [(*self.encode(row), row.task, temperature) for row, temperature in pairs]
         rows = sorted((row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1])
         made = []
         for first in range(0, len(rows), self.hparams["batch"]):
@@ -310,7 +317,7 @@ def read(place: Path) -> list[Answer]:
             ids = flat["ids"].long().split(lengths)
             spans = [length - start for length, start in zip(lengths, starts)]
             tops = zip(flat["top_ids"].split(spans), flat["top_logp"].split(spans))
-            # shards of earlier versions say only whether an answer is greedy, and were drawn at temperature 1 else
+            # shards of earlier versions only hold whether an answer is greedy; the others were sampled at temperature 1
             temperatures = flat["temperature"] if "temperature" in flat else 1.0 - flat["greedy"].float()
         except (SafetensorError, KeyError, RuntimeError, OSError) as error:
             raise TrainingError(f"{path} is damaged or cut short: delete it and run `generate` again.",

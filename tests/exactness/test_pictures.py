@@ -28,6 +28,14 @@ def test_what_needs_no_draft_runs_and_paints_the_same_picture(loaded):
         assert answer["status"] == "identical", f"{method.key}: {answer['detail']}"
 
 
+def test_a_draft_model_and_an_eagle_head_paint_the_same_picture_in_fewer_passes(loaded):
+    for key in ("speculative", "draft_tree", "eagle", "eagle2"):
+        answer = certify.greedy(loaded, key, ["a blue fish"], loaded.codec.most_tokens)
+        assert answer["status"] == "identical", f"{key}: {answer['detail']}"
+        sampled = measure(loaded, key, {}, ["a red heart", "a green tree"])
+        assert sampled["passes"] < loaded.codec.most_tokens / 1.6, key
+
+
 def test_methods_of_text_are_not_offered(loaded):
     refused = {method.key for method in methods("exact", "approximate") if loaded.unsupported_reason(method)}
     assert "parallel_branches" in refused and "lantern" not in refused
@@ -49,7 +57,7 @@ def test_guided_pictures_are_the_same_by_every_exact_method_and_not_the_unguided
 
     plain = paint("autoregressive", 2.0)
     assert paint("autoregressive", 1.0) != plain
-    assert all(paint(key, 2.0) == plain for key in ("speculative_jacobi", "prompt_lookup", "lookahead"))
+    assert all(paint(key, 2.0) == plain for key in ("speculative_jacobi", "prompt_lookup", "lookahead", "speculative"))
 
 
 def test_strong_guidance_does_not_end_a_picture_early(loaded):

@@ -1,6 +1,7 @@
 """The picture recipe: drawings are a function of the seed, the codebook keeps plain ground, a tiny run ships a target that loads and paints."""
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 
@@ -10,7 +11,7 @@ import pytest
 from specviz.core import Sampling
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.training import drawings, pictures, recognise
+from specviz.training import drawings, generate, pictures, recognise
 from specviz.training.job import Job
 from specviz.zoo import load
 
@@ -49,6 +50,19 @@ def test_a_tiny_run_ships_a_target_that_paints(trained):
     assert result.finish_reason == "stop" and len(result.token_ids) <= 4
     assert loaded.codec.pixels(result.data).shape == (32, 32, 3)
     assert job.last_log("pictures")["steps"] == 2 and json.loads((place / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_drafters_learn_from_pictures_that_the_target_painted_and_from_drawings(trained):
+    _, job = trained
+    root = generate.run(dataclasses.replace(job, target="specviz-pictures"))
+    words = load(str(trained[0]), "none", "cpu").codec
+    for split, count in (("heldout", 24), ("train", 48), ("read", 24)):
+        answers = generate.read(root / split)
+        assert len(answers) == count and {a.temperature for a in answers} <= {0.0, 0.7, 1.0}
+        for answer in answers:
+            painted, end = answer.ids[answer.start:].split([len(answer.ids) - answer.start - 1, 1])
+            assert answer.ids[answer.start - 1] == 3 and len(answer.top_ids) == len(painted) + 1  # <picture> ends the prompt
+            assert split != "read" or (len(painted) == 4 and all(int(t) in words.tokens for t in painted) and int(end) == 4)
 
 
 def test_a_share_of_prompts_loses_its_words():

@@ -14,7 +14,6 @@ from specviz.run.session import Session
 from specviz.training import attention
 from specviz.zoo import forget
 from specviz.zoo.registry import register
-from specviz.zoo.text import encode_chat
 
 TEXT = " ".join(f"{who} went to {where} and found {what} there." for who, where, what in (
     ("Lena", "the old mill", "a red button"), ("The owl", "the market", "a basket of pears"), ("Tom", "the harbour", "a letter"),
