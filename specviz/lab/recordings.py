@@ -53,7 +53,7 @@ def _with_about(line: str, about: dict[str, str]) -> str:
         return line
     try:
         record = json.loads(line)
-    except ValueError:  # the page says what is wrong with it
+    except ValueError:  # the page reports what is wrong with it
         return line
     header = isinstance(record, dict) and record.get("type") == "header"
     return json.dumps(record | {"about": about}, ensure_ascii=False) if header else line
