@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,7 @@ def run(job: Job) -> Path:
     """Generate the target's answers for training and for measurements; return their folder."""
     hparams = job.hparams("generate")
     if "output:patches" in codec_capabilities(job.model(job.target)):
-        from . import picture_answers
-
-        return picture_answers.run(job, hparams)
+        return import_module(".picture_answers", __package__).run(job, hparams)  # by name: it writes its shards by this module
     heldout = data.load(job.data, "heldout", hparams["own_rows"] // 4)
     train = data.load(job.data, "train", hparams["own_rows"])
     path, root = job.model(job.target), folder(job)
