@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from specviz import ROOT
-from specviz.evidence.error_list import sites
+from specviz.evidence.error_list import raise_sites
 
 VAGUE = ("registry", "variable", "run.engine", "usage")  # messages that are another module's words
 
@@ -33,7 +33,7 @@ def refuses(kind: type[BaseException], code: str, *parts: object):
 @cache
 def _engine() -> list[tuple[str, re.Pattern[str]]]:
     found = []
-    for site in sites():
+    for site in raise_sites():
         pieces = re.split(r"\{[^{}]*\}|\u2026", site.sentence.rstrip("."))
         if site.code and re.search(r"[a-z]{3}.*[a-z]{3}", " ".join(pieces)):
             found.append((site.code, re.compile(".*".join(map(re.escape, pieces)), re.S)))

@@ -11,7 +11,7 @@ import tomllib
 import grimp
 
 from specviz import ASSETS, ROOT
-from specviz.evidence.error_list import sites
+from specviz.evidence.error_list import raise_sites
 
 MODULES = sorted((ROOT / "specviz").rglob("*.py"))
 SCRIPTS = sorted([*ASSETS.glob("viewer/**/*.js"), *ASSETS.glob("panels/**/*.js"), *(ROOT / "specviz" / "ui" / "static").glob("*.js")])
@@ -69,7 +69,7 @@ def test_the_page_is_built_without_torch():
 
 
 def test_every_error_of_the_engine_has_an_identifier():
-    found = sites()
+    found = raise_sites()
     assert len(found) > 400 and len({site.error for site in found}) > 10
     assert not [site for site in found if site.code is not None and not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", site.code)]
 

@@ -75,8 +75,8 @@ class Processors:
         return torch.where((processed > -torch.inf).any(-1, keepdim=True), processed, logits.to(processed))
 
     @property
-    def masked(self) -> bool:
-        """Whether one of the processors is a grammar mask (structured output)."""
+    def has_grammar(self) -> bool:
+        """Whether one of the processors is a grammar mask (structured output); other bans of tokens do not count."""
         return any(hasattr(process, "forced") for process in self.processors)
 
     def forced(self, tokens: Sequence[int], start: int) -> list[int]:

@@ -5,9 +5,9 @@ the target's own KV cache. The rows' matrices are W + scale * B A with trained A
 al. 2106.09685); the text is never run with them. Two methods train such a path:
 
 - Uno (2609.04010): all matrices are changed. The block's first row, the root, keeps the target's own weights (gated
-LoRA), so its prediction is the target's; the other rows are uniformly sampled tokens and attend causally. - Orthrus
-(2605.12825): the attention's matrices are changed. All rows of the block, the root included, take the second path, are
-mask tokens after the root, and attend to each other in both directions.
+  LoRA), so its prediction is the target's; the other rows are uniformly sampled tokens and attend causally.
+- Orthrus (2605.12825): the attention's matrices are changed. All rows of the block, the root included, take the second
+  path, are mask tokens after the root, and attend to each other in both directions.
 
 Row j of a block predicts the token after its position. ``load`` reads this project's names
 (``changes.self_attn.q_proj.down`` for A of all layers, ``up`` for B transposed) and those of a LoRA adapter

@@ -348,7 +348,7 @@ def load(folder: str | Path, target: TargetInfo, make: type[BlockDrafter] = Bloc
     if max(made.read_layers) >= target.layers - 1:
         raise ModelError(f"{folder.name} reads the output of layer {max(made.read_layers)}; of {target.name} layers 0 to "
                          f"{target.layers - 2} can be read", "head.read_layers")
-    found: dict[str, Tensor] = dict(tokens)
+    found = cast(dict[str, Tensor], dict(tokens))
     for name, tensor in made.state_dict().items():
         if name == "markov_head.markov_w2.weight" and (d2t := tokens.get("d2t")) is not None:
             found[name] = _spread(weights.get(name, spoken, tensor.shape[1]), d2t, target.vocab)

@@ -34,7 +34,7 @@ class PatchEncoder(nn.Module):
 
     @property
     def count(self) -> int:
-        """Number of rows that a picture becomes."""
+        """Number of patches, which is the number of input embeddings of a picture."""
         return self.rows * self.columns
 
     @property
@@ -43,7 +43,8 @@ class PatchEncoder(nn.Module):
         return self.columns * self.patch, self.rows * self.patch
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return the rows [n, count, hidden] of pictures, uint8 [n, height, width, 3]."""
+        """Return the input embeddings [n, count, hidden], one per patch, of pictures uint8 [n, height, width, 3]. They precede the
+        text's token embeddings."""
         n, size = len(pictures), self.patch
         cut = pictures.view(n, self.rows, size, self.columns, size, 3).transpose(2, 3).reshape(n, self.count, -1)
         x = (cut.to(self.position_embed.dtype) - 255) / 128  # white, the usual ground, is 0

@@ -220,7 +220,7 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     verified = drafted + outcome.seconds["verify"]
     committed = verified + outcome.seconds["judge"] + outcome.seconds["commit"]
     draft, verify = spans or ((t, drafted), (drafted, verified))
-    if state.processors and state.processors.masked and state.top_k_saved:
+    if state.processors and state.processors.has_grammar and state.top_k_saved:
         state.note("grammar", **grammar_note(outcome))
     rows = len(outcome.scores.logits)
     yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))

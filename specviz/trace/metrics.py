@@ -124,10 +124,12 @@ class Timed(Protocol):
     @property
     def tokens(self) -> int:
         """Number of generated tokens."""
+        ...
 
     @property
     def seconds(self) -> float:
         """Seconds in which they were generated."""
+        ...
 
 
 def walltime_speedup(plain: Timed, ours: Timed) -> float | None:

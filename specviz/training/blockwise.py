@@ -22,8 +22,9 @@ def run(job: Job) -> Path:
 
 
 def head_states_function(model: blockwise.Blockwise, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, head) -> (kept, states) of ranks.HeadStates: one head's hidden states at the positions of a
-    batch."""
+    """Return a function (batch, head index) -> (kept, states): kept: indices into ``batch.where`` of the answer tokens that this head
+    can predict, those with a token index + 1 positions earlier; states [len(kept), hidden]: the head's output there, before the
+    output matrix (lm_head)."""
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         return kept, model.states(batch.states[places].float(), index)

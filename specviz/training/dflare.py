@@ -5,6 +5,7 @@ So DFlare's first projections to keys and values are fitted: each draft layer st
 keys and values best, by least squares on hidden states of the target's answers."""
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,8 @@ def fit_to_dflash(job: Job, model: network.DFlare, features: masked_block.AuxSta
         step += 1
     states = torch.cat(rows[1:])[:features.hparams["fit_rows"]].to(features.device)
     text, read = drafter.hidden_norm(drafter.fc(states)), len(model.read_layers)
+    layer: Any
+    other: Any
     for i, (layer, other) in enumerate(zip(model.layers, drafter.layers)):
         wanted = torch.cat([part(text) for part in (other.self_attn.k_proj, other.self_attn.v_proj)], 1)
         found = []

@@ -14,7 +14,7 @@ from ..trace.page import gradio_parts
 from ..trace.scripts import scripts_below
 from . import picker_rows
 from .head_script import LINK_CARD
-from .limits import LANES, VALUE_NAMES
+from .limits import LANES, PROMPT_CHARACTERS, VALUE_NAMES
 from .start_content import StartContent
 from .stream import json_for_html
 from .theme import PANELS, STATIC
@@ -37,7 +37,8 @@ def picker(cards: dict[str, Any], start: StartContent, timed: bool) -> gr.HTML:
     """Return the component in which methods are chosen: the chosen ones as chips, and the list of all methods.
 
     Its value is a JSON list with, for each lane, a method's key or {"method": key, "knobs": {...}}. ``off``: a JSON object
-    {key: why it cannot run}; ``timed``: whether the displayed speeds were measured with the chosen models."""
+    {"target": name, "why": {key: why it cannot run on that target}}; ``timed``: whether the displayed speeds were measured with the
+    chosen models."""
     script_ = "\n".join(read_script(name) for name in ("glyphs.js", "method_list.js", "lane_tray.js", "picker.js"))
     return gr.HTML(json_for_html(start.chosen), html_template='<div class="pg-pick"></div>', js_on_load=script_, apply_default_css=False,
                    elem_id="methods", cards=picker_rows.rows(cards, start.first), families=picker_rows.family_sentences(),
@@ -97,8 +98,8 @@ def doctor() -> gr.HTML:
 
 
 def conversation() -> gr.HTML:
-    """Return the component with the earlier turns, above the board. Its value is JSON ``{turns, shown}``; a ``select`` event holds
-    the turn to open."""
+    """Return the component with the earlier turns, above the board. Its value is JSON ``{turns, shown}``; shown: index of
+    the turn that the board shows, null for the last one. A ``select`` event holds the index of the turn to open."""
     return gr.HTML("", html_template='<ol class="pg-chat" aria-label="Conversation so far"></ol>', js_on_load=read_script("chat.js"),
                    apply_default_css=False, elem_id="conversation")
 
@@ -116,7 +117,7 @@ def tabs(targets: list[dict[str, str]]) -> gr.HTML:
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
                    js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
                    models={target["model"]: target["name"] for target in targets},
-                   titles={target["title"]: target["model"] for target in targets},
+                   titles={target["title"]: target["model"] for target in targets}, most_characters=PROMPT_CHARACTERS,
                    drafts={target["name"]: target.get("draft", "") for target in targets})
 
 

@@ -15,7 +15,7 @@ from .backend import Backend
 from .chat import Chat
 from .controls import drafts, incompatible_choices
 from .http_guard import visitor
-from .limits import BASELINE, LANES, NO_DRAFT, RunQueue, model_key, read_request
+from .limits import BASELINE, LANES, NO_DRAFT, RunQueue, model_key, read_request, split_model_key
 from .loading import Loader
 from .messages import Refused, shorten, text
 from .picker_rows import speeds_apply
@@ -278,8 +278,10 @@ class Handlers:
         return {self.ui["models"]: line, **self._picker(self.backend.unsupported_reason(target), target)}
 
     def _picker(self, off: dict[str, str], models: str | None) -> dict:
-        """Mark the methods that cannot run on these models, and whether the speeds were measured with them."""
-        return {self.ui["methods"]: gr.HTML(off=json_for_html(off), timed=speeds_apply(self.backend.targets(), models))}
+        """Mark the methods that cannot run on these models, and whether the speeds were measured with them. The page ignores it if
+        another target was chosen meanwhile."""
+        about = {"target": split_model_key(models)[0] or "", "why": off}
+        return {self.ui["methods"]: gr.HTML(off=json_for_html(about), timed=speeds_apply(self.backend.targets(), models))}
 
     def knob_limits(self, key: str, target: str | None, draft: str | None) -> dict[str, float]:
         """Return the highest value of each knob of a method that the chosen models limit."""

@@ -33,7 +33,6 @@ OWN_FILES = "/own/"  # the page's own files by name: no path of this machine is 
 OPEN_ROUTES = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/[^?]+"
                          r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
                          r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
-JOIN = "/gradio_api/queue/join"  # the route of the page's own events
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
 EVENT = re.compile(r"/gradio_api/(queue/join|call/(v2/)?[^/]+/?)")  # a POST to one of these queues an event
 BODY_SECONDS = 10.0  # until a request has arrived
@@ -144,8 +143,7 @@ class HttpGuard:
             value = json.loads(data or b"null")
         except (ValueError, RecursionError):
             return self._error(request, 422, "http.malformed")
-        path = _path(request)
-        check_size("openai body" if path.startswith("/v1/") else "page body" if path == JOIN else "body", value)
+        check_size("openai body" if _path(request).startswith("/v1/") else "body", value)
         body.session = value.get("session_hash") if isinstance(value, dict) else None
         if call is None:
             return None

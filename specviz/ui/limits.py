@@ -71,7 +71,6 @@ SIZES = {
     "generation": Size("The request's further fields", CONVERSATION_CHARACTERS, 4000, 24),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
     "body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24),
-    "page body": Size("The request", 2**20, 20_000, 24),  # the page shows why its handler refuses a text, and not why the guard does
     "openai body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24, PICTURE_CHARACTERS),
 }
 PICTURE = "data:image/"  # begins a picture's data URL

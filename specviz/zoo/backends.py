@@ -37,26 +37,32 @@ class LoadedModel(Protocol):
     @property
     def vocab(self) -> int:
         """Vocabulary size: the width of the logits."""
+        ...
 
     @property
     def context(self) -> int:
         """Maximum number of tokens in the KV cache."""
+        ...
 
     @property
     def hidden(self) -> int:
         """Size of a hidden state."""
+        ...
 
     @property
     def layers(self) -> int:
         """Number of layers."""
+        ...
 
     @property
     def parameters(self) -> int:
         """Number of parameters."""
+        ...
 
     @property
     def dtype(self) -> torch.dtype:
         """Data type of the weights in matrix products."""
+        ...
 
     def open(self) -> CachedTarget:
         """Return a target over these weights, with a KV cache of its own."""
@@ -136,7 +142,7 @@ def _tree_scan_provides(config: Config) -> frozenset[str]:
     from ..models.recurrent import ARCHITECTURES
     from ..targets.recurrent import RecurrentTarget
 
-    return RecurrentTarget.capabilities | ARCHITECTURES[config["model_type"]].shown
+    return RecurrentTarget.capabilities | {ARCHITECTURES[config["model_type"]].state_capability} - {""}
 
 
 def _load_vision(folder: Path, device: Any) -> LoadedModel:

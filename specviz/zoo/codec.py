@@ -58,6 +58,7 @@ class Codec(Protocol):
     @property
     def table(self) -> TokenTable:
         """The map from token ids to bytes."""
+        ...
 
     def encode(self, messages: Sequence[dict[str, Any]], raw: bool, **options: Any) -> list[int]:
         """Return the prompt's token ids. raw: without a chat template; options: further arguments of the template. Raises ZooError
@@ -79,6 +80,7 @@ class Codec(Protocol):
     @property
     def neighbours(self) -> np.ndarray:
         """For each token of ``tokens``, the most similar other tokens, nearest first, int64 [len(tokens), k]."""
+        ...
 
 
 class TextCodec:

@@ -98,7 +98,7 @@ def requirement_message(need: str, name: str, draft_problem: str, head_problems:
     if need.startswith("head:"):
         return needed(need[5:], name, head_problems or {})
     if need.startswith(trained_drafts.ROLE):
-        return trained_drafts.needed(need.removeprefix(trained_drafts.ROLE), name)
+        return trained_drafts.missing_draft_message(need.removeprefix(trained_drafts.ROLE), name)
     if need.startswith("store:"):
         return (f"needs a datastore named {need[6:]!r} for the tokenizer of {name}: build one with `{HOW_TO.get(need[6:], HOW)}` and name "
                 "its folder in models.yaml")

@@ -33,6 +33,6 @@ NEEDED = ("needs a {kind} draft model trained for {name}; `python -m specviz.tra
           "embedded target")
 
 
-def needed(kind: str, name: str) -> str:
-    """Return that a draft model of this kind is missing, as the end of a message ("needs ..."). name: the target's."""
+def missing_draft_message(kind: str, name: str) -> str:
+    """Return the end of the error message for a missing draft model of this kind ("needs a ..."). name: the target's name."""
     return NEEDED.format(kind=kind, name=name)

@@ -8,7 +8,7 @@ from specviz.ui.limits import BASELINE
 from specviz.ui.picker_rows import measured_speedups
 from specviz.ui.start_content import methods_named, start_content
 
-from .test_page import open_fields, run, shelf  # noqa: F401
+from .test_page import begin, finish, open_fields, run, shelf  # noqa: F401
 from .test_rows import rows
 
 CHIPS = "[...document.querySelectorAll('.pg-chip[aria-pressed=false]')].map((c) => c.dataset.key).filter(Boolean)"
@@ -162,3 +162,20 @@ def test_the_draft_of_a_link_is_the_one_that_the_settings_get(visit, server, bac
     other.wait_for_function("document.querySelector('#board .sv').dataset.state === 'done' && Number(document.querySelector('#board .sv').dataset.seq) > 0")
     assert backend.idle() and backend.runs[-1].draft == "wide" == backend.runs[0].draft
     backend.loaded.discard("|wide")
+
+
+def test_what_the_last_target_could_not_run_says_nothing_of_the_next(visit, server, backend, monkeypatch):
+    """The answer about the default target comes while another one is asked for, with a method that only that one can run."""
+    monkeypatch.setattr(backend, "unsupported_reason", lambda target=None: {} if target == "other" else {"heads": "There are none."})
+    page = visit(url=server.url)
+    begin(page)
+    finish(page)
+    page.wait_for_function("document.querySelector('#methods .pg-pick')")
+    page.evaluate("""() => {
+        SpecVizPage.run({ prompt: 'draw', methods: ['heads'], target: 'other' });
+        document.querySelector('#temperature input').dispatchEvent(new Event('input', { bubbles: true }));
+    }""")
+    page.wait_for_function("document.querySelector('#board').textContent.includes('draw')")
+    finish(page)
+    asked = backend.runs[-1]
+    assert (asked.target, "heads" in dict(asked.lanes)) == ("other", True)

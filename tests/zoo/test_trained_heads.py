@@ -18,7 +18,7 @@ from specviz.run.session import Session
 from specviz.training.job import Job
 from specviz.zoo import survey
 from specviz.zoo.registry import ZooError, register
-from specviz.zoo.trained_drafts import needed as needed_draft
+from specviz.zoo.trained_drafts import missing_draft_message as needed_draft
 
 from ..message_codes import engine_codes, refuses
 from ..models import tiny

@@ -10,7 +10,9 @@
       rows = list(d.shares)
         .slice(0, 16)
         .map((row) => nums(row, 64));
-    host.append(say("Each draft layer mixes the target's layers in its own shares, which were learned and do not change."));
+    host.append(
+      say("Each draft layer mixes the target's layers in its own shares, which were learned and do not change."),
+    );
     rows.forEach((row, i) =>
       bars(host, {
         name: "Draft layer " + (i + 1) + " reads these layers of the target",

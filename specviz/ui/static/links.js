@@ -142,6 +142,7 @@
     page.pending = null;
     if (typeof set.target === "string") {
       set.target = page.modelOf(set.target);
+      document.dispatchEvent(new CustomEvent("specviz:othertarget", { detail: set.target ?? "" }));
       if (set.target === undefined) delete set.draft; /* it belongs to that model */
     }
     const sample = typeof set.target === "string" ? page.sampleOf?.(set.target) : "";
@@ -319,7 +320,6 @@
       says = same ? "" : `It runs with ${titles.join(" and ")}: that replaces what was chosen.`;
     if (set) {
       /* what only some examples choose: a model of their own, a temperature */
-      if (set.target) document.dispatchEvent(new CustomEvent("specviz:othertarget"));
       page.pending = { ...set, prompt, methods };
       queueMicrotask(() => page.send("input"));
     }

@@ -12,6 +12,7 @@
   };
   const TEXTS = {
     "skip.link": "Skip to the prompt",
+    "prompt.long": (count, most) => `The prompt has ${count} characters; the limit is ${most}.`,
     "settings.close": "Close the settings",
     "foot.licence":
       "Licence Apache-2.0; cite it as CITATION.cff says. Source and documentation: the repository\u2019s README.md and docs/.",
@@ -48,6 +49,26 @@
   const onRun = (event) => event.target.closest?.("#run") && fillPrompt();
   document.addEventListener("pointerdown", onRun, true);
   document.addEventListener("focusin", onRun, true);
+
+  /* ---- a prompt that is too long ---- */
+  /* It is refused here: the server answers a larger text than it reads with a status, of which the page could only say "Error". */
+  function refuseLong(event) {
+    const box = document.querySelector("#prompt textarea"),
+      count = box?.value.trim().length ?? 0,
+      pressed =
+        event.type === "click"
+          ? event.target.closest?.("#run")
+          : event.target === box && event.key === "Enter" && !event.shiftKey;
+    if (!pressed || !(count > page.mostCharacters)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const line = /** @type {HTMLElement} */ (document.querySelector("#notice .pg-line"));
+    line.textContent = TEXTS["prompt.long"](count.toLocaleString("en"), page.mostCharacters.toLocaleString("en"));
+    line.dataset.state = "error";
+    line.hidden = false;
+  }
+  document.addEventListener("click", refuseLong, true);
+  document.addEventListener("keydown", refuseLong, true);
 
   /* ---- settings ---- */
   const side = () => document.getElementById("settings");

@@ -18,7 +18,18 @@ const lanes = () =>
   read(props.value, [])
     .map((x) => (typeof x === "string" ? { method: x, knobs: {} } : { method: x.method, knobs: x.knobs || {} }))
     .filter((lane) => cardOf(lane.method));
-const off = () => read(props.off, {});
+let asked = null; /* the target that was asked for, until its name stands in Settings */
+const targetName = () => {
+  const page = window.SpecVizPage;
+  return page.modelOf?.(page.titles?.[document.querySelector("#target input")?.value]) ?? "";
+};
+/* {method: why it cannot run on the chosen target}. An answer about another target may come late: it is ignored. */
+function off() {
+  const { target, why } = read(props.off, {}),
+    chosen = targetName();
+  if (asked === chosen) asked = null;
+  return (target === (asked ?? chosen) && why) || {};
+}
 /* How much faster than plain decoding a method was measured to be, with the chosen models: greedy, or sampled. */
 const speedOf = (card, sampled = Number(document.querySelector("#temperature input")?.value) > 0) =>
   (props.timed && card.speed?.[sampled ? 1 : 0]) || null;
@@ -191,9 +202,9 @@ function drop() {
 watch(["value", "off", "timed"], drop);
 document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
 document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
-/* Methods are about to be chosen together with a target of their own: what the last one could not run says nothing of it. */
-document.addEventListener("specviz:othertarget", () => {
-  props.off = "{}";
+/* Methods are about to be chosen together with a target: what the last one could not run says nothing of it. */
+document.addEventListener("specviz:othertarget", (event) => {
+  asked = /** @type {CustomEvent} */ (event).detail;
   say("");
 });
 paint();

@@ -27,6 +27,7 @@
     page.files = props.files;
     page.models = props.models;
     page.titles = props.titles;
+    page.mostCharacters = props.most_characters;
     page.drafts = props.drafts;
     page.send = trigger;
     const list = root.querySelector("[role=tablist]");
