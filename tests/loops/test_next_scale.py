@@ -116,8 +116,8 @@ def test_the_terminal_takes_all_patches_of_a_scale(pair):
     writer = TokenPrinter(out, Bytes())
     tokens, events = paint(pair, 1)
     for event in events:
-        writer.take(event)
+        writer.print_event(event)
         if isinstance(event, Committed):
-            writer.take(TextEmitted(event.round, tuple((token, b"x", 0, 1) for token in event.tokens)))
+            writer.print_event(TextEmitted(event.round, tuple((token, b"x", 0, 1) for token in event.tokens)))
     writer.close()
     assert out.getvalue().count("x") == len(tokens) == 14

@@ -166,16 +166,16 @@ def test_the_draft_of_a_link_is_the_one_that_the_settings_get(visit, server, bac
 
 def test_what_the_last_target_could_not_run_says_nothing_of_the_next(visit, server, backend, monkeypatch):
     """The answer about the default target comes while another one is asked for, with a method that only that one can run."""
-    monkeypatch.setattr(backend, "unsupported_reason", lambda target=None: {} if target == "other" else {"heads": "There are none."})
+    monkeypatch.setattr(backend, "unsupported_reason", lambda target=None: {} if target == "other" else {"lookup": "There is none."})
     page = visit(url=server.url)
     begin(page)
     finish(page)
     page.wait_for_function("document.querySelector('#methods .pg-pick')")
     page.evaluate("""() => {
-        SpecVizPage.run({ prompt: 'draw', methods: ['heads'], target: 'other' });
+        SpecVizPage.run({ prompt: 'a zebra', methods: ['lookup'], target: 'other' });
         document.querySelector('#temperature input').dispatchEvent(new Event('input', { bubbles: true }));
     }""")
-    page.wait_for_function("document.querySelector('#board').textContent.includes('draw')")
+    page.wait_for_function("document.querySelector('#board').textContent.includes('a zebra')")
     finish(page)
     asked = backend.runs[-1]
-    assert (asked.target, "heads" in dict(asked.lanes)) == ("other", True)
+    assert (asked.target, "lookup" in dict(asked.lanes)) == ("other", True)

@@ -51,7 +51,7 @@
   document.addEventListener("focusin", onRun, true);
 
   /* ---- a prompt that is too long ---- */
-  /* It is refused here: the server answers a larger text than it reads with a status, of which the page could only say "Error". */
+  /* Refused here: the server answers a text that is too large for it with a status, of which the page can only say "Error". */
   function refuseLong(event) {
     const box = document.querySelector("#prompt textarea"),
       count = box?.value.trim().length ?? 0,
