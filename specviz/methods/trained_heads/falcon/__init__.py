@@ -31,7 +31,8 @@ METHOD = Method(
     loses="The second token of a pair mixes what would follow several first ones.",
     differs="Head, mask and glancing training are the authors'. Their recurrent network runs over each position separately, as in their "
             "code and not in the figure. Their blocks begin with the first row of each pass (commit 1fe360e), so the last one may be "
-            "short; here blocks end at the last token of the text, in training too, so the last one is whole. Their trees are fixed; here the most probable paths are followed.",
+            "short; here blocks end at the last token of the text, in training too, so the last one is whole. "
+            "Their trees are fixed; here the most probable paths are followed.",
     compared="code",
     published={"depth": 8},
     aliases=("falcon", "semi-autoregressive", "glancing"),
