@@ -49,7 +49,7 @@ def judged(children: str, verifier: str, width: int) -> str:
 def test_every_cell_is_known_beforehand(children, verifier):
     assert set(JUDGES) == set(KNOBS["verifier"].choices)
     width = 1 if verifier == "block" and children != "hub pairs" else 3
-    refusal, run = KNOBS["verifier"].unsupported_reason(verifier, {"children": children, "width": width}), judged(children, verifier, width)
+    refusal, run = KNOBS["verifier"].conflict_reason(verifier, {"children": children, "width": width}), judged(children, verifier, width)
     assert bool(refusal) == bool(run), (refusal, run)
     if refusal:  # both are named, and what would do instead
         with pytest.raises(ValueError) as caught:
@@ -57,16 +57,16 @@ def test_every_cell_is_known_beforehand(children, verifier):
         assert str(caught.value) == refusal and repr(children) in refusal and repr(verifier) in refusal
         reported = refusal.split("choose")[1]
         for other in JUDGES:
-            if not KNOBS["verifier"].unsupported_reason(other, {"children": children, "width": width}):
+            if not KNOBS["verifier"].conflict_reason(other, {"children": children, "width": width}):
                 assert other in reported and not judged(children, other, width)
         assert JUDGES[verifier].title in run
 
 
 def test_block_verification_takes_chains_alone():
-    refusal = KNOBS["verifier"].unsupported_reason("block", {"children": "top-k", "width": 2})
+    refusal = KNOBS["verifier"].conflict_reason("block", {"children": "top-k", "width": 2})
     assert "verifier 'block'" in refusal and "width 2" in refusal
     assert "token rejection" in judged("top-k", "block", 3)
-    assert not KNOBS["verifier"].unsupported_reason("block", {"children": "top-k", "width": 1})
+    assert not KNOBS["verifier"].conflict_reason("block", {"children": "top-k", "width": 1})
 
 
 def test_the_card_of_the_page_has_the_table_too():

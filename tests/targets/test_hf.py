@@ -56,7 +56,7 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
 def test_taps_and_entries_by_hooks_that_live_only_inside_score(folder, kind):
     model = HFModel(checkpoint(folder, kind), device="cpu")
     target, tokens = model.open(), [i * 5 % VOCAB for i in range(3, 23)]
-    assert {"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"} == target.capabilities
+    assert {"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "learning"} == target.capabilities - {"draft_path"}
     with torch.inference_mode():
         hidden = model.net(torch.tensor([tokens]), output_hidden_states=True).hidden_states
     target.capture(frozenset({"final", "layer:0", "layer:2"}))
