@@ -218,7 +218,7 @@ def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_al
 
 def test_there_are_some():
     """What is not there is no case, so that a name of a folder that changed would go unseen."""
-    assert len(tried("eagle", "fspad", "jakiro", "falcon", "mtp")) == 7 and len(tried(*DRAFTING)) == 12 and len(tried("glide", "m2r2")) == 2
+    assert len(tried("eagle", "fspad", "jakiro", "falcon", "mtp")) == 8 and len(tried(*DRAFTING)) == 12 and len(tried("glide", "m2r2")) == 2
 
 
 PROMPTS = ("Tell me a story about a fox and a river.",
