@@ -33,7 +33,8 @@ TEXTS = {  # sentences of the page, by identifier
 for the same prompt and seed. Both are measured within a few runs of each other. The table has the median over all prompts and
 repeats, with quartiles in brackets. Tokens per pass: mean accepted length, the generated tokens
 divided by verification passes; methods that draft with the target itself, such as Uno, also run it for drafting. Of the oracle:
-the method's speed-up as a share of that of drafts that are always accepted, the upper bound for every drafter of this draft length on this machine.
+the method's speed-up as a share of that of drafts that are always accepted, the upper bound for every drafter of this draft length
+on this machine.
 [The log](log/2026-11/speed.md) explains the results.""",
     "clear": f"""For each family and task, the exact method with the highest median speed-up (a lossy one if the family has no exact one).
 It is a clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs of runs.""",

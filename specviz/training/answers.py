@@ -9,7 +9,8 @@ import yaml
 from transformers import LlamaForCausalLM
 
 from .. import ASSETS
-from . import data, generate
+from . import data
+from . import text_answers as generate
 from .job import Job
 
 EXAMPLES = ASSETS / "prompts" / "examples.yaml"

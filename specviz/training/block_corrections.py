@@ -23,10 +23,10 @@ from . import chains
 from .data import TASKS
 from .draft import collate
 from .features import Batch
-from .generate import Answer
 from .job import Job, TrainingError
 from .masked_block import AuxStateFeatures, sample_anchors
 from .runner import Runner
+from .text_answers import Answer
 
 DRAFTER = "dflash"
 

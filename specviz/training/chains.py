@@ -19,10 +19,10 @@ from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
 from .files import FRONT, relink_card, write_bytes, write_json, write_shards, write_text
-from .generate import Answer
 from .job import Job, TrainingError
 from .runner import Runner
 from .shared_weights import base_head_fields
+from .text_answers import Answer
 
 # (batch, gamma) -> for each step, states [positions, hidden] for the output matrix; row p - 1 predicts the token after position p
 ChainStates = Callable[[Batch, int], list[Tensor]]

@@ -22,9 +22,9 @@ from ..models.heads import HeadWeights, config_of, fill
 from . import chains, losses
 from .draft import Batches, collate
 from .features import Batch, Features
-from .generate import Answer
 from .job import Job
 from .runner import Runner
+from .text_answers import Answer
 
 
 class Trajectories(Features):

@@ -19,7 +19,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from ..methods import draft_kinds
 from ..models.exits import sub_model_layers
 from ..models.pretrained import open_config, open_network
-from . import acceptance, generate, losses, reduced_draft
+from . import acceptance, losses, reduced_draft
+from . import text_answers as generate
 from .files import FRONT, export, relink_card, write_json, write_text
 from .grow import grow_model
 from .job import Job, TrainingError, fingerprint

@@ -22,11 +22,11 @@ from . import chains, losses
 from .data import TASKS
 from .draft import collate
 from .features import Batch
-from .generate import Answer
 from .job import Job
 from .masked_block import sample_anchors
 from .runner import Runner
 from .specdiff import TextFeatures
+from .text_answers import Answer
 
 ROWS = 1024  # most rows of a pass when measuring
 

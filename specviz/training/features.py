@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..models.heads import TargetInfo
 from ..models.pretrained import open_config, open_network
-from . import generate
+from . import text_answers as generate
 from .draft import Batches
 from .job import Job, TrainingError, fingerprint
 from .runner import bfloat16_is_faster

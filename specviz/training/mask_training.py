@@ -15,7 +15,7 @@ from . import chains, losses, mask_rows
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .generate import Answer
+from .text_answers import Answer
 
 
 @dataclass(frozen=True)

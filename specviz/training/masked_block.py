@@ -22,11 +22,11 @@ from . import chains, losses
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .generate import Answer
 from .job import Job
 from .runner import Runner
 from .shared_weights import freeze_untrained
 from .state_cache import StateCache
+from .text_answers import Answer
 
 # (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose product is the logits
 Predict = Callable[[Any, Features, Batch, Tensor, Tensor], tuple[Tensor, Tensor]]

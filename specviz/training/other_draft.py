@@ -16,7 +16,8 @@ from transformers import AutoTokenizer, LlamaConfig
 from ..models.pretrained import open_config
 from ..zoo import other_vocabulary as others
 from ..zoo.found_weights import OTHER_DRAFT
-from . import data, draft, generate, losses
+from . import data, draft, losses
+from . import text_answers as generate
 from . import tokenizer as tokenizer_recipe
 from .files import FRONT, export, write_text, write_tokenizer
 from .job import Job, TrainingError, fingerprint

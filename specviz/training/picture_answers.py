@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from ..models.pretrained import open_network
 from ..zoo.codec import PatchCodec, open_codec
-from . import generate
+from . import text_answers as generate
 from .data import TASKS
 from .files import write_json
 from .job import Job, fingerprint

@@ -22,7 +22,7 @@ from . import losses
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .generate import Answer
+from .text_answers import Answer
 
 NEVER = 10**6  # the rank of a token that no head was asked for
 NEARLY = 0.93  # of the most tokens a second that a tree promises: as good

@@ -17,8 +17,8 @@ from transformers import LlamaForCausalLM
 from ..models.reduced_vocabulary import expand_to_vocab
 from ..zoo.found_weights import mark
 from .files import write_json, write_shards, write_tokenizer
-from .generate import Answer
 from .job import Job, TrainingError
+from .text_answers import Answer
 
 ABSENT = -30.0  # log-probability of an entry of the top tokens that no token of the draft vocabulary fills
 

@@ -13,7 +13,8 @@ import torch
 from transformers import AutoTokenizer
 
 from ..models.pretrained import open_network
-from . import acceptance, answers, data, drafters, generate, target
+from . import acceptance, answers, data, drafters, target
+from . import text_answers as generate
 from .files import write_bytes, write_json, write_text
 from .job import Job, fingerprint
 

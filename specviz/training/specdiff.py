@@ -23,11 +23,11 @@ from . import chains, losses
 from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
-from .generate import Answer
 from .job import Job
 from .masked_block import sample_anchors
 from .reduced_draft import ReducedHead
 from .runner import Runner
+from .text_answers import Answer
 
 
 class TextFeatures(Features):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .generate import Answer
+from .text_answers import Answer
 
 
 class StateCache:

@@ -3,7 +3,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specviz.training import acceptance
-from specviz.training.generate import Answer
+from specviz.training.text_answers import Answer
 
 VOCAB = 12
 

@@ -13,11 +13,12 @@ from specviz.core import DraftTree
 from specviz.methods import draft_kinds
 from specviz.models.exits import sub_model_layers
 from specviz.targets.fast import FastModel
-from specviz.training import distillspec, draft, fastdraft, generate, s2d, tvdpp
+from specviz.training import distillspec, draft, fastdraft, s2d, tvdpp
+from specviz.training import text_answers as generate
 from specviz.training.draft import DraftTrainer
 from specviz.training.files import write_tensors
-from specviz.training.generate import Answer, pack
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
+from specviz.training.text_answers import Answer, pack
 
 from ..message_codes import refuses
 from ..zoo.checkpoints import write

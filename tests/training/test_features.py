@@ -17,12 +17,13 @@ from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
 from specviz.models import eagle as eagle_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import attention, chains, eagle, generate, kangaroo
+from specviz.training import attention, chains, eagle, kangaroo
+from specviz.training import text_answers as generate
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.files import write_tensors
-from specviz.training.generate import Answer, AnswerGenerator
 from specviz.training.job import TARGET, Job, TrainingError, fingerprint
+from specviz.training.text_answers import Answer, AnswerGenerator
 from specviz.verifiers import TokenRejection
 
 from ..message_codes import refuses

@@ -22,9 +22,9 @@ from specviz.training.data import TASKS, chat_prompt
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.files import write_tensors
-from specviz.training.generate import Answer, pack
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
 from specviz.training.runner import Runner
+from specviz.training.text_answers import Answer, pack
 
 from ..message_codes import refuses
 from ..zoo.checkpoints import write

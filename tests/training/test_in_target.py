@@ -10,7 +10,7 @@ from specviz.models import in_target as models
 from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, speculative_streaming
 from specviz.training.draft import collate
 from specviz.training.features import Features
-from specviz.training.generate import Answer
+from specviz.training.text_answers import Answer
 from specviz.trees import full_tree
 
 from .recipes import killed_and_resumed, promised_and_kept, whole_numbers

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import torch
 
-from specviz.training.generate import Answer
 from specviz.training.state_cache import StateCache
+from specviz.training.text_answers import Answer
 
 
 def answers():

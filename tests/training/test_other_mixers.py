@@ -11,7 +11,7 @@ from specviz.models import trainable
 from specviz.models.pretrained import open_network
 from specviz.models.trainable import with_scanned_mixers
 from specviz.targets.recurrent import RecurrentModel
-from specviz.training import generate
+from specviz.training import text_answers as generate
 from specviz.training.files import export
 from specviz.training.job import SHIPPED, TARGET, Job
 from specviz.training.other_mixers import MIXERS, Teacher

@@ -11,7 +11,7 @@ import pytest
 from specviz.core import Sampling
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.training import drawings, generate, pictures, recognise
+from specviz.training import drawings, generate, pictures, recognise, text_answers
 from specviz.training.job import Job
 from specviz.zoo import load
 
@@ -57,7 +57,7 @@ def test_drafters_learn_from_pictures_that_the_target_painted_and_from_drawings(
     root = generate.run(dataclasses.replace(job, target="specviz-pictures"))
     words = load(str(trained[0]), "none", "cpu").codec
     for split, count in (("heldout", 24), ("train", 48), ("read", 24)):
-        answers = generate.read(root / split)
+        answers = text_answers.read(root / split)
         assert len(answers) == count and {a.temperature for a in answers} <= {0.0, 0.7, 1.0}
         for answer in answers:
             painted, end = answer.ids[answer.start:].split([len(answer.ids) - answer.start - 1, 1])

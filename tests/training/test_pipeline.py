@@ -9,7 +9,7 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from specviz.methods import head_kinds
-from specviz.training import answers, data, draft, generate, report, target
+from specviz.training import answers, data, draft, report, target, text_answers
 from specviz.training.__main__ import available, main
 from specviz.training.files import write_tensors
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError, fingerprint
@@ -112,12 +112,12 @@ def pair(work):
 @pytest.mark.parametrize("together", (32, 2))
 def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
     """However many prompts are read in one pass, each padded to the longest of its own."""
-    monkeypatch.setattr(generate, "PREFILL", together)
+    monkeypatch.setattr(text_answers, "PREFILL", together)
     model, words = pair
     hparams = Job(size="tiny").hparams("generate")
     texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
     batch = [(data.chat_prompt(words, text), "chat", 0.0) for text in texts]
-    for made, (prompt, _, _) in zip(generate.AnswerGenerator(model, words, hparams, Job()).decode(batch), batch):
+    for made, (prompt, _, _) in zip(text_answers.AnswerGenerator(model, words, hparams, Job()).decode(batch), batch):
         ids = list(prompt)
         for j, token in enumerate(made.ids[made.start :].tolist()):
             with torch.inference_mode():
@@ -132,7 +132,7 @@ def test_reading_gives_the_law_along_the_given_answer(pair):
     model, words = pair
     hparams = Job(size="tiny").hparams("generate")
     rows = [data.Row("chat", "s", "Hello", "Hi there"), data.Row("math", "s", "1 + 1", "2")]
-    made = generate.AnswerGenerator(model, words, hparams, Job()).answers([(row, None) for row in rows])
+    made = text_answers.AnswerGenerator(model, words, hparams, Job()).answers([(row, None) for row in rows])
     for a in made:
         with torch.inference_mode():
             logp = model(a.ids[None]).logits[0, a.start - 1 : -1].log_softmax(-1)
@@ -146,7 +146,7 @@ def test_sampling_follows_the_distribution(temperature, top):
     torch.manual_seed(0)
     logits = torch.tensor([0.5, 0.2, 0.0, 0.3, 0.1, 0.05]).log()
     want = (logits / temperature).softmax(-1)
-    tokens, leaders, logp = generate.sample(logits.expand(40000, 6), torch.full((40000,), temperature), top)
+    tokens, leaders, logp = text_answers.sample(logits.expand(40000, 6), torch.full((40000,), temperature), top)
     drawn = tokens.bincount(minlength=6) / 40000
     assert torch.allclose(drawn, want, atol=0.012) and drawn[2] == 0
     assert torch.allclose(logp[0], logits.log_softmax(-1)[leaders[0]]), "labels are of temperature 1"
@@ -155,22 +155,22 @@ def test_sampling_follows_the_distribution(temperature, top):
 def test_temperatures_of_one_batch_do_not_mix():
     torch.manual_seed(0)
     logits = torch.randn(5, 300)
-    tokens, _, _ = generate.sample(logits, torch.tensor([0.0, 0.7, 0.0, 1.0, 0.0]), 32)
+    tokens, _, _ = text_answers.sample(logits, torch.tensor([0.0, 0.7, 0.0, 1.0, 0.0]), 32)
     assert tokens[[0, 2, 4]].tolist() == logits.argmax(-1)[[0, 2, 4]].tolist()
 
 
 def test_a_large_vocabulary_survives_a_shard(tmp_path):
     """Ids above 32,767 and each answer's temperature are read back as written; shards of earlier versions are read, too."""
-    answers = [generate.Answer(torch.tensor([1, 40_000, 128_255]), 1, "chat", temperature, torch.tensor([[49_151, 2], [3, 4]]).int(),
+    answers = [text_answers.Answer(torch.tensor([1, 40_000, 128_255]), 1, "chat", temperature, torch.tensor([[49_151, 2], [3, 4]]).int(),
                                torch.zeros(2, 2).half()) for temperature in (0.0, 0.7, 1.0)]
-    flat = generate.pack(answers)
+    flat = text_answers.pack(answers)
     write_tensors(tmp_path / "shard-00000.safetensors", flat)
-    found = generate.read(tmp_path)
+    found = text_answers.read(tmp_path)
     assert [a.temperature for a in found] == [0.0, 0.7, 1.0] and found[1].ids.tolist() == [1, 40_000, 128_255]
     assert found[2].top_ids[0].tolist() == [49_151, 2] and [a.greedy for a in found] == [True, False, False]
     del flat["temperature"]
     write_tensors(tmp_path / "shard-00000.safetensors", flat | {"greedy": torch.tensor([1, 0, 0], dtype=torch.uint8)})
-    assert [a.temperature for a in generate.read(tmp_path)] == [0.0, 1.0, 1.0]
+    assert [a.temperature for a in text_answers.read(tmp_path)] == [0.0, 1.0, 1.0]
 
 
 def test_batches_depend_on_seed_and_step_alone(pair):

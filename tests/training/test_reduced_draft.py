@@ -9,7 +9,8 @@ import torch
 from specviz.core import DraftTree
 from specviz.models.reduced_vocabulary import OUTSIDE
 from specviz.targets.fast import FastModel
-from specviz.training import draft, generate, reduced_draft
+from specviz.training import draft, reduced_draft
+from specviz.training import text_answers as generate
 from specviz.training.job import TARGET, fingerprint
 
 from .test_drafts import job, work  # noqa: F401

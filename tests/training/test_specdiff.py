@@ -13,8 +13,8 @@ from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains, specdiff
 from specviz.training.features import Batch, Features
-from specviz.training.generate import Answer
 from specviz.training.job import TARGET
+from specviz.training.text_answers import Answer
 from specviz.verifiers import TokenRejection
 
 from ..models.tiny import body
