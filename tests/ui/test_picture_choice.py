@@ -11,6 +11,7 @@ from specviz.zoo.picture_input import data_url, decode_picture
 
 from .conftest import Server
 from .fake import FakeBackend
+from .test_page import run as press_run
 
 
 def picture(shade: int, height: int = 4, width: int = 4) -> bytes:
@@ -46,10 +47,7 @@ def choose(page, title):
 def run(page, backend):
     """Run, and return the fields that the run got beside the prompt."""
     before = len(backend.runs)
-    page.fill("#prompt textarea", "What is it?")
-    page.click("#run")
-    page.wait_for_selector("#run:not([disabled])")
-    page.wait_for_function("() => document.querySelector('#board .sv').dataset.state === 'done' && !document.querySelector('#run').disabled")
+    press_run(page, "What is it?")
     assert backend.idle() and len(backend.runs) == before + 1
     return backend.runs[-1].generation
 

@@ -43,6 +43,16 @@ def test_what_ships_drafts(target):
     forget()
 
 
+@pytest.mark.parametrize("target", sorted(WITH_TRAINED & set(TARGETS)))
+def test_all_trained_weights_of_a_target_serve_a_method_on_it(target):
+    """Also those that stand on another head: where that one leaves, they serve nothing."""
+    loaded = load(target)
+    served = {need.partition(":")[2] for method in catalogue().values() if not loaded.unsupported_reason(method) for need in method.needs}
+    kinds = {entry.kind for entry in register().entries.values() if entry.target == target and entry.kind and entry.path}
+    assert kinds and kinds <= served
+    forget()
+
+
 @pytest.mark.parametrize("target", [name for name in TARGETS if not name.endswith("-float")])
 def test_whatever_is_offered_runs(target):
     """Also what needs a datastore: one that was made for other weights, or that is only known on the machine where it was made, stops

@@ -85,6 +85,8 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
 DRAFTING = {"eagle3": "eagle3", "peagle": "peagle", "dflash": "dflash", "dflare": "dflare", "jetspec": "jetspec",
             "dflash2_conv": "dflash2_conv", "dspark": "dspark", "kangaroo": "kangaroo", "hydra": "hydra",
             "clover": "clover", "chimera": "chimera"}  # kinds that read the text in ways of their own, and a method of each
+FIXED = {"Llama-specviz-52M-kangaroo": "5%"}  # heads whose drafts hardly change, and in which share of the places they do
+
 
 @pytest.mark.parametrize("entry", tried(*DRAFTING))
 def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_last_three_is_shuffled(entry):
@@ -122,6 +124,10 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
         blind = moved()
     kit.close()
     forget()
+    if entry.name in FIXED:  # a measured exception; its card gives the figure
+        assert seeing <= 0.1, f"it drafts otherwise in {seeing:.0%} of the places: it is no exception any longer"
+        assert f"{FIXED[entry.name]} of the places" in (entry.path / "README.md").read_text(encoding="utf-8")
+        return
     assert seeing > 0.1, f"it drafts otherwise in {seeing:.0%} of the places"
     assert blind < 0.05, f"what takes the text for a bag of words is found; it drafts otherwise in {blind:.0%}"
 
