@@ -29,13 +29,13 @@
     drafted: ["tokens drafted", whole],
     accepted: ["of them accepted", whole],
     acceptance_rate: ["accepted of the drafted", pct],
-    by_position: ["accepted by place, of those looked at", places],
+    by_position: ["accepted by position, of those examined", places],
     per_step: ["drafted and accepted, pass by pass", (list) => count(list.length, "pass", "passes")],
     own_prefill_seconds: ["reading the prompt, by the server's clock", span],
     own_seconds: ["writing, by the server's clock", span],
     server_accepted_length: ["tokens a pass, whole server", two],
     server_acceptance_rate: ["accepted of the drafted, whole server", pct],
-    server_by_position: ["accepted by place, whole server", places],
+    server_by_position: ["accepted by position, whole server", places],
     server_tokens_per_pass: ["tokens a pass meanwhile, whole server", two],
   };
   const FIRST = [{ name: "text", badge: "observed", value: null }];

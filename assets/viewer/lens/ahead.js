@@ -100,10 +100,10 @@
       right = kept(c, line);
     host.append(
       say(
-        "A column a place: the top tokens of its head, best first, with their probabilities. Filled: the path that was drafted. ",
+        "A column a position: the top tokens of its head, best first, with their probabilities. Filled: the path that was drafted. ",
         changed
-          ? "It leaves the heads' first choice at " + count(changed, "place") + "."
-          : "It is the heads' first choice at every place.",
+          ? "It leaves the heads' first choice at " + count(changed, "position") + "."
+          : "It is the heads' first choice at every position.",
         " " +
           count(int(d.paths, 1), "path was checked", "paths were checked") +
           "; " +

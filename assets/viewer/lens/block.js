@@ -15,7 +15,7 @@
     host.append(
       say(
         "The drafter guessed at once " +
-          count(int(d.block, nodes.length), "place") +
+          count(int(d.block, nodes.length), "position") +
           "; " +
           count(drafted, "token") +
           " were sent. ",
@@ -30,7 +30,7 @@
     );
     if (sure.length)
       bars(host, {
-        name: "The drafter's trust in each place",
+        name: "The drafter's trust in each position",
         width: c.width,
         values: sure,
         labels: sure.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : "not sent")),
@@ -46,14 +46,14 @@
     host.append(
       say(
         "The drafter guessed at once " +
-          count(int(d.places, sure.length), "place") +
+          count(int(d.places, sure.length), "position") +
           ", each without knowing what the one before it became. " +
           count(c.round.path.length, "token") +
           " accepted.",
       ),
     );
     bars(host, {
-      name: "The drafter's probability of what it drew at each place",
+      name: "The drafter's probability of what it drew at each position",
       width: c.width,
       values: sure,
       labels: sure.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : String(i + 1))),
@@ -76,7 +76,7 @@
       say(
         "Given the path above each node the tree hopes for " +
           short(total(reached)) +
-          " accepted tokens; the block's places alone, each blind to the others, would say " +
+          " accepted tokens; the block's positions alone, each blind to the others, would say " +
           short(total(alone)) +
           ". It got " +
           c.round.path.length +
@@ -85,7 +85,7 @@
     );
     for (const [name, values] of [
       ["Probability of each node, given its path", reached],
-      ["The same by the places alone", alone],
+      ["The same by the positions alone", alone],
     ])
       bars(host, {
         name,

@@ -12,12 +12,12 @@
       passes = Math.min(16, Math.max(1, int(d.passes, 1)));
     if (word(d.order) === "chains") {
       const ends = nodes.filter((n) => !nodes.some((m) => m.parent === n.id)).length;
-      host.append(say("One pass over the block, " + count(ends, "chain") + " drawn from it, each place by itself."));
+      host.append(say("One pass over the block, " + count(ends, "chain") + " drawn from it, each position by itself."));
       return;
     }
     host.append(
       say(
-        count(nodes.length, "place") +
+        count(nodes.length, "position") +
           " filled in by " +
           count(passes, "pass", "passes") +
           " over the block, " +

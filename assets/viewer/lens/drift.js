@@ -17,7 +17,7 @@
       ),
     );
     bars(host, {
-      name: "Drift at each tried place",
+      name: "Drift at each tried position",
       width: c.width,
       values,
       labels: values.map((_, i) => String(i + 1)),

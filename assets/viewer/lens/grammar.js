@@ -16,11 +16,11 @@
     host.append(
       say(
         "The grammar left one choice at " +
-          count(single, "place") +
+          count(single, "position") +
           " of " +
           tokens.length +
           ". Without it the model's first choice would have been another token at " +
-          count(other, "place") +
+          count(other, "position") +
           ".",
       ),
     );

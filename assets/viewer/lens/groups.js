@@ -28,7 +28,7 @@
       ),
       say(
         beyond
-          ? count(beyond, "place") +
+          ? count(beyond, "position") +
               " of the tree " +
               (beyond === 1 ? "lies" : "lie") +
               " beyond the border: there the root's group is read as a sum, too."

@@ -95,7 +95,7 @@
       text(
         2,
         11,
-        (own ? "earlier in the text, tokens " : (run.source || "a store") + ", places ") +
+        (own ? "earlier in the text, tokens " : (run.source || "a store") + ", positions ") +
           run.from +
           (run.to > run.from + 1 ? " to " + (run.to - 1) : ""),
         "ax",

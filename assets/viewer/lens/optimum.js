@@ -14,7 +14,7 @@
       say(
         "With " +
           count(int(d.drafts, 0), "independent draft") +
-          " at the first place this rule accepts one with chance " +
+          " at the first position this rule accepts one with chance " +
           short(a) +
           "; no rule could do better than " +
           short(best) +

@@ -17,14 +17,14 @@
         say("What both models find likely, together, is the chance that a drafted token is kept: bars near 1 agree."),
       );
       bars(host, {
-        name: "Agreement of draft and target, place by place",
+        name: "Agreement of draft and target, position by position",
         width: c.width,
         values,
         labels: values.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : String(i + 1))),
         cls: (i) => (nodes[i] ? c.verdict(nodes[i].id) : ""),
         most: 1,
       });
-    } else host.append(say("No place was judged in this round."));
+    } else host.append(say("No position was judged in this round."));
     if (every !== null)
       host.append(
         say(
@@ -34,7 +34,7 @@
             int(d.waiting, 0) +
             " of " +
             every +
-            " refused places are gathered for the next.",
+            " rejected positions are gathered for the next.",
         ),
       );
     const found = past.filter(([, matches]) => matches.length);

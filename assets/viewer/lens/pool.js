@@ -32,7 +32,7 @@
     host.append(
       el("b", { class: "lsub" }, "Lookahead window"),
       say(
-        "Each row guesses one place further; the pass refines all of them at once and their diagonals become n-grams.",
+        "Each row guesses one position further; the pass refines all of them at once and their diagonals become n-grams.",
       ),
     );
     host.append(

@@ -13,7 +13,7 @@
         "The last " +
           count(int(d.n, 0), "token") +
           " stand at " +
-          count(int(d.places, 0), "place") +
+          count(int(d.places, 0), "position") +
           " of the store " +
           word(d.source) +
           ". What follows there became " +
@@ -33,7 +33,7 @@
         int(d.iterations, 0) +
           " looks into a table of " +
           count(int(d.pairs, 0), "word pair") +
-          ". The most visited places became the draft.",
+          ". The most visited positions became the draft.",
       ),
     );
     bars(host, {
@@ -74,9 +74,9 @@
     const d = notes[0] || {},
       places = ints(d.places, 12),
       like = nums(d.likeness, 12);
-    host.append(say("The state that wrote the last token resembles these earlier places most (cosine):"));
+    host.append(say("The state that wrote the last token resembles these earlier positions most (cosine):"));
     bars(host, {
-      name: "Likeness of the nearest places",
+      name: "Similarity of the nearest positions",
       width: c.width,
       values: like,
       labels: places.map(String),
@@ -145,7 +145,7 @@
     retrieved: { title: "Found in a store", draw: retrieved, copies: true },
     search: { title: "Search", draw: search },
     fused: { title: "Two drafts in one tree", draw: fused },
-    neighbours: { title: "Nearest places", draw: neighbours, copies: true },
+    neighbours: { title: "Nearest positions", draw: neighbours, copies: true },
     backoff: { title: "N-grams and backing off", draw: backoff, copies: true },
     gate: { title: "What the gate let through", draw: gate },
   });

@@ -12,7 +12,7 @@
       label = (i) => (i === 0 ? "root" : nodes[i - 1] ? c.label(nodes[i - 1].tok, 8) : "");
     host.append(
       say(
-        count(Math.max(0, share.length - 1), "place") +
+        count(Math.max(0, share.length - 1), "position") +
           " checked without writing the state (" +
           short(int(d.state_bytes, 0) / 1000) +
           " kB); then " +

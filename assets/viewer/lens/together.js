@@ -18,7 +18,7 @@
           short(least) +
           ". " +
           (gave
-            ? "Fallback: at the marked place it was too unsure and wrote nothing, so the large one did."
+            ? "Fallback: at the marked position it was too unsure and wrote nothing, so the large one did."
             : "It handed over because its share was used up."),
       ),
     );
@@ -67,7 +67,7 @@
       say(
         "The " +
           (word(d.writer) === "small" ? "small" : "large") +
-          " model wrote this token; nobody checked it. Mean entropy of the last places: " +
+          " model wrote this token; nobody checked it. Mean entropy of the last positions: " +
           short(d.mean) +
           " nats, limit " +
           short(limit) +

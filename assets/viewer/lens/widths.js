@@ -18,16 +18,16 @@
       ),
     );
     bars(host, {
-      name: "How sure the draft was at each place",
+      name: "How sure the draft was at each position",
       width: c.width,
       values: sure,
       labels: sure.map((_, i) => String(i + 1)),
       cls: (i) => (i < path.length ? "acc" : i === path.length ? "rej" : ""),
       most: 1,
     });
-    host.append(say("Candidates offered at each place, the chain's own token among them."));
+    host.append(say("Candidates offered at each position, the chain's own token among them."));
     bars(host, {
-      name: "Candidates at each place",
+      name: "Candidates at each position",
       width: c.width,
       values: wide,
       labels: wide.map((_, i) => String(i + 1)),

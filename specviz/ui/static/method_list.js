@@ -26,7 +26,7 @@ const SHAPES = {
   tree: "each pass checks a tree",
   block: "a whole block guessed at once",
   copy: "guesses are copied",
-  grid: "many places at once",
+  grid: "many positions at once",
   layers: "fewer of its own layers",
   server: "an engine that others run",
 };
