@@ -22,7 +22,7 @@
       hi = Math.min(lo + COLUMNS, Math.max(...rows.map((r) => r.from + r.block.length)));
     host.append(
       say(
-        "Every position of the block is guessed at once and refined by the next pass: a row a round, a column a position. ",
+        "Every position of the block is guessed at once and refined by the next pass: a row is a round, a column a position. ",
         last.carried + " of " + last.block.length + " guesses were carried over from the pass before.",
       ),
     );
