@@ -100,7 +100,7 @@
       right = kept(c, line);
     host.append(
       say(
-        "A column is a position: top tokens of its head, best first, with their probabilities. Filled: the path that was drafted. ",
+        "A column is a position: top tokens of its head, best first, with their probabilities. Filled: the drafted path. ",
         changed
           ? "It leaves the heads' first choice at " + count(changed, "position") + "."
           : "It is the heads' first choice at every position.",
