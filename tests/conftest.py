@@ -15,8 +15,11 @@ import torch  # noqa: E402
 torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items):
-    """Tests that need what this machine lacks are skipped, and say what it is."""
+def pytest_collection_modifyitems(config, items):
+    """Tests that need what this machine lacks are skipped, and say what it is; the thorough ones are left to ``make thorough``."""
+    if not os.environ.get("SPECVIZ_TEST_THOROUGH") and config.option.markexpr == "":
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("thorough")])
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     missing = {
         "gpu": None if torch.cuda.is_available() else "needs an accelerator",
         "engines": None if os.environ.get("SPECVIZ_TEST_ENGINES") else "needs llama.cpp's server; make test-engines",
@@ -24,12 +27,30 @@ def pytest_collection_modifyitems(items):
         "thorough": None if os.environ.get("SPECVIZ_TEST_THOROUGH") else "every method and setting, and the long ones; set SPECVIZ_TEST_THOROUGH=1",
         "soak": None if os.environ.get("SPECVIZ_TEST_SOAK") else "runs for minutes; set SPECVIZ_TEST_SOAK=1",
     }
+    items[:] = spread(items)
     if torch.cuda.is_available():
         items.sort(key=lambda item: item.get_closest_marker("far") is not None)
     for item in items:
         for marker, why in missing.items():
             if why and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+def spread(items: list) -> list:
+    """The same tests, with modules that wait for a browser spread evenly among those that compute: workers beside each other then seldom
+    wait at the same time."""
+    modules: dict[str, list] = {}
+    for item in items:
+        modules.setdefault(item.location[0], []).append(item)
+    waiting = {name for name, tests in modules.items() if any("browser" in test.fixturenames for test in tests)}
+    placed = []
+    for kind in (waiting, modules.keys() - waiting):
+        chosen = [tests for name, tests in modules.items() if name in kind]
+        total, before = sum(map(len, chosen)), 0
+        for tests in chosen:
+            placed.append((before / total, tests))
+            before += len(tests)
+    return [test for _, tests in sorted(placed, key=lambda pair: pair[0]) for test in tests]
 
 
 @pytest.fixture(scope="session")

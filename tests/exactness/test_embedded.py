@@ -69,6 +69,7 @@ def test_all_methods_together_follow_the_targets_distribution(loaded):
     assert len(cells.expected) > 5 and abs(normal_score(*chi_square(cells.expected, counts, each * len(many)))) < 4
 
 
+@pytest.mark.thorough
 def test_speculative_decoding_follows_the_distribution_and_accepts_as_often_as_it_must(loaded):
     answer = certify.distribution(loaded, "speculative", samples=200, sampling=Sampling(1.0, top_p=0.95))
     assert answer["status"] == "pass" and begins({"a": ACCEPTANCE}, "a") in answer["detail"], answer["detail"]
