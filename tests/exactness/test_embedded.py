@@ -47,7 +47,7 @@ def test_the_default_target_writes_what_plain_decoding_writes(every):
     _, temperature, text, remarks = next(generate_answers(default))  # "What is the capital of France?"
     assert temperature == 0 and "Paris" in text and not remarks
     found = runnable(default, "exact", "greedy only")
-    for i, method in enumerate(found if every else found[1::36]):
+    for i, method in enumerate(found if every else found[1::72]):
         answer = certify.greedy(default, method.key, [certify.PROMPTS[i % len(certify.PROMPTS)]], SHORT)
         assert answer["status"] == "identical", f"{method.key}: {answer['detail']}"
     forget()

@@ -35,7 +35,8 @@ def call(server, name="run", **headers):
 # Sizes
 
 @pytest.mark.parametrize("shape", [name for name in LARGE if name not in ("digits", "lists", "nested")])
-@pytest.mark.parametrize("endpoint, count", [("run", 15), ("compare", 7), ("ask", 2)])
+@pytest.mark.parametrize("endpoint, count", [pytest.param("run", 15, marks=pytest.mark.thorough), pytest.param("compare", 7, marks=pytest.mark.thorough),
+                                             ("ask", 2)])
 def test_a_hundred_thousand_of_anything_is_refused_before_an_event_is_queued(server, backend, endpoint, count, shape):
     """For every argument of every endpoint. Nesting and digits without end are refused while JSON is read."""
     for place in range(count):

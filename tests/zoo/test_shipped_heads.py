@@ -167,6 +167,7 @@ def test_convolutions_change_what_a_block_drafts(entry):
 CORRECTIONS = {"domino": "domino", "dflash2": "dflash2", "lilicorr": "lilicorr", "treeflash": "treeflash", "taps": "taps"}  # kind -> a method
 
 
+@pytest.mark.thorough  # all of them stand on the chat model, which takes long to load
 @pytest.mark.parametrize("entry", tried(*CORRECTIONS))
 def test_a_correction_says_something_else_after_another_token(entry):
     """The most probable token of the second place, after either of the first place's two favourites: without a correction it is
