@@ -161,6 +161,26 @@ def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> Non
     visit(use, "lab", records=GREEDY)
 
 
+def test_a_round_that_took_far_longer_lies_inside_the_price_of_a_pass(visit) -> None:
+    """A pass that the machine was late with is drawn where its time is, and the axis reaches it."""
+    late = [record | {"verify_ns": 40 * record["verify_ns"]} if record["type"] == "timing" and (record["lane"], record["round"]) == (1, 2) else record
+            for record in GREEDY]
+
+    def use(page):
+        page.evaluate("api.goto({ lane: 1, round: 2 })")
+        show(page, "cost")
+        page.wait_for_selector(".pn-plot .mark")
+        outside = """() => { const svg = document.querySelector(".pn-plot svg"), box = svg.getBoundingClientRect();
+          return [...svg.querySelectorAll(".mark, circle")].filter((e) => { const r = e.getBoundingClientRect();
+            return r.top < box.top || r.bottom > box.bottom || r.left < box.left || r.right > box.right; }).length; }"""
+        assert page.evaluate(outside) == 0
+        (x, y), = page.evaluate("""[...document.querySelectorAll(".pn-plot .mark")].map((e) => {
+          const r = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect(); return [r.x - b.x, (r.y - b.y) / b.height]; })""")[:1]
+        return y
+
+    assert visit(use, "lab", records=late) < visit(use, "lab", records=GREEDY), "the late pass stands higher"
+
+
 def test_long_texts_are_measured_and_a_model_beyond(visit) -> None:
     def use(page):
         assert TEXTS["contexts.about"] in show(page, "contexts") and TEXTS["panel.empty"] in page.text_content(".pn-plot")

@@ -26,6 +26,7 @@ print(sorted({"torch", "transformers", "safetensors"} & set(sys.modules)), flush
 """
 
 
+@pytest.mark.thorough
 def test_the_first_load_moves_without_torch(visit):
     port = free_port()
     with subprocess.Popen([sys.executable, "-c", FIRST_LOAD, str(port)], cwd=ROOT, text=True, stdin=subprocess.PIPE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import axe_playwright_python
+import pytest
 
 from .conftest import reload
 from .test_page import open_fields
@@ -62,6 +63,7 @@ def test_on_a_low_screen_the_dock_is_one_line_until_it_has_the_focus(visit):
     assert page.evaluate(height) > folded
 
 
+@pytest.mark.thorough
 def test_at_twice_the_size_the_story_is_walked_by_keyboard_and_axe_finds_nothing(visit, server):
     """200 % of 1440 by 900: nothing sideways, every stop of the keyboard in sight and named."""
     page = visit(url=server.url + "#page=learn", width=720, height=450)

@@ -114,6 +114,7 @@ def test_four_lanes_beside_plain_decoding_lose_no_event(page, backend):
     page.click(".pg-row[data-key=chain]")  # once more, with another knob
     assert page.get_attribute(".pg-row[data-key=heads]", "aria-disabled") == "true"
     assert "4 of 4" in page.get_attribute(".pg-row[data-key=tree]", "title")  # nor once more
+    assert not re.search(r"\b(?!4 )\d+ (of \d+ )?(lanes|methods) are", page.content()), "no place counts plain decoding as a choice"
     page.click(".pg-done")
     backend.hold(0)
     begin(page)

@@ -218,6 +218,7 @@ def test_several_answers_stand_behind_a_chooser_in_the_run_its_link_and_its_file
     assert opened == ["", 0, True, 1]
 
 
+@pytest.mark.thorough
 def test_stop_keeps_the_answers_so_far(page, backend):
     backend.hold(30)  # 16 rounds of plain decoding and 4 to 15 of the chain are an answer
     page.evaluate("SpecVizPage.run({ prompt: 'go', methods: ['chain'], generation: { n: 4 }, length: 16 })")

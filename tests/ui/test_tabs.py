@@ -251,6 +251,7 @@ def test_the_live_page_is_as_the_trace_at_phone_width(visit, backend):
     assert follow == 0
 
 
+@pytest.mark.thorough
 def test_a_frame_of_ones_own_run_shows_that_run_without_pressing_run(visit, server, backend):
     page = visit(url=server.url)
     open_fields(page)

@@ -121,6 +121,7 @@ def test_hard_text_is_literal_and_nothing_runs(drive, settled, tmp_path, text) -
     drive(exported, html=page_file)
 
 
+@pytest.mark.thorough
 def test_four_lanes_at_twenty_frames_a_second_lose_nothing(drive, settled) -> None:
     records = sample.interleaved(sample.race(mode="live", tokens=160))
     values = sample.frames(records, size=60, window=4)
