@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import RowPositions, TreeRows
-from .weights import Weights
+from .tree_rows import Mixer, RowPositions, TreeRows
+from .weights import ScaledWeights, Weights
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class KeysValues(TreeRows):
     v: Tensor
 
 
-class AttentionMixer:
+class AttentionMixer(Mixer):
     """Softmax attention as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...self_attn.").
 
     rotary: how many of a head's numbers are rotated; theta: rotary base; out: name of the output matrix; eps: of the
@@ -32,8 +32,8 @@ class AttentionMixer:
 
     kernel = 1
 
-    def __init__(self, weights: Weights, prefix: str, hidden: int, heads: int, kv_heads: int, head_dim: int, rotary: int, theta: float,
-                 out: str = "o_proj", eps: float = 1e-5):
+    def __init__(self, weights: Weights | ScaledWeights, prefix: str, hidden: int, heads: int, kv_heads: int, head_dim: int,
+                 rotary: int, theta: float, out: str = "o_proj", eps: float = 1e-5):
         self.heads, self.kv_heads, self.head_dim, self.rotary = heads, kv_heads, head_dim, rotary
         sizes = {"q": heads, "k": kv_heads, "v": kv_heads}
         self.projections = [(weights.get(f"{prefix}{name}_proj.weight", count * head_dim, hidden),

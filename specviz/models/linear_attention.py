@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import RowPositions, TreeRows
+from .tree_rows import Mixer, RowPositions, TreeRows
 from .weights import Weights
 
 
@@ -40,7 +40,7 @@ class LinearRows(TreeRows):
     v: Tensor
 
 
-class LinearAttentionMixer:
+class LinearAttentionMixer(Mixer):
     """Grouped linear attention as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...self_attn.").
     factor: weight of the linear part; taps [heads, kernel]: the convolution."""
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import RowPositions, TreeRows
-from .weights import ModelError, Weights
+from .tree_rows import Mixer, RowPositions, TreeRows
+from .weights import ModelError, ScaledWeights, Weights
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class MambaRows(TreeRows):
 
 @dataclass(frozen=True)
 class MambaSizes:
-    """Sizes of a Mamba-2 layer. eps: of its norm; dt_limit: lower and upper bound of dt."""
+    """Sizes of a Mamba-2 layer. eps: of its norm; dt_limit: lower and upper bound of dt; norm: the order of the output's gate
+    and norm: "after" the gate, "before" it, "none" for a gate alone."""
 
     hidden: int
     heads: int
@@ -53,6 +54,7 @@ class MambaSizes:
     kernel: int
     eps: float
     dt_limit: tuple[float, float]
+    norm: str = "after"
 
     @property
     def inner(self) -> int:
@@ -80,13 +82,13 @@ def dt_limits(value: Any, name: str) -> tuple[float, float]:
     return low, high
 
 
-class Mamba2Mixer:
+class Mamba2Mixer(Mixer):
     """A Mamba-2 layer as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...mixer." or "...mamba.").
 
     in_proj [2 * inner + 2 * groups * state + heads, hidden]; conv [channels, kernel]; a [heads], negative.
     """
 
-    def __init__(self, weights: Weights, prefix: str, sizes: MambaSizes):
+    def __init__(self, weights: Weights | ScaledWeights, prefix: str, sizes: MambaSizes):
         self.sizes, self.kernel, d = sizes, sizes.kernel, sizes.hidden
         rows = sizes.inner + sizes.channels + sizes.heads
         self.in_proj, self.in_bias = weights.get(f"{prefix}in_proj.weight", rows, d), weights.get_optional(f"{prefix}in_proj.bias", rows)
@@ -94,7 +96,7 @@ class Mamba2Mixer:
         self.conv_bias = weights.get_optional(f"{prefix}conv1d.bias", sizes.channels)
         self.dt_bias, self.d = weights.get(f"{prefix}dt_bias", sizes.heads).float(), weights.get(f"{prefix}D", sizes.heads).float()
         self.a = -weights.get(f"{prefix}A_log", sizes.heads).float().exp()
-        self.norm = weights.get(f"{prefix}norm.weight", sizes.inner)
+        self.norm = weights.get(f"{prefix}norm.weight", sizes.inner) if sizes.norm != "none" else None
         self.out_proj = weights.get(f"{prefix}out_proj.weight", d, sizes.inner)
         self.out_bias = weights.get_optional(f"{prefix}out_proj.bias", d)
 
@@ -127,14 +129,22 @@ class Mamba2Mixer:
         new = MambaRows(raw, values.view(-1, sizes.heads, sizes.head_dim), dt, place.sees.to(dt.dtype) @ all_dt,
                         b.view(-1, sizes.groups, sizes.state))
         rows = new.after(before)
-        y = self._scan(new, rows, c.view(-1, sizes.groups, sizes.state), state.ssm, place.sees).reshape(-1, inner) * F.silu(gate.float())
-        grouped = y.view(-1, sizes.groups, inner // sizes.groups)
-        y = F.rms_norm(grouped, grouped.shape[-1:], None, sizes.eps).reshape(-1, inner).to(x.dtype) * self.norm
-        return F.linear(y, self.out_proj, self.out_bias), rows
+        y = self._scan(new, rows, c.view(-1, sizes.groups, sizes.state), state.ssm, place.sees).reshape(-1, inner)
+        return F.linear(self._gated(y, F.silu(gate.float())).to(x.dtype), self.out_proj, self.out_bias), rows
 
-    def survival(self, rows: MambaRows) -> Tensor:
-        """Return, for each row, the share of the committed state that its decay leaves, [rows], averaged over heads."""
-        return (rows.elapsed * self.a).exp().mean(1)
+    def survival(self, rows: MambaRows) -> list[Tensor]:
+        """Return, in a list of one, the share of the committed state that each row's decay leaves, [rows], averaged over
+        heads."""
+        return [(rows.elapsed * self.a).exp().mean(1)]
+
+    def _gated(self, y: Tensor, gate: Tensor) -> Tensor:
+        """Return outputs of the scan [rows, inner] with the gate and the norm applied."""
+        if self.norm is None:
+            return y * gate
+        y = y if self.sizes.norm == "before" else y * gate
+        grouped = y.view(-1, self.sizes.groups, self.sizes.inner // self.sizes.groups)
+        y = F.rms_norm(grouped, grouped.shape[-1:], None, self.sizes.eps).reshape(y.shape).to(self.norm.dtype) * self.norm
+        return y * gate if self.sizes.norm == "before" else y
 
     def _per_head(self, x: Tensor) -> Tensor:
         """Expand [rows, groups, state] to [rows, heads, state]."""

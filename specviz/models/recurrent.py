@@ -1,5 +1,5 @@
-"""Networks whose layers carry states: Mamba-2, Bamba's hybrids of it with attention, LFM2's convolutions, and linear
-attention, as a forward pass over the rows of a draft tree.
+"""Networks whose layers carry states: Mamba-2, Bamba's and Falcon-H1's hybrids of it with attention, LFM2's convolutions, and
+linear attention, as a forward pass over the rows of a draft tree.
 
 A layer is a norm and a mixer (tree_rows.py), then a norm and a feed-forward where the architecture has one. The
 Architecture of each model_type gives the mixers of its checkpoints and their tensor names.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from .checkpoint_sizes import check_config, check_weights
 from .linear_attention import LinearAttentionMixer
 from .mamba2 import Mamba2Mixer, MambaSizes, dt_limits
 from .mx import QUANTISED
+from .parallel_mixer import ParallelMixer
 from .short_convolution import ShortConvolutionMixer
 from .tree_rows import Mixer, RowPositions
-from .weights import ModelError, Weights, read_json
+from .weights import ModelError, ScaledWeights, Weights, read_json
 
 UNBOUNDED = 32768  # tokens: a recurrent state has no context limit, so this one only bounds a run
 
@@ -60,7 +62,7 @@ class Architecture:
     sizes: integers that config.json must have; eps: config key of the norms' epsilon; table, last: tensor names of the
     embedding and of the final norm; layer(weights, config, index, name): reads one layer; state_capability: the
     capability that a target has through its states ("state:decay", "state:groups", "" for none); context(config): longest
-    text.
+    text; scales: config keys of the factors of embeddings and of logits, "" for 1.
     """
 
     sizes: tuple[str, ...]
@@ -70,6 +72,7 @@ class Architecture:
     layer: Callable[[Weights, Config, int, str], Layer]
     state_capability: str
     context: Callable[[Config], int] = lambda config: UNBOUNDED
+    scales: tuple[str, str] = ("", "")
 
     @property
     def state_capabilities(self) -> frozenset[str]:
@@ -117,6 +120,7 @@ class RecurrentNetwork:
             raise ModelError(f"config.json of {self.name} gives no size {missing[0]}", "config.lacks")
         self.hidden, self.layers, self.vocab = (config[name] for name in ("hidden_size", "num_hidden_layers", "vocab_size"))
         self.eps, self.context, self.state_capabilities = config.get(kind.eps, 1e-5), kind.context(config), kind.state_capabilities
+        self.embedding_scale, self.logit_scale = (_number(config, key, self.name) if key else 1.0 for key in kind.scales)
         with torch.inference_mode():
             weights = Weights(folder, self.device, self.dtype)
             check_weights(config, weights, folder.name, self.dtype.itemsize, self.device)
@@ -142,15 +146,14 @@ class RecurrentNetwork:
         return self.blocks[layer].mixer.advance(state, rows, path)
 
     def survival(self, layer: int, rows: Any) -> list[Tensor]:
-        """Return, for a layer with decay, a list of one tensor [rows]: the share of the committed state that each row's
-        decay leaves, averaged over heads; for other layers an empty list."""
-        mixer = self.blocks[layer].mixer
-        return [mixer.survival(rows)] if isinstance(mixer, Mamba2Mixer) else []
+        """Return, for each part of a layer that decays, a tensor [rows]: the share of the committed state that each row's decay
+        leaves, averaged over heads; an empty list for other layers."""
+        return self.blocks[layer].mixer.survival(rows)
 
     # --- the forward -----------------------------------------------------------------------------------------------
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, hidden] of token ids [n]."""
-        return F.embedding(ids, self.embedding)
+        return F.embedding(ids, self.embedding) * self.embedding_scale
 
     def norm(self, states: Tensor) -> Tensor:
         """Apply the final norm to states [rows, hidden]."""
@@ -159,7 +162,7 @@ class RecurrentNetwork:
     def head(self, states: Tensor) -> Tensor:
         """Multiply states [rows, hidden], to which the final norm has already been applied, by the output matrix (lm_head);
         return logits [rows, vocab]."""
-        return F.linear(states, self.output)
+        return F.linear(states, self.output) * self.logit_scale
 
     def run_layer(self, layer: int, hidden: Tensor, state: Any, before: Any, place: RowPositions) -> tuple[Tensor, Any]:
         """Run one layer over draft rows lo..n: hidden [n - lo, hidden]. before: what the layer returned for rows before
@@ -215,6 +218,49 @@ def _bamba_layer(weights: Weights, config: Config, index: int, name: str) -> Lay
                  _feed(weights, config, f"{at}pre_ff_layernorm.weight", f"{at}feed_forward."))
 
 
+def _falcon_h1_layer(weights: Weights, config: Config, index: int, name: str) -> Layer:
+    """Attention and Mamba-2 side by side. The checkpoint's multipliers (muP) are constants, so they are multiplied into the weights."""
+    at, d, heads = f"model.layers.{index}.", config["hidden_size"], config["num_attention_heads"]
+    inner = config.get("mamba_d_ssm") or int(config.get("mamba_expand", 2) * d)
+    width = config.get("mamba_d_head", "auto")
+    width = inner // config["mamba_n_heads"] if width == "auto" else width
+    norm = ("before" if config.get("mamba_norm_before_gate", True) else "after") if config.get("mamba_rms_norm") else "none"
+    sizes = MambaSizes(d, config["mamba_n_heads"], width, config["mamba_d_state"], config["mamba_n_groups"], config["mamba_d_conv"],
+                       config.get("rms_norm_eps", 1e-5), dt_limits(config.get("time_step_limit"), name), norm)
+    if sizes.inner != inner or sizes.heads % sizes.groups or inner % sizes.groups:
+        raise ModelError(f"config.json of {name} gives sizes that do not fit together", "config.sizes")
+    one = {key: _number(config, f"{key}_multiplier", name)
+           for key in ("attention_in", "attention_out", "key", "ssm_in", "ssm_out")}
+    gate_scale, down_scale = _numbers(config, "mlp_multipliers", 2, name)
+    scales = torch.tensor(_numbers(config, "ssm_multipliers", 5, name))
+    rows = scales.repeat_interleave(torch.tensor([inner, inner, *[sizes.groups * sizes.state] * 2, sizes.heads]))
+    scaled = ScaledWeights(weights, {
+        f"{at}mamba.in_proj.weight": rows * one["ssm_in"], f"{at}mamba.in_proj.bias": rows,
+        **{f"{at}mamba.out_proj.{part}": one["ssm_out"] for part in ("weight", "bias")},
+        **{f"{at}self_attn.{part}_proj.weight": one["attention_in"] for part in "qv"},
+        f"{at}self_attn.k_proj.weight": one["attention_in"] * one["key"], f"{at}self_attn.k_proj.bias": one["key"],
+        **{f"{at}self_attn.o_proj.{part}": one["attention_out"] for part in ("weight", "bias")}})
+    head_dim = config.get("head_dim") or d // heads
+    attention = AttentionMixer(scaled, f"{at}self_attn.", d, heads, config.get("num_key_value_heads") or heads, head_dim, head_dim,
+                               _theta(config))
+    feed = _feed(weights, config, f"{at}pre_ff_layernorm.weight", f"{at}feed_forward.")
+    return Layer(weights.get(f"{at}input_layernorm.weight", d), ParallelMixer(Mamba2Mixer(scaled, f"{at}mamba.", sizes), attention),
+                 FeedForward(feed.norm, feed.gate * gate_scale, feed.up, feed.down * down_scale))
+
+
+def _number(config: Config, key: str, name: str) -> float:
+    """Return a factor of config.json, 1 if it gives none. Raises ModelError if it is not a finite number."""
+    return _numbers({key: [1.0 if config.get(key) is None else config[key]]}, key, 1, name)[0]
+
+
+def _numbers(config: Config, key: str, count: int, name: str) -> list[float]:
+    """Return ``count`` factors of config.json, ones if it gives none. Raises ModelError unless they are finite numbers."""
+    found = [1.0] * count if config.get(key) is None else config[key]
+    if not isinstance(found, list) or len(found) != count or not all(type(one) in (int, float) and isfinite(one) for one in found):
+        raise ModelError(f"config.json of {name} gives {key} that is not {count} finite numbers", "config.factors")
+    return [float(one) for one in found]
+
+
 def _lfm2_layer(weights: Weights, config: Config, index: int, name: str) -> Layer:
     at, d, heads = f"model.layers.{index}.", config["hidden_size"], config["num_attention_heads"]
     kinds, full = config.get("layer_types"), config.get("full_attn_idxs")
@@ -250,6 +296,10 @@ ARCHITECTURES = {
     "bamba": Architecture((*SIZES, "num_attention_heads", "intermediate_size", "mamba_n_heads", "mamba_d_state", "mamba_n_groups",
                            "mamba_d_conv"), "rms_norm_eps", "model.embed_tokens.weight", "model.final_layernorm.weight", _bamba_layer,
                           "state:decay", lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+    "falcon_h1": Architecture((*SIZES, "num_attention_heads", "intermediate_size", "mamba_n_heads", "mamba_d_state", "mamba_n_groups",
+                               "mamba_d_conv"), "rms_norm_eps", "model.embed_tokens.weight", "model.final_layernorm.weight",
+                              _falcon_h1_layer, "state:decay", lambda config: config.get("max_position_embeddings", UNBOUNDED),
+                              ("embedding_multiplier", "lm_head_multiplier")),
     "lfm2": Architecture((*SIZES, "num_attention_heads", "num_key_value_heads", "intermediate_size", "conv_L_cache"), "norm_eps",
                          "model.embed_tokens.weight", "model.embedding_norm.weight", _lfm2_layer, "",
                          lambda config: config.get("max_position_embeddings", UNBOUNDED)),

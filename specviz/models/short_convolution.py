@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tree_rows import RowPositions, TreeRows
+from .tree_rows import Mixer, RowPositions, TreeRows
 from .weights import Weights
 
 
@@ -18,7 +18,7 @@ class ConvolutionRows(TreeRows):
     raw: Tensor
 
 
-class ShortConvolutionMixer:
+class ShortConvolutionMixer(Mixer):
     """A gated short convolution as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...conv."): in_proj [3
     * hidden, hidden], conv [hidden, kernel], out_proj [hidden, hidden]."""
 

@@ -1,12 +1,13 @@
 """What a layer with a recurrent state (a mixer) needs to run over the rows of a draft tree.
 
-A mixer (attention_mixer.py, mamba2.py, linear_attention.py, short_convolution.py) has three methods. ``new_state()``
+A mixer (attention_mixer.py, mamba2.py, linear_attention.py, short_convolution.py, parallel_mixer.py) has four methods. ``new_state()``
 returns its state before any text. ``run(x, state, before, place)`` returns its outputs for draft rows lo..n and values of
 these rows that the state needs; it reads the state and never writes it. ``advance(state, rows, path)`` returns the state
-after the rows of an accepted path.
+after the rows of an accepted path. ``survival(rows)`` says how much of the committed state each row still reads.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -53,6 +54,16 @@ class TreeRows:
         return self if before is None else before.then(self)
 
 
+def tensors_of(state: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a mixer's state, those of its parts included."""
+    for part in vars(state).values():
+        if isinstance(part, Tensor):
+            yield part
+        else:
+            for one in part:
+                yield from tensors_of(one)
+
+
 class Mixer(Protocol):
     """Protocol of the part of a layer that mixes positions (attention, Mamba-2, convolution), with a state. kernel: number
     of inputs of a row's convolution, 1 without one. The methods are described at the top of this module."""
@@ -73,3 +84,8 @@ class Mixer(Protocol):
     def advance(self, state: Any, rows: Any, path: list[int]) -> Any:
         """Return the state after the accepted rows ``path``."""
         ...
+
+    def survival(self, rows: Any) -> list[Tensor]:
+        """Return a list of one tensor [rows] if the state decays: the share of the committed state that each row's decay leaves,
+        averaged over heads; an empty list otherwise. A mixer of several gives one for each that decays."""
+        return []

@@ -155,3 +155,25 @@ class Weights:
     def get_optional(self, name: str, *shape: int) -> Tensor | None:
         """Return the tensor as ``get`` does; None if the files do not have it."""
         return self.get(name, *shape) if name in self else None
+
+
+class ScaledWeights:
+    """Weights of which some are multiplied by constants when they are read, so that a forward pass need not multiply (muP
+    multipliers).
+
+    factors: by tensor name, a number, or one number per row [rows].
+    """
+
+    def __init__(self, weights: Weights, factors: dict[str, float | Tensor]):
+        self._weights, self._factors = weights, factors
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        """Return the tensor as ``Weights.get`` does, multiplied by its factor."""
+        tensor, factor = self._weights.get(name, *shape), self._factors.get(name, 1.0)
+        if isinstance(factor, Tensor):
+            factor = factor.to(tensor).view(-1, *[1] * (tensor.dim() - 1))
+        return tensor * factor
+
+    def get_optional(self, name: str, *shape: int) -> Tensor | None:
+        """Return the tensor as ``get`` does; None if the files do not have it."""
+        return self.get(name, *shape) if name in self._weights else None

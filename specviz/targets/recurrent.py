@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core import token_tensor
 from ..models.recurrent import RecurrentNetwork
-from ..models.tree_rows import RowPositions
+from ..models.tree_rows import RowPositions, tensors_of
 from .base import CachedTarget
 from .rows import Rows, shape_of
 
@@ -124,7 +124,7 @@ class RecurrentTarget(CachedTarget):
     @property
     def state_bytes(self) -> int:
         """Bytes of all recurrent states."""
-        return sum(part.nbytes for state in self._states for part in vars(state).values())
+        return sum(part.nbytes for state in self._states for part in tensors_of(state))
 
     def groups(self) -> list[int]:
         """Return, for each row of the last scored tree, the index of its group of positions."""

@@ -18,7 +18,7 @@ from .pair import Pair
 from .toys import begin
 
 VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2, 0], 2
-CASES = {"mamba2": "stree", "bamba": "stree", "linear_llama": "linearised"}
+CASES = {"mamba2": "stree", "bamba": "stree", "falcon_h1": "stree", "linear_llama": "linearised"}
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -8,6 +8,7 @@ import torch
 
 from specviz.core import DraftTree, Verdict
 from specviz.models.linear_attention import LinearAttentionMixer
+from specviz.models.tree_rows import tensors_of
 from specviz.models.weights import ModelError
 from specviz.targets.recurrent import SNAPSHOTS, RecurrentModel, RecurrentTarget
 
@@ -31,6 +32,22 @@ def bamba():
         attn_layer_indices=[1], mamba_n_heads=6, mamba_d_state=8, mamba_n_groups=2, pad_token_id=0))
 
 
+def falcon_h1(norm="none"):
+    """Attention and Mamba-2 side by side in each layer, and a multiplier wherever the architecture has one."""
+    from transformers import FalconH1Config, FalconH1ForCausalLM
+
+    net = FalconH1ForCausalLM(FalconH1Config(
+        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        mamba_d_ssm=96, mamba_n_heads=6, mamba_d_state=8, mamba_n_groups=2, pad_token_id=0, key_multiplier=0.6, attention_in_multiplier=0.8,
+        attention_out_multiplier=0.9, ssm_in_multiplier=1.2, ssm_out_multiplier=0.9, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7],
+        mlp_multipliers=[0.9, 0.8], embedding_multiplier=1.3, lm_head_multiplier=0.5, mamba_rms_norm=norm != "none",
+        mamba_norm_before_gate=norm == "before", projectors_bias=True, mamba_proj_bias=True))
+    for name, bias in net.named_parameters():
+        if name.endswith("bias"):
+            bias.data.normal_(std=0.3)
+    return net
+
+
 def linear():
     """Groups of 4 positions: the prompt ends in one, and trees cross its border."""
     from specviz.models.trainable import LinearLlamaConfig, LinearLlamaForCausalLM
@@ -44,7 +61,7 @@ def linear():
     return net
 
 
-@pytest.fixture(scope="module", params=[mamba2, bamba, linear], ids=lambda made: made.__name__)
+@pytest.fixture(scope="module", params=[mamba2, bamba, falcon_h1, linear], ids=lambda made: made.__name__)
 def folder(request, tmp_path_factory):
     from transformers import Mamba2ForCausalLM
 
@@ -80,7 +97,7 @@ def paths(tree):
 
 def parts(target):
     """The tensors of a target's states."""
-    return [part for state in target._states for part in vars(state).values()]
+    return [part for state in target._states for part in tensors_of(state)]
 
 
 def gap(got, want):
@@ -124,7 +141,17 @@ def test_the_state_after_a_commit_is_the_sequential_one(model, reference, path):
     assert target.cached_tokens == text[:-1] and gap(target.score(DraftTree()).logits, [reference(text)]) < 1e-5
 
 
-SPOILED = {"mamba2": ("conv", "ssm"), "bamba": ("conv", "ssm"), "linear_llama": ("sums", "window")}
+SPOILED = {"mamba2": ("conv", "ssm"), "bamba": ("conv", "ssm"), "falcon_h1": ("conv", "ssm", "k"), "linear_llama": ("sums", "window")}
+
+
+def with_part(state, before, name):
+    """A state with one of its tensors as it was before; as long as the others, if it grows with the text."""
+    if hasattr(state, "parts"):
+        return replace(state, parts=tuple(map(with_part, state.parts, before.parts, [name] * len(state.parts))))
+    if not hasattr(state, name):
+        return state
+    new, old = getattr(state, name), getattr(before, name)
+    return replace(state, **{name: torch.cat([old, torch.zeros_like(new[len(old):])])})
 
 
 def test_a_state_that_forgets_a_part_or_the_replay_is_caught(model, reference):
@@ -133,9 +160,9 @@ def test_a_state_that_forgets_a_part_or_the_replay_is_caught(model, reference):
         target = model.open()
         target.sync(PROMPT)
         target.score(TREE)
-        old = [{spoil: vars(state)[spoil]} if spoil in vars(state) else {} for state in target._states]
+        old = target._states
         target.commit(Verdict((0, 3) if spoil == "path" else (0, 2, 5), 33, "bonus"))
-        target._states = [replace(state, **part) for state, part in zip(target._states, old)]
+        target._states = [with_part(state, before, spoil) for state, before in zip(target._states, old)]
         text = [*PROMPT, 5, 9, 33] if spoil == "path" else [*PROMPT, 5, 9, 5, 33]
         assert gap(target.score(DraftTree()).logits, [reference(text)]) > 1e-3, spoil
 
@@ -205,11 +232,24 @@ def test_configs_that_do_not_fit_are_refused(folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     own = {"mamba2": ({"num_heads": 5}, {"state_size": "8"}, {"time_step_limit": [2, 1]}),
            "bamba": ({"mamba_n_heads": 5}, {"time_step_limit": [2, 1]}, {"mlp_bias": True}),
+           "falcon_h1": ({"mamba_n_heads": 5}, {"ssm_multipliers": [1.0]}, {"key_multiplier": "2"}, {"lm_head_multiplier": True}),
            "linear_llama": ({"group": "4"}, {"head_dim": 11}, {"rope_parameters": {"rope_type": "yarn"}})}[config["model_type"]]
     for change in ({"hidden_act": "gelu"}, {"model_type": "mamba"}, {"quantization_config": {"quant_method": "gptq"}}, *own):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(ModelError):
             RecurrentModel(tmp_path)
+
+
+@pytest.mark.parametrize("norm", ["before", "after"])
+def test_the_gate_and_the_norm_of_a_state_stand_in_the_order_of_the_config(tmp_path, norm):
+    torch.manual_seed(0)
+    net = falcon_h1(norm).eval()
+    net.save_pretrained(tmp_path)
+    target = RecurrentModel(tmp_path).open()
+    with torch.no_grad():
+        want = net(torch.tensor([PROMPT]), use_cache=False).logits[0]
+    target.sync(PROMPT[:1])
+    assert gap(target.score(DraftTree.chain(PROMPT[1:])).logits, list(want)) < 1e-5
 
 
 def test_every_run_has_states_of_its_own(model):

@@ -33,6 +33,10 @@ STATE_SPACE = {
                                       num_hidden_layers=3, bos_token_id=None, eos_token_id=None, pad_token_id=None),
     "bamba": lambda: tf.BambaConfig(**GROUPED, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_state=8,
                                     mamba_n_groups=2),
+    "falcon_h1": lambda: tf.FalconH1Config(**GROUPED, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=2,
+                                           mamba_rms_norm=True, attention_in_multiplier=0.8, attention_out_multiplier=0.7, key_multiplier=0.6,
+                                           ssm_in_multiplier=1.2, ssm_out_multiplier=0.9, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7],
+                                           mlp_multipliers=[0.9, 0.8], embedding_multiplier=1.3, lm_head_multiplier=0.5),
     "lfm2": lambda: tf.Lfm2Config(**GROUPED, full_attn_idxs=[1], block_multiple_of=8, conv_L_cache=3),
     "linear_llama": lambda: LinearLlamaConfig(**GROUPED, head_dim=8, group=4, conv=5),
 }
