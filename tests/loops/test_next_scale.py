@@ -11,6 +11,7 @@ import torch
 
 from specviz.cli.terminal import TokenPrinter
 from specviz.core import Drafter, Parts, RandomStreams, Sampling, State
+from specviz.core.logits_processors import Context, Processors, TokenMask
 from specviz.loops.next_scale import NextScale, paint_scales
 from specviz.policies import Fixed
 from specviz.trace.events import Committed, Noted, TextEmitted, Verified
@@ -27,10 +28,11 @@ def pair(tmp_path_factory):
     return model(folder / "large"), model(folder / "small", 5, hidden_size=8)
 
 
-def paint(pair, large, temperature=1.0, seed=0, limit=10**9, rng=None):
+def paint(pair, large, temperature=1.0, seed=0, limit=10**9, rng=None, processors=None):
     """Return (tokens painted, events)."""
     target, refiner = (one.open() for one in pair)
-    state = State(list(PROMPT), Sampling(temperature, seed=seed), rng or RandomStreams(seed), limit=min(limit, pair[0].scales.tokens))
+    state = State(list(PROMPT), Sampling(temperature, seed=seed), rng or RandomStreams(seed), limit=min(limit, pair[0].scales.tokens),
+                  processors=processors)
     parts = Parts(Drafter(), Fixed(0), TokenRejection(), helpers={"refiner": refiner})
     loop = paint_scales if large is None else NextScale(large)
     events = list(loop(parts, target, state))
@@ -97,6 +99,25 @@ def test_the_method_hands_over_after_n_scales(pair):
     events = list(parts.loop(parts, pair[0].open(), state))
     assert [event.kind for event in events if isinstance(event, Committed)] == ["plain", "plain", "small"]
     assert state.tokens[3:] == paint(pair, 2, seed=4)[0]
+
+
+class Repeats(TokenMask):
+    """A grammar on tokens: t may not be followed by t, nor by t + 3."""
+
+    def banned(self, context, path):
+        last = (*context.prompt, *context.output, *path)[-1]
+        return [token for token in (last, last + 3) if token < WORDS + 12]
+
+
+@pytest.mark.parametrize("large", [0, 1, 3])
+def test_every_patch_keeps_to_a_mask_whichever_model_paints_it(pair, large):
+    """The context of a patch's mask holds the patches of its own scale that were drawn before it."""
+    broken = {True: 0, False: 0}
+    for masked in broken:
+        for seed in range(4):
+            tokens = paint(pair, large, seed=seed, processors=Processors([Repeats()]) if masked else None)[0]
+            broken[masked] += sum(after in Repeats().banned(Context([before], (), ()), ()) for before, after in zip(tokens, tokens[1:]))
+    assert broken[True] == 0 < broken[False]
 
 
 class Bytes:
