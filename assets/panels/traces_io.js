@@ -91,7 +91,7 @@
     const root = el(
       "div",
       { class: "pn-view" },
-      K.head("Recordings", K.lead("Open one and it plays at once. No model is loaded, and every tab works on it.")),
+      K.head("Recordings", K.lead("Open one and it plays at once. It needs no model, and every tab works on it.")),
       list,
       tell.root,
       drop,

@@ -107,6 +107,11 @@
       const want = this.grid.side ? 0 : Math.max(0, Math.ceil((upto - (opts.few ? FEW : KEEP)) / CHUNK) * CHUNK);
       if (want < this.lo) this.rewind();
       while (this.hi > upto) this.pop();
+      if (!opts.land && this.landing) {
+        /* who jumps on does not wait for words that were still to appear */
+        for (const s of this.now.querySelectorAll(".land")) s.classList.remove("land");
+        this.landing = false;
+      }
       this.fold(lane, want);
       while (this.hi < upto)
         this.push(lane.tokens[this.hi], opts.land && this.hi >= from ? (this.hi - from) * 60 : null);
@@ -210,6 +215,7 @@
       if (delay !== null) {
         const s = set[set.length - 1];
         s.classList.add("land");
+        this.landing = true;
         s.style.animationDelay = "calc(" + delay + "ms * var(--sv-k))";
       }
       if (SV.grammarView.forced(this.lane.rounds[t.round], t.node ?? "tail")) set[set.length - 1].dataset.forced = "";

@@ -22,7 +22,7 @@ from ..evidence.benchmark import CatalogueRunner, Cell, measure, quartiles
 from ..evidence.prompt_suites import Item
 from ..methods import catalogue, trained_parts
 from ..run.session import Session
-from ..zoo.registry import MADE
+from ..zoo.registry import ANY, MADE
 from . import data
 from .files import write_text
 from .job import Job, TrainingError
@@ -179,7 +179,7 @@ def models_yaml_text(job: Job) -> str:
         made = job.work / "stores" / Path(path).name
         return str(made if made.is_dir() else ROOT / path)
 
-    stores = {name: {of: at(path) for of, path in places.items() if of in kept} if isinstance(places, dict) else at(places)
+    stores = {name: {of: at(path) for of, path in places.items() if of in kept or of == ANY} if isinstance(places, dict) else at(places)
               for name, places in entries.get("stores", {}).items()}
     default = entries["default"] if entries["default"] in kept else job.target
     return yaml.safe_dump(entries | {"default": default, "models": kept, "stores": stores}, sort_keys=False)

@@ -262,5 +262,7 @@ def test_the_report_knows_drafters_of_every_target(tmp_path):
     entries = yaml.safe_load(drafters.models_yaml_text(later))["models"]
     assert "Llama-specviz-mtp" not in entries and Path(entries["Llama-specviz-52M-mtp"]["path"]) == (SHIPPED / "Llama-specviz-52M-mtp").resolve()
     with drafters.use_work_models(later):
-        assert zoo.registry.register().entries["Llama-specviz-52M-mtp"].kind == "mtp"
+        register = zoo.registry.register()
+        assert register.entries["Llama-specviz-52M-mtp"].kind == "mtp"
+        assert register.stores_of("fox")["text"].is_dir(), "a store for every target stays one"
     zoo.forget()

@@ -326,6 +326,21 @@ def test_playback_reaches_the_end_and_rests_there(drive, settled) -> None:
     drive(use)
 
 
+def test_a_jump_shows_words_that_were_still_to_appear(drive, settled) -> None:
+    """While playing, committed words appear one after another; who jumps elsewhere sees all of them at once."""
+    def use(page):
+        page.evaluate(LOAD, json.dumps(WATCH))
+        page.evaluate("board.board.setSpeed(0.25)")
+        page.wait_for_selector(".sv .stage .land, .sv .text .land", state="attached")
+        page.evaluate("board.goto({ lane: 1, round: 9, phase: 4 })")
+        settled(page)
+        assert page.get_attribute(".sv", "data-round") == "9"
+        hidden = "[...document.querySelectorAll('.sv .text .t')].filter((e) => e.textContent.trim() && getComputedStyle(e).opacity < 1).length"
+        assert page.evaluate("document.querySelectorAll('.sv .text .land').length") == page.evaluate(hidden) == 0
+
+    drive(use)
+
+
 def test_reduced_motion_rests_on_a_finished_round(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(WATCH))

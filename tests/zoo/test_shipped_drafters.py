@@ -35,7 +35,7 @@ def test_what_ships_drafts(target):
     loaded, poor = load(target), {}
     for key in drafting(target):
         drafts = CatalogueRunner(Session(loaded, key, None, Sampling(0.0)))
-        totals = [drafts(prompt, Sampling(0.0), 48).totals for prompt in PROMPTS]
+        totals = [drafts(prompt, Sampling(0.0), 48).totals for prompt in loaded.codec.prompts[:3] or PROMPTS]
         written, passes = (sum(getattr(one, count) for one in totals) for count in ("tokens", "rounds"))
         if written < 1.05 * passes:
             poor[key] = round(written / passes, 3)
