@@ -64,7 +64,10 @@
       much = m.spread
         ? SV.messages.say("headline.fast.median", { runs: String(m.spread.runs) })
         : SV.messages.say("headline.fast"),
-      slow = k * AS_FAST < 1 ? "slower than plain decoding here" : "no faster on this machine",
+      slow =
+        k !== null && k * AS_FAST < 1
+          ? SV.messages.say("headline.slower", { times: k.toFixed(2) })
+          : SV.messages.say("headline.no_faster"),
       level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : slow,
       faster = k >= AS_FAST && !noise,
       fast = k === null ? "" : faster ? k.toFixed(1) + much : level;
@@ -74,6 +77,20 @@
         : "sampled: other words, the same probabilities";
       const lead =
         (stopped ? "Stopped after " : "") + count(n, "token") + (stopped ? ", in " : " in ") + passes(m.passes);
+      const small = lane.tokens.filter((t) => lane.rounds[t.round]?.why === "small").length;
+      if (small && !stopped)
+        /* passes of the large model gave only what the small one did not write */
+        return {
+          ...out,
+          same,
+          text: SV.messages.say("headline.two_writers", {
+            tokens: count(n, "token"),
+            large: String(n - small),
+            passes: passes(m.passes),
+            small: String(small),
+            end: fast ? ": " + fast : "",
+          }),
+        };
       return {
         ...out,
         same,

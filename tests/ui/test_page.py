@@ -664,7 +664,8 @@ def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
         shown = marks()
         assert all(titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051 for name, text in shown.items())
         clear = bool(shown) and all(titles[name][rng] > 1 + measured_speedups()["noise"] for name in shown) and len(shown) == page.locator(".pg-word.gap ~ .pg-chip").count()
-        assert page.inner_text(".pg-word.gap") == ("What pays" if clear else "Try also")
+        words = page.locator(".pg-word.gap").all_inner_texts()  # none where nothing that was measured pays at this temperature
+        assert words == (["What pays" if clear else "Try also"] if shown else [])
 
     right(0)
     assert marks()

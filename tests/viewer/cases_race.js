@@ -78,6 +78,20 @@
       const said = SV.headline.say(drawn(1, "Fast", 1, 83), drawn(0, "autoregressive", 3, 95)).text;
       ok(said.includes("83 ") && said.includes("53 ") && !/95|instead/.test(said), said);
     },
+    "what a small model wrote by itself is not counted as given by passes of the large one"(SV) {
+      const made = lane(1, "CoDe", [1]);
+      made.header.sampling = { temperature: 1 };
+      made.header.method.exactness = "approximate";
+      made.rounds.push({ ...made.rounds[0], i: 1, why: "small" });
+      Object.assign(made, {
+        committed: 2,
+        tokens: text([1, 2, 3, 4, 5]).map((t, i) => ({ ...t, round: i < 2 ? 0 : 1 })),
+      });
+      made.done.totals.tokens = 5;
+      made.rounds.forEach((r) => (r.sum = { ...r.sum, tokens: 5 }));
+      const said = SV.headline.say(made, lane(0, "autoregressive", [2])).text;
+      ok(/5 tokens: 2 by .* 3 by /.test(said) && !said.includes("tokens a pass"), said);
+    },
     "a winner is named only where the spreads lie apart"(SV) {
       const apart = SV.verdict.verdict([lane(0, "Slow", [2, 2.1, 1.9]), lane(1, "Fast", [1, 1.1, 0.9])]);
       ok(apart.sure && apart.sentence.startsWith("Fast won, 100 % ahead of Slow: "), apart.sentence);
