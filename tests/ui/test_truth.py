@@ -249,7 +249,7 @@ def test_the_draft_is_chosen_in_the_settings(page, backend):
     page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
     run(page)
     assert backend.runs[0].draft == "wide" and backend.runs[0].models == "|wide"
-    assert "draft wide" in page.inner_text("#board .notice")
+    assert "wide" in page.inner_text("#board .notice").rsplit("draft", 1)[-1].split()
     backend.loaded.discard("|wide")
 
 

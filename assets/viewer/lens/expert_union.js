@@ -4,6 +4,9 @@
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { count } = SV.dom;
   const { int, ints, nums, num, list, say, bars, heatmap, strip } = SV.pictures;
+  const NARROW = 46,
+    CELL = 5 /* pixels: what stands beside the cells, and the least of a cell */,
+    MOST = 128; /* columns of a heatmap */
   const kB = (bytes) => Math.round(bytes / 1000) + " kB";
 
   function draw(host, notes, c) {
@@ -27,21 +30,26 @@
         "All other weights are " + kB(num(d.other) ?? 0) + ".",
       ),
     );
-    const cell = (layer, row, e) => ((layer[row] || []).includes(e) ? 1 : 0),
-      line = (row) =>
-        used.flatMap((layer, i) => [
+    const uses = (layer, row, e) => (row < rows ? layer[row] || [] : layer.flat()).includes(e),
+      line = (layers, row) =>
+        layers.flatMap((layer, i) => [
           ...(i ? [null] : []),
-          ...Array.from({ length: experts }, (_, e) =>
-            row < rows ? cell(layer, row, e) : layer.some((one) => one.includes(e)) ? 1 : 0,
-          ),
-        ]);
-    heatmap(host, {
-      name: "Experts used, by token and layer",
-      rows: [...Array.from({ length: rows }, (_, row) => line(row)), ...(rows > 1 ? [line(rows)] : [])],
-      rowName: "token",
-      colName: "experts of layer 1, 2, \u2026, side by side",
-      width: c.width,
-    });
+          ...Array.from({ length: experts }, (_, e) => (uses(layer, row, e) ? 1 : 0)),
+        ]),
+      show = (layers, name, colName) =>
+        heatmap(host, {
+          name,
+          rows: Array.from({ length: rows > 1 ? rows + 1 : rows }, (_, row) => line(layers, row)),
+          rowName: "token",
+          colName,
+          width: c.width,
+        });
+    /* On a narrow page each layer has a picture of its own, else the last ones would lie beyond its edge. */
+    const columns = (experts + 1) * used.length;
+    if (columns <= MOST && c.width > NARROW + CELL * columns)
+      show(used, "Experts used, by token and layer", "experts of layer 1, 2, \u2026, side by side");
+    else
+      used.forEach((layer, i) => show([layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`));
     host.append(
       say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."),
     );
