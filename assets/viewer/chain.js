@@ -110,10 +110,10 @@
     return g;
   }
 
-  /* Two digits where three would reach the next box; the card below has all of them. */
+  /* Two digits where three would reach the next box, or where words would stand for a number; the card below has all of them. */
   function against(j, cls, maxWidth) {
     const say = (f) => f(j.u) + (cls === "acc" ? " < " : " \u2265 ") + f(j.a);
-    return labelWidth(say(f3)) <= maxWidth ? say(f3) : say(f2);
+    return labelWidth(say(f3)) <= maxWidth && !/[a-z]/.test(say(f3)) ? say(f3) : say(f2);
   }
 
   SV.chain = { draw: drawChain };

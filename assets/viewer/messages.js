@@ -117,7 +117,7 @@
     "numbers.nodraw": "temperature 0, no draw",
     "numbers.p": "target p = {p}",
     "numbers.q": "draft q = {q}",
-    "numbers.accept": "kept below {a}",
+    "numbers.accept": "kept if u is under {a}",
     "numbers.draw": "draw u = {u}",
     "numbers.own": "softmax:",
     "numbers.softmax": "{token} {p}",
