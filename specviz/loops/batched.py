@@ -147,7 +147,7 @@ def score_all(passes: Sequence[ForwardPass]) -> list[Scores]:
         if len(mine) == 1:
             out[members[0]] = mine[0].run()
             continue
-        models = [asked.model for asked in mine]
+        models = [getattr(asked.model, "scoring_model", asked.model) for asked in mine]
         out |= zip(members, models[0].score_many(models, [asked.tree for asked in mine], [asked.start for asked in mine]))
     return [out[i] for i in range(len(passes))]
 

@@ -15,6 +15,11 @@ class PrefixedModel:
     def __init__(self, model: CapableTarget, prefix: Sequence[int]):
         self._model, self._prefix = model, list(prefix)
 
+    @property
+    def scoring_model(self) -> CapableTarget:
+        """The model that scores draft trees: the prefix is in its KV cache, so a batched pass takes the model itself."""
+        return self._model
+
     def sync(self, tokens: Sequence[int]) -> Scores:
         return self._model.sync([*self._prefix, *tokens])
 
