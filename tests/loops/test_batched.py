@@ -15,12 +15,12 @@ from specviz.policies import BatchTokenBudget, Fixed
 from specviz.targets.fast import FastModel
 
 from ..exactness.pair import Pair
-from ..exactness.toys import CAPABILITIES, greedy, later, methods, player, sample
+from ..exactness.toys import CAPABILITIES, greedy, later, methods, needs_own_target, player, sample
 from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, VOCAB, network
 
 TEXTS = [[7, 3, 21, 7, 3, 40, 7], [3, 21, 9, 7, 3, 40], [1, 2, 3, 4, 1, 2, 3]]
-METHODS = methods("exact", "greedy only")
+METHODS = [method for method in methods("exact", "greedy only") if not needs_own_target(method)]
 SAMPLE = sample()
 SIZES = (1, 2, 5, 16)
 
@@ -110,12 +110,12 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", [pytest.param(method, id=method.key) for method in METHODS])
-def test_every_method_at_every_size(method, models):
+def test_every_method_in_batches_of_one_to_sixteen(method, models):
     """Ragged ends, the second half joining while the first is under way, and one that leaves in the middle."""
     kit = kit_of(models)
     if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(method.build(kit, **method.read_knobs({}))):
         return  # that these are refused is tested above
-    for size in range(1, 17):
+    for size in (1, 2, 3, 4, 6, 9, 12, 16):
         wrote = together(method, models, range(size), leaves=0 if size > 2 else None)
         assert len(wrote) >= size - (size > 2)
         for seed, tokens in wrote.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -17,6 +18,19 @@ from specviz.trace.page import to_html
 from ..message_codes import refuses
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_what_a_notebook_calls_exists(file):
+    """Both run whole in ``make thorough``; a name that is gone is found here."""
+    import specviz
+    from specviz.zoo import Loaded
+
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    named = {name for line in re.findall(r"^from specviz import (.+)$", code, re.M) for name in re.split(r"\W+", line) if name}
+    assert named and all(hasattr(specviz, name) for name in named)
+    assert set(re.findall(r"\bloaded\.(\w+)", code)) <= {*dir(Loaded), *Loaded.__dataclass_fields__}
 
 
 @pytest.fixture

@@ -36,20 +36,25 @@
           ...(i ? [null] : []),
           ...Array.from({ length: experts }, (_, e) => (uses(layer, row, e) ? 1 : 0)),
         ]),
-      show = (layers, name, colName) =>
-        heatmap(host, {
+      show = (place, layers, name, colName) =>
+        heatmap(place, {
           name,
           rows: Array.from({ length: rows > 1 ? rows + 1 : rows }, (_, row) => line(layers, row)),
           rowName: "token",
           colName,
-          width: c.width,
+          width: Math.min(c.width, layers.length > 1 ? c.width : NARROW + 8 + 8 * experts),
         });
-    /* On a narrow page each layer has a picture of its own, else the last ones would lie beyond its edge. */
+    /* Where all layers would not fit beside each other, each has a picture of its own. */
     const columns = (experts + 1) * used.length;
     if (columns <= MOST && c.width > NARROW + CELL * columns)
-      show(used, "Experts used, by token and layer", "experts of layer 1, 2, \u2026, side by side");
-    else
-      used.forEach((layer, i) => show([layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`));
+      show(host, used, "Experts used, by token and layer", "experts of layer 1, 2, \u2026, side by side");
+    else {
+      const each = SV.dom.el("div", { css: { display: "flex", flexWrap: "wrap", columnGap: "16px" } });
+      host.append(each);
+      used.forEach((layer, i) =>
+        show(each, [layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`),
+      );
+    }
     host.append(
       say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."),
     );
