@@ -73,8 +73,8 @@
       fast = k === null ? "" : faster ? k.toFixed(1) + much : level;
     if (sampled(lane)) {
       const same = loose(lane)
-        ? "sampled; this method may change the text"
-        : "sampled: other words, the same probabilities";
+        ? SV.messages.say(SV.output.of(lane).side > 0 ? "headline.loose.picture" : "headline.loose.text")
+        : SV.messages.say(SV.output.of(lane).side > 0 ? "headline.sampled.patches" : "headline.sampled.words");
       const lead =
         (stopped ? "Stopped after " : "") + count(n, "token") + (stopped ? ", in " : " in ") + passes(m.passes);
       const small = lane.tokens.filter((t) => lane.rounds[t.round]?.why === "small").length;

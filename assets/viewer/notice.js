@@ -19,7 +19,7 @@
         n >= 1e9
           ? (n / 1e9).toFixed(1) + " B"
           : n >= 1e6
-            ? Math.round(n / 1e6) + " M"
+            ? (n < 1e7 ? (n / 1e6).toFixed(1) : Math.round(n / 1e6)) + " M"
             : n
               ? (n / 1e3).toFixed(0) + " k"
               : "",
@@ -85,6 +85,7 @@
       this.say = el("span", { class: "say", role: "status" });
       this.meta = el("span", { class: "meta end" });
       this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
+      this.root.addEventListener("click", () => this.root.classList.toggle("open"));
     }
     /* A live run that was saved and opened again is a recording of it. */
     paint({ header, state, stale, text, race, lost, reopened, slow, served, remembered }) {
@@ -111,6 +112,8 @@
           (remembered ? " " + remembered : "") +
           gap,
       );
+      /* On a phone machine and models take a line each until they are tapped; whatever a visitor must know stays whole. */
+      this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !slow && !remembered && !gap));
       const t = header && header.target ? nature(header.target) : "",
         d = header && header.draft ? SV.messages.say("notice.draft", { model: short(header.draft.name, 32) }) : "";
       setText(this.meta, t ? SV.messages.say("notice.target", { model: t }) + d : "");

@@ -150,7 +150,7 @@
       this.axis = el(
         "div",
         { class: "paxis", "aria-hidden": "true" },
-        el("span", null, "start of the text"),
+        (this.start = el("span")),
         (this.mid = el("span", { class: "mid" })),
         (this.end = el("span")),
       );
@@ -222,6 +222,12 @@
       if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base, v.runs));
       else for (const part of ["name", "small", "n", "word", "speed", "time"]) setText(this.open[part], "");
       if (race) setText(this.open.small, "one clock for all lanes");
+      setText(
+        this.start,
+        SV.messages.say(
+          v.views.some((x) => SV.output.of(x.lane).side > 0) ? "passes.start.picture" : "passes.start.text",
+        ),
+      );
       setText(this.mid, block(v.views.map((x) => x.lane)));
       setText(this.end, v.views.every((x) => x.lane.done) ? "end" : "");
     }

@@ -12,13 +12,21 @@
 
   /* Values of knobs whose name in the interface is not a reader's word. */
   const PLAIN = { distribution: "whole distribution" };
-  const plain = (value) => (typeof value === "string" && Object.hasOwn(PLAIN, value) ? PLAIN[value] : value);
+  const TRAINED = "nodes"; /* 0 of them stands for as many as the heads were calibrated for */
+  const plain = (value, name = "") =>
+    name === TRAINED && value === 0
+      ? "as trained"
+      : typeof value === "string" && Object.hasOwn(PLAIN, value)
+        ? PLAIN[value]
+        : value;
 
   function knobsOf(header) {
     const k = (header && header.knobs) || {};
     return Object.entries(k)
       .slice(0, 4)
-      .map(([name, v]) => name.replaceAll("_", " ") + " " + (typeof v === "object" ? JSON.stringify(v) : plain(v)))
+      .map(
+        ([name, v]) => name.replaceAll("_", " ") + " " + (typeof v === "object" ? JSON.stringify(v) : plain(v, name)),
+      )
       .join(", ")
       .slice(0, 80);
   }

@@ -156,7 +156,7 @@ def test_values_of_knobs_are_words_that_a_reader_knows(drive) -> None:
 
     def use(page):
         assert page.evaluate("SpecViz.stage.PLAIN") == limits.VALUE_NAMES
-        assert page.evaluate("SpecViz.stage.knobsOf({ knobs: { last: 'distribution', gamma: 4 } })") == "last whole distribution, gamma 4"
+        assert page.evaluate("SpecViz.stage.knobsOf({ knobs: { last: 'distribution', gamma: 4, nodes: 0 } })") == "last whole distribution, gamma 4, nodes as trained"
 
     drive(use)
 
