@@ -307,16 +307,22 @@ def verify_methods(args: argparse.Namespace) -> int:
     loaded, rows = _loaded(args), []
     loaded = loaded.with_picture(image) if image else loaded
     through = certify.fix_bucket(loaded)
-    for key in tqdm(chosen, unit="method", desc="verify", disable=None):
-        found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),
-                 "answers": certify_answers(loaded, key, knobs=knobs)}
-        rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
+    try:
+        for key in tqdm(chosen, unit="method", desc="verify", disable=None):
+            found = {"greedy": certify.greedy(loaded, key, knobs=knobs), "distribution": certify.distribution(loaded, key, knobs=knobs),
+                     "answers": certify_answers(loaded, key, knobs=knobs)}
+            rows.append({"key": key, "forward": through, **{test: result["status"] for test, result in found.items()}, "detail": found})
+    except KeyboardInterrupt:  # minutes of work are shown, not lost
+        if not rows:
+            raise
     if args.json:
         _print(rows)
     else:
         flat = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
         print(f"The forward looked at: {through}.")
         print(table(flat, ["key", "greedy", "distribution", "answers", "detail"]))
+    if len(rows) < len(chosen):
+        return INTERRUPTED
     bound = [row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")]  # the others promise nothing
     return 1 if any(row["greedy"] == "diverged" or "fail" in (row["distribution"], row["answers"]) for row in bound) else 0
 

@@ -243,6 +243,20 @@ def test_verify_says_a_defect_in_its_status(command, monkeypatch):
     assert command("verify", "--method", lossy)[0] == 0  # it never promised
 
 
+def test_verify_shows_what_is_done_when_it_is_interrupted(command, monkeypatch):
+    from specviz.evidence import certificate as certify
+
+    def greedy(loaded, key, knobs):
+        if key == "jacobi":
+            raise KeyboardInterrupt
+        return {"status": "identical", "detail": "first."}
+
+    monkeypatch.setattr(certify, "greedy", greedy)
+    monkeypatch.setattr(certify, "distribution", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
+    status, out, _ = command("verify", "--method", "speculative,jacobi")
+    assert status == 130 and "speculative" in out and "jacobi" not in out
+
+
 def test_from_outside_help_and_mistakes_cost_nothing(at_home):
     for argv, status, where in ((["--help"], 0, "out"), (["run"], 2, "err"), (["fly"], 2, "err")):
         done = outside(at_home, *argv)
