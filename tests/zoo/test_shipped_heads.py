@@ -82,7 +82,7 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
     forget()
 
 
-DRAFTING = {"eagle3": "eagle3", "peagle": "peagle", "dflash": "dflash", "dflare": "dflare", "jetspec": "jetspec",
+DRAFTING = {"peagle": "peagle", "eagle3": "eagle3", "dflash": "dflash", "dflare": "dflare", "jetspec": "jetspec",
             "dflash2_conv": "dflash2_conv", "dspark": "dspark", "kangaroo": "kangaroo", "hydra": "hydra",
             "clover": "clover", "chimera": "chimera"}  # kinds that read the text in ways of their own, and a method of each
 FIXED = {"Llama-specviz-52M-kangaroo": "5%"}  # heads whose drafts hardly change, and in which share of the places they do

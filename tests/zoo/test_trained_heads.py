@@ -25,7 +25,7 @@ from ..models import tiny
 from .checkpoints import register as tiny_pair
 from .checkpoints import write
 
-NOT_YET: dict[str, set[str]] = {"grown": set(), "chat": set()}  # tried and not shipped: docs/log/2026-11/models.md
+NOT_YET: dict[str, set[str]] = {"grown": {"eagle3"}, "chat": set()}  # tried and not shipped: docs/log/2026-11/models.md
 BY_KIND = {need[5:]: method for method in catalogue().values() for need in method.needs
            if need.startswith("head:") and "store:text" not in method.needs}  # this home has no datastore
 
