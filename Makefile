@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Test workers, each with one thread; one more than cores, since tests of the page wait for the browser half of their time.
 WORKERS ?= 3
+# Tests of style and documentation: a part of the first tier, and not run again in the second.
+CHECKED := tests/test_house.py tests/test_docs.py
 
 .PHONY: help run test test-engines thorough check docs pictures soak dist clean
 
@@ -21,14 +23,14 @@ check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScr
 	$(BIN)/lint-imports --no-cache
 	@if $(BIN)/python -m pyright --version >/dev/null 2>&1; then $(BIN)/python -m pyright --level error; \
 		else echo "pyright does not run here (it needs node): types are not checked; the workflow checks them"; fi
-	$(BIN)/python -m pytest -q tests/test_house.py tests/test_docs.py
+	$(BIN)/python -m pytest -q $(CHECKED)
 	$(BIN)/yamllint -s .github
 	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile Dockerfile.cuda
 	@if test -d node_modules; then npm run --silent check; elif command -v node >/dev/null; then \
 		find assets specviz/ui/static -name '*.js' -exec node --check {} \; ; echo "npm install: eslint, types (tsc) and prettier, too"; fi
 
 test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and run them; a sample of each family (tier 2)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(patsubst %,--ignore=%,$(CHECKED)) $(ARGS)
 
 # In parts, since TorchScript keeps what it has compiled for as long as a process lives: 7 to 11 MB for each model that is opened.
 OTHERS = $(filter-out tests/exactness tests/zoo tests/models tests/targets tests/training tests/ui tests/viewer tests/panels, \

@@ -245,6 +245,7 @@ def test_verify_says_a_defect_in_its_status(command, monkeypatch):
 
 def test_verify_shows_what_is_done_when_it_is_interrupted(command, monkeypatch):
     from specviz.evidence import certificate as certify
+    from specviz.evidence import whole_answers
 
     def greedy(loaded, key, knobs):
         if key == "jacobi":
@@ -253,6 +254,9 @@ def test_verify_shows_what_is_done_when_it_is_interrupted(command, monkeypatch):
 
     monkeypatch.setattr(certify, "greedy", greedy)
     monkeypatch.setattr(certify, "distribution", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
+    monkeypatch.setattr(whole_answers, "certify_answers", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
+    monkeypatch.setattr(cli, "_loaded", lambda args: Loaded(share=0.3, sharp=1.2))
+    monkeypatch.setattr(certify, "fix_bucket", lambda loaded: "plain")
     status, out, _ = command("verify", "--method", "speculative,jacobi")
     assert status == 130 and "speculative" in out and "jacobi" not in out
 

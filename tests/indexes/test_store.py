@@ -188,6 +188,7 @@ def test_sam_store_greedy_and_distribution():
     check_distribution(sam_store.METHOD, stored(kit(3)), least=1, bias=0, gamma=2)
 
 
+@pytest.mark.thorough
 def test_the_command_builds_a_store_for_the_embedded_target(tmp_path, capsys):
     from transformers import AutoTokenizer
 

@@ -26,7 +26,7 @@ def tiny():
     return run
 
 
-SOME = ("tokenizer", "target", "generate", "draft", "medusa", "eagle", "datastore", "report")
+SOME = ("tokenizer", "target", "generate", "draft", "medusa", "eagle", "datastore")
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ def features(pair, trained):
     return cllm.Trajectories(work, work.hparams("cllm"))
 
 
+@pytest.mark.thorough
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch):
     learns_and_resumes(cllm.run, "cllm", pair, trained, tmp_path, monkeypatch)
 

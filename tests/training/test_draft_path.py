@@ -29,6 +29,7 @@ def trained(pair, tmp_path_factory):
     return place
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch, kind):
     learns_and_resumes(lambda work: draft_path.run(work, kind), kind, pair, trained, tmp_path, monkeypatch)

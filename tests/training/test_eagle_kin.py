@@ -41,6 +41,7 @@ def made(kind, trained, features):
     return eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", features.target_info).float()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", DRAFTERS)
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_path, monkeypatch, kind):
     learns_and_resumes(lambda work: eagle_kin.run(work, kind), kind, pair, trained, tmp_path, monkeypatch)

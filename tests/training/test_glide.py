@@ -33,6 +33,7 @@ def features(material, trained):  # noqa: F811
     return glide.KeyValueFeatures(work, work.hparams("glide"))
 
 
+@pytest.mark.thorough
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
     whole = history(trained, "glide")
     assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])

@@ -41,6 +41,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
     return place
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RECIPES)
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch, name):  # noqa: F811
     whole = history(trained, name)

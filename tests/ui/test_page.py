@@ -218,6 +218,7 @@ def test_an_answer_cut_by_the_limit_can_be_written_on(page, backend):
     assert (first.max_new_tokens, second.max_new_tokens, second.prompt, second.turns) == (8, 16, first.prompt, ())
 
 
+@pytest.mark.thorough
 def test_the_closed_settings_are_out_of_the_way_of_the_keyboard(page):
     page.wait_for_selector(".pg-skip", state="attached")
     stops = []
@@ -234,6 +235,7 @@ def test_the_closed_settings_are_out_of_the_way_of_the_keyboard(page):
     assert page.evaluate("document.activeElement.id") == "open-settings"
 
 
+@pytest.mark.thorough
 def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
     titles = {page.evaluate("document.title")}
     for tab in ("race", "lab"):
@@ -536,6 +538,7 @@ def test_by_keyboard_alone(page, backend):
     page.wait_for_function("document.querySelector('#board .sv').dataset.mode === 'hold'")
 
 
+@pytest.mark.thorough
 def test_no_sideways_scroll(visit):
     page = visit(width=390, height=800)
     fits = "document.documentElement.scrollWidth <= innerWidth"

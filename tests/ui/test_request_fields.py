@@ -101,6 +101,7 @@ def test_fields_without_a_widget_are_typed_as_json_and_come_back_from_a_link(pag
     assert len(backend.runs) == 1
 
 
+@pytest.mark.thorough
 def test_an_example_fills_the_schema(page, backend):
     page.click("#open-settings")
     page.click("#request-example input")
@@ -194,6 +195,7 @@ ANSWERS_SHOWN = """() => { const b = document.querySelector("#board .sv").svBoar
   return [[...b.answers.buttons.keys()], b.ui.answer, b.list().map((l) => l.id)]; }"""
 
 
+@pytest.mark.thorough
 def test_several_answers_stand_behind_a_chooser_in_the_run_its_link_and_its_file(page, backend):
     page.click("#open-settings")
     page.fill("#request-n input", "3")

@@ -78,6 +78,7 @@ def test_a_file_nested_without_end_is_one_sentence(tmp_path):
         register(tmp_path / "models.yaml")
 
 
+@pytest.mark.thorough
 def test_commands_end_with_one_sentence_and_the_page_opens(tmp_path):
     path = book(tmp_path, models={"t": {"path": "t", "memory": "lots"}})
     env = {"PATH": "", "SPECVIZ_MODELS": str(path)}
