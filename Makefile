@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Test workers, each with one thread; one more than cores, since tests of the page wait for the browser half of their time.
+# Test workers, each with one thread; three on two cores took a little less time than two (docs/log/2026-11/house.md).
 WORKERS ?= 3
 # Tests of style and documentation: a part of the first tier, and not run again in the second.
 CHECKED := tests/test_house.py tests/test_docs.py
