@@ -69,15 +69,19 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
 
 
 def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
-    """Return the transformers network in a folder that a recipe of this project wrote, for training and reports. Mixers that
-    are slow on a CPU are replaced by faster ones with the same weights."""
+    """Return the transformers network in a folder of this project (safetensors, or a GGUF file in parts), for training and reports.
+    Mixers that are slow on a CPU are replaced by faster ones with the same weights."""
     import transformers
 
     if read_json(Path(folder), "config.json").get("model_type") in ("bamba", "linear_llama"):
         from .trainable import open_trained
 
         return open_trained(Path(folder), open_config(folder), dtype)
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=dtype, trust_remote_code=False)
+    config, state = open_config(folder), _gguf_state(Path(folder), dtype)
+    if state is None:
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, trust_remote_code=False)
+    network: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    return network.from_pretrained(None, config=config, state_dict=state, dtype=dtype, trust_remote_code=False)
 
 
 def _checked_config(name: str, source: str, revision: str | None, width: int, spread: bool):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .split import fetched_copy, has_weights
+from .split import HEADS, fetched_copy, has_weights
 from .weights import ModelError, Weights, read_json
 
 OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exactly 0 in float32, and 0 * log p stays finite
@@ -57,16 +57,24 @@ def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
 
 
 def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the embedding table [vocab, hidden]: the table of the model ``embedding_from`` (a folder next to this one)
-    multiplied by ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
-    source, vocab, hidden = config["embedding_from"], config["vocab_size"], config["hidden_size"]
+    """Return the embedding table [vocab, hidden]: the table of the model ``embedding_from`` multiplied by
+    ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
+    table = projected_table(config, folder, device, dtype)
+    return table @ weights.get("model.embed_projection.weight", config["hidden_size"], table.shape[1]).t()
+
+
+def projected_table(config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the embedding table [vocab, wide] of the model ``embedding_from``, a folder next to ``folder`` or the one whose
+    ``heads`` contain it. Raises ModelError."""
+    source = config["embedding_from"]
     if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):
         raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it",
                          "reduced.embedding_from")
-    whole = folder.parent / source
+    around = folder.parent.parent
+    whole = around if folder.parent.name == HEADS and around.name == source else folder.parent / source
     wide = read_json(whole, "config.json").get("hidden_size")
     if type(wide) is not int or wide < 1:
         raise ModelError(f"config.json of {source} gives no hidden_size", "reduced.hidden_size")
     copy = None if has_weights(whole) else fetched_copy(whole)  # the weights of an installed package's model lie in the cache
-    table = Weights(copy if copy is not None and copy.is_dir() else whole, device, dtype).get("model.embed_tokens.weight", vocab, wide)
-    return table @ weights.get("model.embed_projection.weight", hidden, wide).t()
+    weights = Weights(copy if copy is not None and copy.is_dir() else whole, device, dtype)
+    return weights.get("model.embed_tokens.weight", config["vocab_size"], wide)

@@ -15,6 +15,7 @@ from .errors import ModelError
 
 LARGEST = 10 * 2**20  # bytes: the largest file that git hosts accept without LFS
 PART = 8_000_000  # bytes
+HEADS = "heads"  # folder in a target's folder: the heads and drafts that were trained for it
 _PART = re.compile(r"(.+\.(?:safetensors|gguf))\.part-(\d{2})-of-(\d{2})")
 
 

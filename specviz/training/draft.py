@@ -24,7 +24,7 @@ from . import text_answers as generate
 from .files import FRONT, export, relink_card, write_json, write_text
 from .grow import grow_model
 from .job import Job, TrainingError, fingerprint
-from .reduced_draft import ReducedHead
+from .reduced_draft import ReducedHead, open_draft
 from .repeated_spans import random_or_text_span, repeat_span
 from .runner import Progress, Runner
 
@@ -42,13 +42,13 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     torch.manual_seed(job.seed)
     config = open_config(target)
     model = load_and_grow(job, hparams, config.vocab_size) if "from" in hparams else build(config, hparams)
-    if hparams["draft_vocab"]:
+    if hparams["draft_vocab"] and not isinstance(model.lm_head, ReducedHead):
         model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], tokenizer)
     runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
     lesson = DraftTrainer(job, hparams, model, tokenizer, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.budget_spent()), lambda: measure(model, lesson.heldout, hparams))
     write = reduced_draft.export if hparams["draft_vocab"] else export
-    made = write(job, job.model_name(recipe), model, tokenizer, "" if recipe not in draft_kinds() else recipe)
+    made = write(job, job.model_name(recipe), model, tokenizer, "" if recipe not in draft_kinds() else recipe, hparams.get("bits", 16))
     for folder in job.output_folders(made.name):
         write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that card
@@ -163,11 +163,17 @@ def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, token
 def load_and_grow(job: Job, hparams: dict, vocab_size: int) -> LlamaForCausalLM:
     """Load the draft model that the recipe names in ``from``, and make it wider and deeper without changing its outputs. Raises
     TrainingError if its vocabulary is not the target's."""
-    old = open_network(job.model(hparams["from"]), torch.float32)
+    old = open_draft(job.model(hparams["from"]), torch.float32)
     if old.config.vocab_size != vocab_size:
         raise TrainingError(f"{hparams['from']} has {old.config.vocab_size} tokens and {job.target} {vocab_size}: it cannot be its draft.",
                             "training.vocabulary")
-    return grow_model(old, {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
+    model = grow_model(old, {name: hparams[name] for name in ("hidden", "layers", "heads", "kv_heads", "intermediate")}, job.seed)
+    if isinstance(old.lm_head, ReducedHead):
+        if hparams["hidden"] != old.config.hidden_size:
+            raise TrainingError(f"{hparams['from']} has a reduced vocabulary: its width stays {old.config.hidden_size}.",
+                                "training.reduced_width")
+        model.model.embed_tokens, model.lm_head = old.model.embed_tokens, old.lm_head
+    return model
 
 
 def label_every_token(answer: generate.Answer) -> generate.Answer:

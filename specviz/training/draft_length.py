@@ -21,11 +21,11 @@ from torch import Tensor
 from ..models import draft_length
 from ..models.draft_length import acceptance_loss
 from ..models.heads import TargetInfo
-from ..models.pretrained import open_network
 from . import chains
 from .draft import collate
 from .features import Batch, Features, body_of
 from .job import Job, TrainingError, fingerprint
+from .reduced_draft import open_draft
 from .runner import Runner
 
 
@@ -35,11 +35,11 @@ class DraftFeatures(Features):
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
-        self.draft_path = job.model(job.model_name("draft"))
+        self.draft_path = job.model(job.draft_name())
         if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
             raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.",
                                 "training.not_shipped")
-        net = open_network(self.draft_path, torch.float32)
+        net = open_draft(self.draft_path, torch.float32)
         self.draft = net.to(self.device).eval().requires_grad_(False)
 
     @property

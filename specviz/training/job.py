@@ -18,6 +18,7 @@ from ..core.errors import CodedError
 from ..methods import trained_parts
 from ..models.split import joined_folder
 from ..zoo.found_weights import FOLDER
+from ..zoo.registry import register
 
 HERE = Path(__file__).parent
 SHIPPED = ASSETS / "models"
@@ -100,6 +101,14 @@ class Job:
         """
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
+    def draft_name(self) -> str:
+        """Return the name of the target's draft model: the one that was trained under ``model_name("draft")``, else the one that
+        models.yaml names for the target."""
+        name = self.model_name("draft")
+        entry = register().entries.get(self.target)
+        trained = any((place / name / "config.json").is_file() for place in (self.work / "models", self.shipped))
+        return name if trained or entry is None or not entry.draft else entry.draft
+
     def shipped_folder(self, name: str) -> Path:
         """Return the folder where a model is shipped: inside the target's folder for trained heads and drafts, unless an older
         folder next to the target exists."""
@@ -130,6 +139,7 @@ class Job:
 def fingerprint(model: Path) -> str:
     """Return eight hex digits of a hash of the weights, to detect that data were made with other weights."""
     digest = hashlib.sha256()
-    for part in sorted(joined_folder(model).glob("*.safetensors")):
+    place = joined_folder(model)
+    for part in sorted(place.glob("*.safetensors")) or sorted(place.glob("*.gguf*")):
         digest.update(part.read_bytes())
     return digest.hexdigest()[:8]

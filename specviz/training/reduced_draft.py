@@ -2,7 +2,7 @@
 
 With 49,152 tokens, embedding and output matrix would be most of a small draft's weights and time. A few thousand tokens
 make up most text (FR-Spec, arXiv 2502.14856; EAGLE-3, 2503.01840), and the target's embedding covers all of them.
-models/reduced_vocabulary.py reads what ``export`` writes.
+models/reduced_vocabulary.py reads what ``export`` writes; ``open_draft`` opens it for training.
 """
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
-from ..models.reduced_vocabulary import expand_to_vocab
+from ..models.pretrained import open_config, open_network
+from ..models.reduced_vocabulary import expand_to_vocab, projected_table
+from ..models.weights import Weights, read_json
 from ..zoo.found_weights import mark
-from .files import write_json, write_shards, write_tokenizer
+from .files import quantise_matrices, write_json, write_shards
 from .job import Job, TrainingError
 from .text_answers import Answer
 
@@ -107,9 +109,28 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
     return model
 
 
-def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
+def open_draft(folder: Path, dtype: torch.dtype) -> LlamaForCausalLM:
+    """Return the transformers network of a draft model, for training: one with the target's vocabulary, or one that ``export``
+    wrote."""
+    config = read_json(folder, "config.json")
+    if "draft_vocab_size" not in config:
+        return open_network(folder, dtype)
+    weights, own = Weights(folder, torch.device("cpu"), dtype), {}
+    for name, head in weights.headers().items():
+        own[name] = weights.get(name, *head["shape"])
+    tokens, projection = own.pop("draft_tokens").long(), own.pop("model.embed_projection.weight")
+    model = LlamaForCausalLM(open_config(folder)).to(dtype)
+    embedding: Any = ProjectedEmbedding(projected_table(config, folder, torch.device("cpu"), dtype), projection)
+    model.model.embed_tokens, model.lm_head = embedding, ReducedHead(own.pop("lm_head.weight"), tokens, config["vocab_size"])
+    model.model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in own.items()}
+                                | {"embed_tokens.projection.weight": projection})
+    return model
+
+
+def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "", bits: int = 16) -> Path:
     """Write the draft in the layout that models/reduced_vocabulary.py reads, to the folders of ``files.export``; return the
-    folder."""
+    folder. tokenizer: not written, since the draft reads and writes its target's tokens; bits: of its matrices, 16 (bfloat16) or
+    8 (MXINT8)."""
     head = cast(ReducedHead, model.lm_head)
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",
@@ -119,7 +140,8 @@ def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: s
                for key, tensor in model.state_dict().items()}
     for place in job.output_folders(name):
         place.mkdir(parents=True, exist_ok=True)
-        write_tokenizer(tokenizer, place)
         write_shards(place, tensors)
         write_json(place / "config.json", config | (mark(kind, job.target) if kind else {}))
+        if bits == 8:
+            quantise_matrices(place)
     return job.output_folders(name)[0]

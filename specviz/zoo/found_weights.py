@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..methods import trained_parts
+from ..models.split import HEADS
 
 log = logging.getLogger(__name__)
 
 MARK = "specviz"
 OTHER_DRAFT = "other_draft"  # a draft model with a tokenizer of its own: no method's, so declared here
-FOLDER = "heads"
+FOLDER = HEADS
 
 
 def mark(kind: str, target: str) -> dict[str, Any]:

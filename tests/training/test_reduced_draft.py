@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from specviz.models.reduced_vocabulary import OUTSIDE
 from specviz.targets.fast import FastModel
 from specviz.training import draft, reduced_draft
 from specviz.training import text_answers as generate
-from specviz.training.job import TARGET, fingerprint
+from specviz.training.job import TARGET, TrainingError, fingerprint
 
 from .test_drafts import job, work  # noqa: F401
 
@@ -58,3 +59,32 @@ def test_its_logits_cover_the_vocabulary():
     logits = head(x)
     assert logits.shape == (2, 5, 10) and torch.equal(logits[..., [8, 2, 5]], x @ head.weight.T)
     assert bool((logits[..., [0, 1, 3, 4, 6, 7, 9]] == OUTSIDE).all())
+
+
+def test_a_written_draft_is_opened_for_training_with_the_logits_of_the_engine(trained):
+    """And a grown one has its vocabulary and its logits."""
+    ids, target = torch.tensor([[5, 9, 30, 7, 11]]), FastModel(trained).open()
+    target.sync(ids[0].tolist())
+    wanted = target.score(DraftTree()).logits[0]
+    opened = reduced_draft.open_draft(trained, torch.float32)
+    with torch.inference_mode():
+        torch.testing.assert_close(opened(ids).logits[0, -1], wanted, rtol=1e-4, atol=1e-4)
+    config = opened.config
+    shape = {"hidden": config.hidden_size, "layers": config.num_hidden_layers + 1, "heads": config.num_attention_heads,
+             "kv_heads": config.num_key_value_heads, "intermediate": config.intermediate_size, "from": "part"}
+    one = type("OneModel", (), {"model": lambda self, name: trained, "target": TARGET, "seed": 0})()
+    grown = draft.load_and_grow(one, shape, 300)
+    with torch.inference_mode():
+        torch.testing.assert_close(grown(ids).logits[0, -1], wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(TrainingError, match="width"):
+        draft.load_and_grow(one, shape | {"hidden": 2 * config.hidden_size}, 300)
+
+
+def test_a_draft_in_the_folder_of_its_target_projects_the_embedding_around_it(work, trained, tmp_path):  # noqa: F811
+    target = tmp_path / TARGET
+    shutil.copytree(work / "models" / TARGET, target)
+    shutil.copytree(trained, target / "heads" / "distillspec")
+    inside, beside = FastModel(target / "heads" / "distillspec").open(), FastModel(trained).open()
+    for one in (inside, beside):
+        one.sync([5, 9, 30, 7])
+    assert torch.equal(*(one.score(DraftTree()).logits for one in (inside, beside)))

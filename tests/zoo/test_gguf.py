@@ -16,9 +16,11 @@ from specviz import ZooError, load
 from specviz.core import DraftTree
 from specviz.models.gguf_names import GGUFTensors
 from specviz.models.gguf_reader import GGUFFile, gguf_in
+from specviz.models.pretrained import open_network
 from specviz.models.split import LARGEST, write_parts
 from specviz.models.weights import ModelError, Weights
 from specviz.run import Session, SessionError, collect
+from specviz.training.job import fingerprint
 from specviz.zoo import forget
 from specviz.zoo.backends import FORWARDS
 from specviz.zoo.registry import register
@@ -57,6 +59,23 @@ def test_a_file_runs_as_transformers_runs_the_network_it_was_made_from(tmp_path,
     assert torch.allclose(logits(loaded.model, IDS), want, atol=2e-3, rtol=1e-3)
     hf = FORWARDS["hf"].load(loaded.folder, CPU)
     assert torch.allclose(logits(hf, IDS), want, atol=2e-3, rtol=1e-3)
+
+
+def test_recipes_open_a_file_that_lies_in_parts_and_know_new_weights(tmp_path):
+    """As the embedded chat model's: its drafters are trained with the commands that their cards name."""
+    net, marks = gguf_files.write(tmp_path / "m.gguf"), []
+    folder = tmp_path / "chat"
+    for seed in (0, 1):
+        folder.mkdir(exist_ok=True)
+        write_parts(tmp_path / "m.gguf", folder, 10_000)
+        (folder / "config.json").write_text(net.config.to_json_string())
+        marks.append(fingerprint(folder))
+        if seed == 0:
+            with torch.inference_mode():
+                want, got = (each(torch.tensor([IDS])).logits[0] for each in (net, open_network(folder, torch.float32).eval()))
+            assert torch.allclose(got, want, atol=2e-3, rtol=1e-3)
+            gguf_files.write(tmp_path / "m.gguf", net=gguf_files.network("llama", 1))
+    assert marks[0] != marks[1] and fingerprint(folder) == marks[1]
 
 
 @pytest.mark.parametrize("blocks", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])
