@@ -174,11 +174,18 @@ def read(weights: HeadWeights, config: dict[str, Any]) -> tuple[dict[str, Any], 
                                        "model.norm.weight": weights.get("model.norm.weight", sizes.hidden)}
     if not tied:
         found["lm_head.weight"] = weights.get("lm_head.weight", vocab, sizes.hidden)
+    found |= read_layers(weights, config, sizes)
+    weights.check_none_unread()
+    return config | {"vocab_size": vocab}, {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def read_layers(weights: HeadWeights, config: dict[str, Any], sizes: Sizes) -> dict[str, Tensor | None]:
+    """Return the tensors of all layers under ``model.layers``; None for those that this model has not. Raises ModelError."""
+    found: dict[str, Tensor | None] = {}
     for i in range(sizes.layers):
         at = f"model.layers.{i}."
         found |= layer_weights(weights, sizes, at, True, True)
         if config["qk_norm"]:
             names = (f"{at}self_attn.{part}.weight" for part in ("q_norm", "k_norm"))
             found |= {name: weights.get(name, sizes.head_dim) for name in names}
-    weights.check_none_unread()
-    return config | {"vocab_size": vocab}, {name: tensor for name, tensor in found.items() if tensor is not None}
+    return found

@@ -18,6 +18,27 @@ from .weights import ModelError, Weights, read_json
 OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exactly 0 in float32, and 0 * log p stays finite
 
 
+class ProjectedTable(nn.Module):
+    """An nn.Module: ids [...] -> embeddings [..., hidden], those of the target [vocab, wide] times a trained projection.
+    projection: an nn.Linear that another module registers under the name of the file."""
+
+    table: Tensor
+
+    def __init__(self, table: Tensor, projection: nn.Linear):
+        super().__init__()
+        self.register_buffer("table", table, persistent=False)
+        self._projection = (projection,)  # not among the weights of this module
+
+    @property
+    def weight(self) -> Tensor:
+        """The embeddings of all tokens, [vocab, hidden]."""
+        return self._projection[0](self.table)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the embeddings of token ids."""
+        return self._projection[0](nn.functional.embedding(ids, self.table))
+
+
 class ReducedOutput:
     """An output layer over part of the vocabulary: x [rows, hidden] -> logits [rows, vocab]. layer: computes the logits
     [rows, len(tokens)]; tokens: their ids. All other tokens get the logit OUTSIDE."""

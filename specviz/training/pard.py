@@ -5,6 +5,8 @@ family. This one is distilled from one target, along that target's answers.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,20 +19,22 @@ from . import chains, mask_rows
 from .features import Batch, Features
 from .job import Job
 from .mask_training import MaskTrainer
+from .reduced_draft import ReducedHead
 from .runner import Runner
+from .specdiff import TextFeatures
 
 
 def run(job: Job) -> Path:
     """Fine-tune PARD's draft model; return the folder of its weights."""
     hparams = job.hparams("pard")
-    features = Features(job, hparams)
+    features = TextFeatures(job, hparams)
     torch.manual_seed(job.seed)
     model = initialised_network(job, features, hparams)
     runner = Runner(job, "pard", model, hparams, features.checkpoint_folder("pard"))
-    trainer = mask_trainer(model, features)
+    trainer, reduce = mask_trainer(model, features), reduction(model)
 
     def loss_at(step: int):
-        batch = features.batch(step, runner.budget_spent())
+        batch = reduce(features.batch(step, runner.budget_spent()))
         return trainer.loss(batch, hparams, step, model.output), len(batch.labels)
 
     runner.train(loss_at, lambda: trainer.measure(hparams))
@@ -39,7 +43,7 @@ def run(job: Job) -> Path:
 
 def initialised_network(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
     """Return the network with the weights of the target's draft model."""
-    folder = job.model(job.model_name("draft"))
+    folder = job.model(job.draft_name())
     config = config_of(folder) | {"pard_token": hparams["mask_token"], "spd_type": "pard"}
     return models.read(folder, config, features.target_info).requires_grad_()
 
@@ -52,7 +56,22 @@ def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:
         places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
         return model(ids, places, masks.mask).flatten(0, 1)
 
-    return MaskTrainer(features, states, lambda rows: F.linear(rows, model.output).float())
+    return MaskTrainer(features, states, lambda rows: model.expand(F.linear(rows, model.output)).float())
+
+
+def reduction(model: models.MaskedModel) -> Callable[[Batch], Batch]:
+    """Return the function that turns a batch's tokens into rows of the model's output matrix, and leaves out positions whose label
+    has none; the identity for a model with the whole vocabulary."""
+    if model.draft_tokens is None:
+        return lambda batch: batch
+    vocabulary = ReducedHead(model.output.detach(), model.draft_tokens.long(), model.width)
+
+    def reduce(batch: Batch) -> Batch:
+        ids, where, top_ids, top_logp, labels = vocabulary.to_reduced_vocabulary(
+            (batch.ids, batch.where, batch.top_ids, batch.top_logp, batch.labels))
+        return replace(batch, ids=ids, where=where, top_ids=top_ids, top_logp=top_logp, labels=labels)
+
+    return reduce
 
 
 CARD = """A draft model ({layers} layers, an embedding of its own) that drafts {block} tokens in one pass: token {mask_token}

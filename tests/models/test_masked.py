@@ -3,19 +3,22 @@ none is refused with a sentence."""
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 import torch
 
-from specviz.core import Budget, Sampling, State
+from specviz.core import Budget, DraftTree, Sampling, State
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.models import masked
 from specviz.models.heads import TargetInfo
 from specviz.models.weights import ModelError
+from specviz.targets.fast import FastModel
 
 from ..message_codes import refuses
 from ..targets.tiny import CONFIGS, VOCAB, network
+from .test_reduced_vocabulary import folders  # noqa: F401
 
 BODY = TargetInfo("toy", 24, VOCAB, 2)
 MASK, GAMMA = 5, 4
@@ -64,3 +67,21 @@ def test_what_is_none_is_refused_with_a_sentence(tmp_path, said, why):
     with refuses(ModelError, *why.split()) as told:
         masked.load(tmp_path, BODY)
     assert "\n" not in str(told.value)
+
+
+def test_a_draft_with_a_reduced_vocabulary_reads_masks(folders, tmp_path):  # noqa: F811
+    """As the draft itself over the text, and after masks what its network says to them."""
+    place = tmp_path / "target" / "heads" / "pard"
+    shutil.copytree(folders / "target", tmp_path / "target")
+    shutil.copytree(folders / "draft", place)
+    config = json.loads((place / "config.json").read_text()) | {"pard_token": MASK}
+    (place / "config.json").write_text(json.dumps(config))
+    model, draft = masked.load(place, BODY), FastModel(folders / "draft").open()
+    draft.sync([5, 9, 30, 7])
+    found = model.open().draft([5, 9, 30, 7], 2)
+    torch.testing.assert_close(found[0], draft.score(DraftTree()).logits[0], atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        want = model.expand(model(torch.tensor([[5, 9, 30, 7, MASK, MASK]]))[0, -3:] @ model.output.T)
+    torch.testing.assert_close(found, want, atol=1e-4, rtol=1e-4)
+    with refuses(ModelError, "pard.vocabulary", VOCAB, VOCAB + 1):
+        masked.load(place, replace(BODY, vocab=VOCAB + 1))
