@@ -20,6 +20,10 @@
       where: () => where(board),
       end: () => board.end(),
       goto: (to) => go(board, to || {}),
+      toTop: () => {
+        SV.boardLayout.measure(board); /* it may have been out of sight */
+        (board.narrow ? board.root : document.documentElement).scrollIntoView({ block: "start" });
+      },
       setLayout: (name) => board.setLayout(name),
       play: () => {
         if (board.cur.mode !== "play") board.play();

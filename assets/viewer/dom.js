@@ -17,12 +17,16 @@
       if (v === null || v === undefined || v === false) continue;
       if (k === "class") e.setAttribute("class", v);
       else if (k === "on") for (const [name, f] of Object.entries(v)) e.addEventListener(name, f);
-      else if (k === "css") for (const [name, x] of Object.entries(v)) e.style.setProperty(name, x);
+      else if (k === "css") for (const [name, x] of Object.entries(v)) e.style.setProperty(kebab(name), x);
       else e.setAttribute(k, v === true ? "" : String(v));
     }
     for (const kid of kids.flat(2)) if (kid !== null && kid !== undefined && kid !== false) e.append(kid);
     return e;
   }
+
+  /* The name of a style as CSS writes it: gridTemplateColumns, which setProperty would ignore, is grid-template-columns. */
+  const kebab = (name) =>
+    name.startsWith("--") ? name : name.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase());
 
   function setText(e, s) {
     if (e.textContent !== s) e.textContent = s;

@@ -523,9 +523,10 @@ def test_a_recording_opens_and_a_bad_file_is_refused_with_a_sentence(visit) -> N
 
     def use(page):
         show(page, "library")
-        page.click("[data-name=story]")
+        page.evaluate("() => { document.body.style.minHeight = '9000px'; scrollTo(0, 800); }")
+        page.evaluate("document.querySelector('[data-name=story]').click()")
         page.wait_for_function(f"api.trace().length === {len(sample.race())}")
-        assert page.evaluate("tabs.at(-1)") == "race"
+        assert page.evaluate("tabs.at(-1)") == "race" and page.evaluate("scrollY") == 0
         held = page.evaluate("api.trace().length")
         bad = [(b"hello", "not JSON"), (b"", "no records"), (b"{}\n", "no known type"), (b"\xff\xfe\x00", "not text"), (b"\x1f\x8b\x08broken", "damaged"),
                (json.dumps({"type": "header", "seq": 0, "lane": 0, "schema": "specviz-trace/9"}).encode(), "specviz-trace/1"),

@@ -47,6 +47,25 @@ def test_every_kind_has_its_picture_and_no_data_breaks_one(drive, settled) -> No
     drive(use)
 
 
+def test_experts_of_several_layers_stand_below_each_other_where_they_do_not_fit(drive, settled) -> None:
+    data = {"experts": 32, "used": [[[0, 31], [1, 30]] for _ in range(4)], "bytes": 1, "whole": 2, "separately": 2, "other": 1}
+    draw = """(data) => { const b = board.board, v = b.inspector.v; v.inner = 300;
+      const card = SpecViz.lens.draw({ ...v, round: { ...v.round, lens: [{ kind: "expert_union", data }] } }, b);
+      card.style.width = "300px"; document.body.replaceChildren(b.root, card); card.classList.add("sv");
+      const whole = card.getBoundingClientRect();
+      return [...card.querySelectorAll("svg")].map((svg) => svg.getBoundingClientRect()).filter((box) => box.width > 100)
+        .map((box) => [Math.round(box.top), box.right <= whole.right + 1]); }"""
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(lensed(sample.race(("plain", "chain"), tokens=20), 1)))
+        page.evaluate("board.goto({ layout: 'watch', lane: 1, round: 2, tab: 'lens' })")
+        settled(page)
+        boxes = page.evaluate(draw, data)
+        assert len(boxes) >= 4 and len({top for top, _ in boxes}) == len(boxes) and all(inside for _, inside in boxes), boxes
+
+    drive(use)
+
+
 def test_a_round_that_told_nothing_shows_what_was_told_last(drive, settled) -> None:
     records = lensed(sample.race(("plain", "chain"), tokens=60), 1, {"length": LENSES["length"]}, every=4)
 

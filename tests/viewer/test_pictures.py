@@ -148,6 +148,10 @@ BOXES = """() => { const copy = (c) => {
   return {small: box.classList.contains("small"), cells: box.querySelectorAll(".cells .t").length, title: box.querySelector(".cap b").textContent,
     rgb: c.width ? [...copy(c).getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 < 3) : []}; }); }"""
 
+PLACES = """() => { const sheet = [...document.querySelectorAll(".stage .text.scales .sheet")].at(-1), a = sheet.getBoundingClientRect();
+  return [...sheet.querySelectorAll(".cells .t")].map((t) => { const b = t.getBoundingClientRect();
+    return [(b.left + b.width / 2 - a.left) / a.width, (b.top + b.height / 2 - a.top) / a.height].map((x) => Math.floor(3 * x)); }); }"""
+
 
 def growing(codes: np.ndarray, limit: int = 14) -> list[dict]:
     """A picture of three scales: the large model painted the first two, the small one the last."""
@@ -188,6 +192,8 @@ def test_scales_stand_side_by_side_and_show_the_picture_as_python_sums_it(drive,
             wanted = codec.pixels(codes[:upto].tobytes()).astype(int).ravel()
             assert np.abs(wanted - np.array(box["rgb"])).max() <= 1
         assert page.text_content(".paxis .mid") == TEXTS["passes.block.small"], "no block is called a pass of the large model"
+        if limit == 14:
+            assert page.evaluate(PLACES) == [[x, y] for y in range(3) for x in range(3)], "whoever points at a patch selects that one"
         page.evaluate("board.goto({ round: 1, phase: 4 })")
         settled(page)
         assert len(page.evaluate(BOXES)) == 2

@@ -51,9 +51,11 @@
     else {
       const each = SV.dom.el("div", { css: { display: "flex", flexWrap: "wrap", columnGap: "16px" } });
       host.append(each);
-      used.forEach((layer, i) =>
-        show(each, [layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`),
-      );
+      used.forEach((layer, i) => {
+        /* As wide as its picture: what shrinks is cut off. */
+        const own = each.appendChild(SV.dom.el("div", { css: { flex: "none", maxWidth: "100%" } }));
+        show(own, [layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`);
+      });
     }
     host.append(
       say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."),
