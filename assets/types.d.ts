@@ -261,7 +261,7 @@ declare function make(tag: string, name?: string, text?: string): any;
 declare function button(name: string, text: string, press: (event: Event) => void): HTMLButtonElement;
 declare function glyph(name: string): SVGElement;
 declare function times(x: number): string;
-declare function knobWord(card: Card, lane: ChosenLane): string;
+declare function knobWord(card: Card, lane: ChosenLane, lanes?: ChosenLane[]): string;
 declare function published(card: Card): Record<string, any> | null;
 declare function another(card: Card, lanes: ChosenLane[]): ChosenLane | null;
 declare function trayOf(parts: Record<string, any>): { root: HTMLElement; paint(): void };

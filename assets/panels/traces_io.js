@@ -16,7 +16,7 @@
     if (typeof refusal === "string" && refusal) return refusal;
     env.ctx.opened?.(name || "");
     env.ctx.go?.(view.layout || (records.filter((r) => r.type === "header").length > 2 ? "race" : "watch"));
-    if (view.panel) env.ctx.board?.goto?.({ tab: view.panel });
+    env.ctx.board?.lead?.(view.panel || null);
     env.ctx.board?.toTop?.(); /* the list of recordings may have been scrolled: the first thing to see is what this one shows */
     return "";
   }

@@ -20,6 +20,10 @@
       where: () => where(board),
       end: () => board.end(),
       goto: (to) => go(board, to || {}),
+      lead: (tab) => {
+        board.root.classList.toggle("lead", Boolean(tab));
+        if (tab) go(board, { tab });
+      },
       toTop: () => {
         SV.boardLayout.measure(board); /* it may have been out of sight */
         (board.narrow ? board.root : document.documentElement).scrollIntoView({ block: "start" });

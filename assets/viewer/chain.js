@@ -96,8 +96,10 @@
         text(x, y + 22, against(j, cls, w + gap - 6), "hd"),
       );
     g.append(text(x, y + 36, WORD[cls], "hd on"));
-    const top = (Array.isArray(j.top_p) ? j.top_p : []).slice(0, 3);
-    if (top.length) g.append(text(x, y + 58, "target p", "hd"));
+    /* At temperature 0 every p is 0 or 1; what the target's softmax says tells more, and the sentence above says it, too. */
+    const own = SV.why.temperature(v.lane) > 0 || !Array.isArray(j.top_softmax) ? [] : j.top_softmax,
+      top = (own.length ? own : Array.isArray(j.top_p) ? j.top_p : []).slice(0, 3);
+    if (top.length) g.append(text(x, y + 58, own.length ? "softmax" : "target p", "hd"));
     top.forEach(([tok, p], i) => {
       const yy = y + 74 + i * 17,
         name = clip(SV.fold.label(v.lane, tok), w - 30, SMALL);

@@ -174,7 +174,9 @@
       const copied = view.k >= lane.committed ? SV.metrics.remembered(lane) : 0,
         share = Math.round((100 * copied) / m.tokens) + " %";
       setText(this.own, copied ? `${view.race ? "" : ", "}${copied} (${share}) copied from your earlier answers` : "");
-      this.term.hidden = Boolean(view.race || view.base);
+      this.term.hidden = Boolean(
+        view.race || view.base || SV.output.of(lane).grids,
+      ); /* a scale is not accepted, it is painted */
       setText(this.sep, view.race ? "" : ", ");
       const s = SV.fold.sumAt(lane, view.k),
         why =

@@ -43,6 +43,15 @@
         el("span", { class: "k t acc", "data-forced": "", "aria-hidden": "true" }, "Aa"),
         "forced",
       ),
+      /* A picture painted scale by scale has no drafted tokens: what its blocks say is who painted them. */
+      ["pla", "cor"].map((cls, i) =>
+        el(
+          "span",
+          { class: "scalekey" },
+          el("i", { class: "block " + cls, "aria-hidden": "true" }),
+          SV.messages.say(i ? "scale.small" : "scale.large"),
+        ),
+      ),
       (board.asked = el("bdi", { class: "asked" })),
       el(
         "span",

@@ -116,6 +116,7 @@
     "numbers.choice": "the large model\u2019s choice: {token}",
     "numbers.nodraw": "temperature 0, no draw",
     "numbers.p": "target p = {p}",
+    "numbers.p.small": "small model p = {p}",
     "numbers.q": "draft q = {q}",
     "numbers.accept": "kept if u is under {a}",
     "numbers.draw": "draw u = {u}",

@@ -95,6 +95,7 @@
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
     b.root.dataset.layout = race ? "race" : "watch";
+    b.root.classList.toggle("scaled", Boolean(ctx.focus && SV.output.of(ctx.focus).grids));
   }
 
   /* Whoever scrolled up is brought back to the newest text by a step, not by a run that streams. */

@@ -174,16 +174,16 @@
     }
     /* What a finished run goes on to write stands there already, pale: nothing moves when it comes. */
     coming(lane, upto, opts) {
-      const from = upto + this.next.querySelectorAll(".t").length /* what is guessed stands in its place */,
-        show = opts.coming && !this.grid.side && from < lane.tokens.length,
+      const guessed = this.next.querySelectorAll(".t").length /* what is guessed stands in its place */,
+        word = (i) => SV.text.joined(lane.tokens[i].parts);
+      let from = upto + guessed; /* the rest of a word that a guess cut in two would read as a part of the guess */
+      for (let i = 0; guessed && i < 4 && from < lane.tokens.length && /^[\p{L}\p{N}]/u.test(word(from)); i++) from++;
+      const show = opts.coming && !this.grid.side && from < lane.tokens.length,
         key = show ? from : -1;
       if (key === this.restKey) return;
       this.restKey = key;
       const text = show
-        ? lane.tokens
-            .slice(from, from + 600)
-            .map((t) => SV.text.joined(t.parts))
-            .join("")
+        ? Array.from({ length: Math.min(600, lane.tokens.length - from) }, (_, i) => word(from + i)).join("")
         : "";
       if (this.rest.textContent !== text) this.rest.textContent = text;
     }

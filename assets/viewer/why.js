@@ -107,7 +107,7 @@
       out = [];
     if (!at) return out;
     if (temperature(lane) > 0) {
-      if (finite(at.p)) out.push(["numbers.p", { p: f3(at.p) }]);
+      if (finite(at.p)) out.push([!node && r.why === "small" ? "numbers.p.small" : "numbers.p", { p: f3(at.p) }]);
       if (j && finite(j.q ?? node.q)) out.push(["numbers.q", { q: f3(j.q ?? node.q) }]);
       if (j && finite(j.a)) out.push(["numbers.accept", { a: f3(j.a).replace("under ", "") }]);
       if (j && finite(j.u)) out.push(["numbers.draw", { u: f3(j.u) }]);

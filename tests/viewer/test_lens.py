@@ -66,6 +66,21 @@ def test_experts_of_several_layers_stand_below_each_other_where_they_do_not_fit(
     drive(use)
 
 
+def test_what_a_recording_is_about_stands_above_its_draft(drive, settled) -> None:
+    order = """() => [".body", ".treewrap"].map((name) => document.querySelector(".p-insp " + name).getBoundingClientRect().top)"""
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(lensed(sample.race(("plain", "chain"), tokens=20), 1, {"length": LENSES["length"]})))
+        page.evaluate("board.goto({ layout: 'watch', lane: 1, round: 2 })")
+        for tab, first in (("lens", True), (None, False)):
+            page.evaluate("tab => board.lead(tab)", tab)
+            settled(page)
+            body, tree = page.evaluate(order)
+            assert (body < tree) == first and page.evaluate("board.where().tab") == "lens"
+
+    drive(use)
+
+
 def test_a_round_that_told_nothing_shows_what_was_told_last(drive, settled) -> None:
     records = lensed(sample.race(("plain", "chain"), tokens=60), 1, {"length": LENSES["length"]}, every=4)
 

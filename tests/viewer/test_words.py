@@ -205,7 +205,7 @@ def test_the_page_opens_on_a_case_that_wins_at_a_speed_that_can_be_followed(driv
 def test_the_legend_shows_the_blocks_of_the_passes_in_their_own_colours(drive, settled) -> None:
     def use(page):
         at_end(page, settled)
-        blocks = page.evaluate("""() => [...document.querySelectorAll('.legend .block')].map((b) => [b.className.split(' ')[1],
+        blocks = page.evaluate("""() => [...document.querySelectorAll('.legend [data-filter] .block')].map((b) => [b.className.split(' ')[1],
             getComputedStyle(b).backgroundColor, getComputedStyle(b).borderTopColor, b.closest('button').title.length > 20])""")
         assert [name for name, *_ in blocks] == ["acc", "cor", "bon"] and all(told for *_, told in blocks)
         assert len({tuple(look) for _, *look, _ in blocks}) == 3

@@ -3,11 +3,13 @@
 /* What the settings hold for a method: a run takes it where the lane itself says nothing. */
 const settled = (card) => window.SpecVizPage?.knobs?.[card.key] ?? {};
 const usual = (card, knob) => settled(card)[knob.name] ?? knob.default;
-/* The knobs in which a lane differs from its method's defaults, or the first of them: "gamma 8". */
-function knobWord(card, lane) {
-  const own = card.knobs
-    .map((k) => [k.name, lane.knobs[k.name] ?? usual(card, k), k.name in lane.knobs || usual(card, k) !== k.default])
-    .filter(([, , differing]) => differing);
+/* The knobs in which a lane differs from its method's defaults or from its method's other lanes, or the first of them: "gamma 8". */
+function knobWord(card, lane, lanes = []) {
+  const held = (k) => lane.knobs[k.name] ?? usual(card, k),
+    apart = (k) => lanes.some((one) => one.method === lane.method && (one.knobs[k.name] ?? usual(card, k)) !== held(k)),
+    own = card.knobs
+      .map((k) => [k.name, held(k), k.name in lane.knobs || usual(card, k) !== k.default || apart(k)])
+      .filter(([, , differing]) => differing);
   const shown = own.length ? own : card.knobs.slice(0, 1).map((k) => [k.name, k.default]);
   return shown.map(([name, value]) => name.replaceAll("_", " ") + " " + SpecViz.stage.plain(value)).join(", ");
 }
@@ -50,7 +52,7 @@ function trayOf({ most, cardOf, lanes, set, done }) {
       node = make("div", "pg-slot"),
       words = make("div", "pg-slotwords"),
       keys = make("div", "pg-slotkeys");
-    const knobs = button("pg-knobword", knobWord(card, lane) || "no knobs", () => {
+    const knobs = button("pg-knobword", knobWord(card, lane, lanes()) || "no knobs", () => {
       open = open === i ? -1 : i;
       paint();
     });

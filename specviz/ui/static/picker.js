@@ -178,7 +178,7 @@ function paint() {
     word("pg-word", "Lanes"),
     ...now.map((lane) => {
       const card = cardOf(lane.method);
-      return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane) : ""), "");
+      return chip(card, lane, card.title + (twice(lane) ? " \u00b7 " + knobWord(card, lane, now) : ""), "");
     }),
     more, // before what is offered: that changes with the models and the temperature, and the button must not move under a finger
     ...(pays.length ? [word("pg-word gap", clear ? "What pays" : "Try also")] : []),
