@@ -140,6 +140,23 @@
     };
   }
 
+  /* Why fewer passes were no faster: what a pass over guesses costs beside a plain one, and the share of the time that guessing
+     took. Empty where it was faster, where times are doubtful, and where one of both is not known. */
+  function reason(lane, base, runs) {
+    if (!base || M.isBaseline(lane) || !over(lane) || !over(base) || busy([lane, base]) || SV.serverFacts.is(lane))
+      return "";
+    const m = M.of(lane, lane.committed, base, runs),
+      plain = M.of(base, base.committed),
+      [drafting, verifying] = m.parts,
+      all = m.parts.reduce((sum, part) => sum + part, 0);
+    if (!(m.walltime_speedup < AS_FAST) || m.implausible || !m.passes || !plain.passes || !all || !plain.parts[1])
+      return "";
+    return SV.messages.say("headline.reason", {
+      times: (verifying / m.passes / (plain.parts[1] / plain.passes)).toFixed(1),
+      share: String(Math.round((100 * drafting) / all)),
+    });
+  }
+
   function served(lane, base, m) {
     const n = count(m.tokens, "token");
     if (!over(lane)) return { text: `So far ${n} from the server, on a clock of its own: wall time at this client.` };
@@ -179,7 +196,8 @@
       this.pays.after(this.more);
       this.aboutTitle = el("b");
       this.aboutText = el("span");
-      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText);
+      this.why = el("span", { class: "why" });
+      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText, " ", this.why);
       this.root = el("div", { class: "hero" }, this.text, this.about, notice.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
@@ -189,19 +207,19 @@
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
       this.same.hidden = !summary || !summary.same || race;
-      this.describe(empty ? null : this.board.header());
+      this.describe(empty ? null : this.board.header(), summary && !race ? reason(focus, base, runs) : "");
       this.offerMore(empty ? null : focus);
       this.tick.style.display = summary && summary.sure ? "" : "none";
       this.place.hidden = !summary || summary.at === null;
       this.at = summary && summary.at !== null ? { lane: focus, i: summary.at } : null;
     }
-    /* What a shipped recording shows, in its own words. */
-    describe(header) {
+    /* What a shipped recording shows, in its own words; of any run that was no faster, why. */
+    describe(header, why) {
       const about = (header && header.about) || null;
-      this.about.hidden = !about;
-      if (!about) return;
-      setText(this.aboutTitle, about.title + ".");
-      setText(this.aboutText, about.text);
+      this.about.hidden = !about && !why;
+      setText(this.aboutTitle, about ? about.title + "." : "");
+      setText(this.aboutText, about ? about.text : "");
+      setText(this.why, why);
     }
     /* An answer that was cut by the limit can be written on: the same message once more, with twice the tokens. */
     offerMore(lane) {
@@ -229,5 +247,5 @@
     }
   }
 
-  SV.headline = { Headline, say };
+  SV.headline = { Headline, say, reason };
 })();

@@ -105,6 +105,7 @@
     "legend.ski": "Guessed after a refused token, so never looked at. Press to show only these.",
     "round.last_draft": " Nothing was drafted after it.",
     "notice.target": "target (large model) {model}",
+    "notice.small": " \u00b7 small model {model}",
     "notice.draft": " \u00b7 draft (guesses) {model}",
     "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
     circles: "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
@@ -167,6 +168,8 @@
     "headline.loose.picture": "sampled; this method may change the picture",
     "headline.two_writers": "{tokens}: {large} by the large model in {passes}, {small} by the small one{end}.",
     "headline.slower": "slower than plain decoding here ({times} times as fast)",
+    "headline.reason":
+      "Why no faster: a pass over guesses takes {times} times as long here as a plain one, and guessing takes {share} % of the time.",
     "headline.no_faster": "no faster on this machine",
     "headline.fast": " times as fast",
     "headline.fast.median": " times as fast in the median of {runs} runs",

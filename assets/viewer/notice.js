@@ -78,6 +78,17 @@
       .join(" ");
   }
 
+  /* Whether a lane asks for the draft model; traces from before methods said what they need do not tell, so it is named. */
+  const drafts = (lanes) =>
+    lanes.some(({ header }) => {
+      const needs = header?.method?.needs;
+      return (
+        header &&
+        !SV.metrics.isBaseline({ header }) &&
+        (!needs || needs.some((need) => /^(draft|middle|small)/.test(need)))
+      );
+    });
+
   class Notice {
     constructor() {
       this.word = el("span");
@@ -88,7 +99,7 @@
       this.root.addEventListener("click", () => this.root.classList.toggle("open"));
     }
     /* A live run that was saved and opened again is a recording of it. */
-    paint({ header, state, stale, text, race, lost, reopened, slow, served, remembered }) {
+    paint({ header, state, stale, text, race, lost, reopened, slow, served, remembered, drafts = true, scales }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
       const waits =
           Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
@@ -115,9 +126,10 @@
       /* On a phone machine and models take a line each until they are tapped; whatever a visitor must know stays whole. */
       this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !slow && !remembered && !gap));
       const t = header && header.target ? nature(header.target) : "",
-        d = header && header.draft ? SV.messages.say("notice.draft", { model: short(header.draft.name, 32) }) : "";
+        word = scales ? "notice.small" : "notice.draft",
+        d = header?.draft && drafts ? SV.messages.say(word, { model: short(header.draft.name, 32) }) : "";
       setText(this.meta, t ? SV.messages.say("notice.target", { model: t }) + d : "");
     }
   }
-  SV.notice = { Notice, WAITS, sentence, nature, machine, when, remembered };
+  SV.notice = { Notice, WAITS, sentence, nature, machine, when, remembered, drafts };
 })();

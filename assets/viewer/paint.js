@@ -14,6 +14,7 @@
     b.root.classList.toggle("race", race);
     b.root.classList.toggle("doubt", Boolean(SV.verdict.busy(lanes)));
     b.root.classList.toggle("last", !empty && SV.notice.WAITS.includes(b.state));
+    b.root.classList.toggle("scaled", Boolean(focus && SV.output.of(focus).grids));
     b.blank.hidden = !empty;
     const follow = b.cur.mode === "follow",
       playing = b.cur.mode === "play";
@@ -95,7 +96,6 @@
     b.root.dataset.phase = String(ctx.phase ?? 0);
     b.root.dataset.mode = b.cur.mode;
     b.root.dataset.layout = race ? "race" : "watch";
-    b.root.classList.toggle("scaled", Boolean(ctx.focus && SV.output.of(ctx.focus).grids));
   }
 
   /* Whoever scrolled up is brought back to the newest text by a step, not by a run that streams. */
@@ -122,6 +122,8 @@
       slow: SV.verdict.busy(lanes) || SV.timing.lostSentence(lanes),
       remembered: [SV.notice.remembered(lanes), SV.circles.sentence(race ? null : focus)].filter(Boolean).join(" "),
       served: lanes.some(SV.serverFacts.is),
+      drafts: SV.notice.drafts([...b.st.lanes.values()]),
+      scales: Boolean(focus && SV.output.of(focus).grids),
     });
     const h = b.header();
     if (h !== b.askedOf) {

@@ -217,7 +217,8 @@ class Run:
         return {
             "schema": "specviz-trace/1", "run_id": self.run_id, "mode": "live", "clock": "engine",
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")},
+            "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")} |
+                      {"needs": sorted(method.needs)},
             "knobs": session.knobs,
             "prompt": {"text": last["content"], "ids": self.ids,
                        "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},

@@ -165,7 +165,7 @@ NODE = fields(id=whole_number(0, NODES), parent=whole_number(-1, NODES), depth=w
 _PROMPT = fields(text=text(PROMPT), ids=list_of(TOKEN), turns=list_of(fields(role=LABEL, text=text(PROMPT)), 1000))
 HEADER = fields(
     schema=one_of("specviz-trace/1"), run_id=LABEL, created=LABEL, mode=one_of("live", "recorded", "simulated"),
-    method=fields(key=LABEL, title=LABEL, family=LABEL, exactness=LABEL, paper=LABEL, summary=text(20_000)),
+    method=fields(key=LABEL, title=LABEL, family=LABEL, exactness=LABEL, paper=LABEL, summary=text(20_000), needs_=list_of(LABEL, 100)),
     knobs=plain_object, prompt=prompt_field,
     sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole_number(-2**63, 2**63)), max_new_tokens=COUNT,
     target=fields(name=LABEL), draft=nullable(fields(name=LABEL)), tokenizer=LABEL, env=plain_object, clock=one_of("engine", "client"),

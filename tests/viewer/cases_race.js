@@ -65,6 +65,25 @@
       ok(!SV.headline.say(busy, plain).text.includes("30.0"), "no speed of a busy machine");
       ok(!SV.headline.say(lane(3, "Fast", [1]), null).text.includes("at once"), "one prompt alone");
     },
+    "a run that was no faster says what its passes and its guesses cost"(SV) {
+      const timed = (id, title, seconds, passes, parts) => {
+        const made = lane(id, title, [seconds]);
+        Object.assign(made.rounds[0].sum, { tokens: 10, passes, parts });
+        return made;
+      };
+      const plain = timed(0, "autoregressive", 1, 10, [0, 1e9, 0, 0, 0]),
+        slow = timed(1, "Slow", 1.2, 4, [6e8, 6e8, 0, 0, 0]),
+        said = SV.headline.reason(slow, plain);
+      same(
+        said,
+        SV.messages.say("headline.reason", { times: "1.5", share: "50" }),
+        "0.15 s a pass beside 0.1, half of 1.2 s",
+      );
+      same(SV.headline.reason(timed(2, "Fast", 0.5, 4, [1e8, 4e8, 0, 0, 0]), plain), "", "a faster one needs none");
+      same(SV.headline.reason(plain, plain), "", "nor plain decoding");
+      slow.checks = [{ kind: "busy", detail: {} }];
+      same(SV.headline.reason(slow, plain), "", "nor a busy machine");
+    },
     "sampled lanes are other texts: no pass is counted against plain decoding"(SV) {
       const drawn = (id, title, seconds, count) => {
         const made = lane(id, title, [seconds]);

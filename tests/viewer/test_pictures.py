@@ -176,6 +176,23 @@ def growing(codes: np.ndarray, limit: int = 14) -> list[dict]:
     return rows
 
 
+@pytest.mark.parametrize("needs, named", [(["draft"], True), (["draft:pard"], True), (["head:medusa", "tree"], False), ([], False), (None, True)])
+def test_a_draft_is_named_only_where_a_method_asks_for_one(drive, settled, needs, named):
+    """A trace that does not say what its methods need names it."""
+    rows = records({"kind": "text"})
+    for row in rows:
+        if row["type"] == "header":
+            row["draft"] = {"name": "the-guesser", "parameters": 5}
+            row["method"] = {**row["method"]} | ({} if needs is None else {"needs": needs})
+
+    def use(page):
+        show(page, rows)
+        settled(page)
+        assert ("the-guesser" in page.text_content(".notice")) == named
+
+    drive(use)
+
+
 @pytest.mark.parametrize("limit", [14, 10])
 def test_scales_stand_side_by_side_and_show_the_picture_as_python_sums_it(drive, settled, limit):
     codes = np.random.default_rng(0).integers(0, 256, (14, SIDE, SIDE, 3), np.uint8)

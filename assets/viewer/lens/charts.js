@@ -105,7 +105,8 @@
     host.append(S);
   }
 
-  /* Rows by columns of numbers in greys. opt: {name, rows: [[number|null]], at: [row, column], rowName, colName, width} */
+  /* Rows by columns of numbers in greys. opt: {name, rows: [[number|null]], at: [row, column], rowName, colName, width};
+     last: what the last row is, else its number */
   function heatmap(host, opt) {
     const rows = opt.rows.slice(0, 64).map((r) => r.slice(0, 128)),
       n = rows.length,
@@ -140,7 +141,7 @@
     S.append(
       text(L, 11, opt.colName || "", "ax"),
       text(L - 6, 18 + r - 3, opt.rowName ? opt.rowName + " 1" : "", "ax", "end"),
-      text(L - 6, 18 + n * r - 3, n > 1 ? String(n) : "", "ax", "end"),
+      text(L - 6, 18 + n * r - 3, n > 1 ? (opt.last ?? String(n)) : "", "ax", "end"),
       text(L, n * r + 32, "1", "ax"),
       text(L + m * c, n * r + 32, String(m), "ax", "end"),
     );

@@ -17,19 +17,6 @@
       bytes = num(d.bytes) ?? 0,
       whole = num(d.whole) ?? 0,
       nodes = c.round.nodes;
-    host.append(
-      say(
-        "The pass over " +
-          count(rows, "token") +
-          " read " +
-          kB(bytes) +
-          " of experts instead of all " +
-          kB(whole) +
-          ". ",
-        "Token by token it would have been " + kB(num(d.separately) ?? 0) + ". ",
-        "All other weights are " + kB(num(d.other) ?? 0) + ".",
-      ),
-    );
     const uses = (layer, row, e) => (row < rows ? layer[row] || [] : layer.flat()).includes(e),
       line = (layers, row) =>
         layers.flatMap((layer, i) => [
@@ -41,6 +28,7 @@
           name,
           rows: Array.from({ length: rows > 1 ? rows + 1 : rows }, (_, row) => line(layers, row)),
           rowName: "token",
+          last: rows > 1 ? "all" : undefined,
           colName,
           width: Math.min(c.width, layers.length > 1 ? c.width : NARROW + 8 + 8 * experts),
         });
@@ -58,7 +46,20 @@
       });
     }
     host.append(
-      say("A row is a token, dark an expert that it uses. The last row is their union: what the pass reads."),
+      say(
+        "The pass over " +
+          count(rows, "token") +
+          " read " +
+          kB(bytes) +
+          " of experts instead of all " +
+          kB(whole) +
+          ". ",
+        "Token by token it would have been " + kB(num(d.separately) ?? 0) + ". ",
+        "All other weights are " + kB(num(d.other) ?? 0) + ".",
+      ),
+    );
+    host.append(
+      say("A row is a token, dark an expert that it uses. The last row, all, is their union: what the pass reads."),
     );
     strip(
       host,
