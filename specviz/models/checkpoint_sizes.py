@@ -61,7 +61,8 @@ def check_weights(config: dict[str, Any], weights: Weights, name: str, width: in
     stored = sum(end - start for start, end in (head["data_offsets"] for head in heads.values()))
     inner = config.get("text_config") or config
     hidden = inner.get("hidden_size") or inner.get("n_embd") or 1
-    for word in ("vocab_size", "intermediate_size"):
+    rows = "draft_vocab_size" if "draft_vocab_size" in inner else "vocab_size"  # the embedding of such a draft is its target's
+    for word in (rows, "intermediate_size"):
         if hidden * max(as_list(inner.get(word) or 1)) > 2 * stored:  # two numbers per byte, as in 4-bit weights
             raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
                              f"{stored} bytes", "config.size_differs")

@@ -23,6 +23,7 @@ from .config_defaults import check_parts, context_of, uses_window, with_defaults
 from .cuda_attention import disable_cudnn_attention
 from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
+from .mx import QUANTISED
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
 from .torchscript_llama import compile_blocks, compiled_writer
@@ -35,7 +36,7 @@ FIRST_ROTATIONS = 1024  # positions whose rotations are made at once
 WHY_NOT = {  # ends of sentences, by identifier
     "family": "the fast forward runs {family}, not {kind}",
     "activation": "the fast forward has no activation {kind!r}",
-    "quantised": "the fast forward reads no quantised weights",
+    "quantised": "the fast forward reads no quantised weights but MXINT8",
     "rotary": "the fast forward has no rotary scaling {kind!r}",
     "layers": "the fast forward has no layers but those of full attention",
     "window": "the fast forward has no sliding window",
@@ -50,7 +51,7 @@ def unsupported_reason(config: dict[str, Any]) -> str | None:
     config = with_defaults(config)
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
         return WHY_NOT["activation"].format(kind=config["hidden_act"])
-    if config.get("quantization_config"):
+    if (config.get("quantization_config") or QUANTISED) != QUANTISED:
         return WHY_NOT["quantised"]
     rope = rope_of(config)
     if rope["rope_type"] not in ("default", "linear", "llama3") or rope.get("partial_rotary_factor", 1.0) != 1.0:

@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
 from specviz.models import split
+from specviz.models.checkpoint_sizes import check_weights
 from specviz.models.reduced_vocabulary import OUTSIDE
-from specviz.models.weights import ModelError
+from specviz.models.weights import ModelError, Weights
 from specviz.targets.fast import FastModel
 
 from ..targets.tiny import CONFIGS, VOCAB, network
@@ -123,3 +124,17 @@ def test_the_embedding_of_a_model_whose_weights_were_fetched_is_found_in_the_cac
     (copy / "model.safetensors").unlink()
     with pytest.raises(ModelError):
         FastModel(tmp_path / "draft", device="cpu")
+
+
+def test_a_draft_whose_file_is_smaller_than_a_whole_table_is_read(folders, tmp_path):
+    """As one in eight bits is: 49,152 rows of 256 would be larger than all its weights."""
+    shutil.copytree(folders, tmp_path / "all")
+    draft = tmp_path / "all" / "draft"
+    config = json.loads((draft / "config.json").read_text())
+    weights = load_file(draft / "model.safetensors")
+    stored = sum(weight.nbytes for weight in weights.values())
+    bounds = Weights(draft, torch.device("cpu"), torch.float32)
+    check_weights(config | {"vocab_size": stored}, bounds, "draft", 4, torch.device("cpu"))
+    for change in ({"draft_vocab_size": stored}, {"intermediate_size": stored}):
+        with pytest.raises(ModelError, match=next(iter(change))):
+            check_weights(config | change, bounds, "draft", 4, torch.device("cpu"))

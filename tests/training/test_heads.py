@@ -260,9 +260,9 @@ def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
 def test_the_report_knows_drafters_of_every_target(tmp_path):
     later = Job(work=tmp_path, target="Llama-specviz-52M", quiet=True, prefer_shipped=True)
     entries = yaml.safe_load(drafters.models_yaml_text(later))["models"]
-    assert "Llama-specviz-mtp" not in entries and Path(entries["Llama-specviz-52M-mtp"]["path"]) == (SHIPPED / "Llama-specviz-52M-mtp").resolve()
+    assert "Llama-specviz-redrafter" not in entries and Path(entries["Llama-specviz-52M-eagle"]["path"]) == (SHIPPED / "Llama-specviz-52M-eagle").resolve()
     with drafters.use_work_models(later):
         register = zoo.registry.register()
-        assert register.entries["Llama-specviz-52M-mtp"].kind == "mtp"
+        assert register.entries["Llama-specviz-52M-eagle"].kind == "eagle"
         assert register.stores_of("fox")["text"].is_dir(), "a store for every target stays one"
     zoo.forget()

@@ -233,7 +233,7 @@ PROMPTS = ("Tell me a story about a fox and a river.",
 USE = 0.85  # without what it reads, a head keeps at most this share of its accepted tokens
 NO_READERS = {"adaeagle", "cllm", "disco", "judge", "pard", "reward", "specdecpp", "specdiff"}  # they choose lengths, judge, replace the target, or are
 # draft models that read the text alone
-SHORT = {("Llama-specviz-52M", "fspad"): (0.270, 0.250), ("Llama-specviz-52M", "mlp_speculator"): (0.333, 0.333)}  # accepted, and blind
+SHORT = {("Llama-specviz-52M", "mlp_speculator"): (0.333, 0.333)}  # accepted, and blind
 
 
 def methods_of_kinds():
