@@ -180,6 +180,7 @@
       for (let i = 0; guessed && i < 4 && from < lane.tokens.length && /^[\p{L}\p{N}]/u.test(word(from)); i++) from++;
       const show = opts.coming && !this.grid.side && from < lane.tokens.length,
         key = show ? from : -1;
+      this.rest.classList.toggle("behind", guessed > 0); /* else it reads as if the guess went on with it */
       if (key === this.restKey) return;
       this.restKey = key;
       const text = show
