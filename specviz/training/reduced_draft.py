@@ -109,7 +109,7 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
     return model
 
 
-def open_draft(folder: Path, dtype: torch.dtype) -> LlamaForCausalLM:
+def open_draft(folder: Path, dtype: torch.dtype) -> Any:
     """Return the transformers network of a draft model, for training: one with the target's vocabulary, or one that ``export``
     wrote."""
     config = read_json(folder, "config.json")
@@ -119,7 +119,8 @@ def open_draft(folder: Path, dtype: torch.dtype) -> LlamaForCausalLM:
     for name, head in weights.headers().items():
         own[name] = weights.get(name, *head["shape"])
     tokens, projection = own.pop("draft_tokens").long(), own.pop("model.embed_projection.weight")
-    model = LlamaForCausalLM(open_config(folder)).to(dtype)
+    network: Any = LlamaForCausalLM(open_config(folder))
+    model = network.to(dtype)
     embedding: Any = ProjectedEmbedding(projected_table(config, folder, torch.device("cpu"), dtype), projection)
     model.model.embed_tokens, model.lm_head = embedding, ReducedHead(own.pop("lm_head.weight"), tokens, config["vocab_size"])
     model.model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in own.items()}
