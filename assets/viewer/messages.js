@@ -169,7 +169,7 @@
     "headline.two_writers": "{tokens}: {large} by the large model in {passes}, {small} by the small one{end}.",
     "headline.slower": "slower than plain decoding here ({times} times as fast)",
     "headline.reason":
-      "Why no faster: a pass over guesses takes {times} times as long here as a plain one, and guessing takes {share} % of the time.",
+      "Why no faster: a pass over guesses costs {times} plain ones here, and guessing {share} % of the time.",
     "headline.no_faster": "no faster on this machine",
     "headline.fast": " times as fast",
     "headline.fast.median": " times as fast in the median of {runs} runs",
