@@ -110,7 +110,7 @@ def read(folder: Path, config: dict[str, Any], target: TargetInfo) -> MaskedMode
     sizes, vocab, count = Sizes.of(config, folder.name), config["vocab_size"], config["draft_vocab_size"]
     if vocab != target.vocab:
         raise ModelError(f"{folder.name} projects the embedding of {vocab} tokens, and {target.name} has {target.vocab}", "pard.vocabulary")
-    table = projected_table(config, folder, target.device, target.dtype)
+    table = projected_table(config, folder, target.device, target.dtype, target.folder)
     found = {"draft_tokens": read_tokens(weights, count, vocab, folder.name).int(),
              "model.embed_projection.weight": weights.get("model.embed_projection.weight", sizes.hidden, table.shape[1]),
              "model.norm.weight": weights.get("model.norm.weight", sizes.hidden),

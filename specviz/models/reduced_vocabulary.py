@@ -84,15 +84,15 @@ def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, 
     return table @ weights.get("model.embed_projection.weight", config["hidden_size"], table.shape[1]).t()
 
 
-def projected_table(config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the embedding table [vocab, wide] of the model ``embedding_from``, a folder next to ``folder`` or the one whose
-    ``heads`` contain it. Raises ModelError."""
+def projected_table(config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype, target: Path | None = None) -> Tensor:
+    """Return the embedding table [vocab, wide] of the model ``embedding_from``: of the folder ``target`` if that is known, else of
+    a folder next to ``folder`` or the one whose ``heads`` contain it. Raises ModelError."""
     source = config["embedding_from"]
     if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):
         raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it",
                          "reduced.embedding_from")
     around = folder.parent.parent
-    whole = around if folder.parent.name == HEADS and around.name == source else folder.parent / source
+    whole = target or (around if folder.parent.name == HEADS and around.name == source else folder.parent / source)
     wide = read_json(whole, "config.json").get("hidden_size")
     if type(wide) is not int or wide < 1:
         raise ModelError(f"config.json of {source} gives no hidden_size", "reduced.hidden_size")

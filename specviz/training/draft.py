@@ -163,7 +163,7 @@ def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, token
 def load_and_grow(job: Job, hparams: dict, vocab_size: int) -> LlamaForCausalLM:
     """Load the draft model that the recipe names in ``from``, and make it wider and deeper without changing its outputs. Raises
     TrainingError if its vocabulary is not the target's."""
-    old = open_draft(job.model(hparams["from"]), torch.float32)
+    old = open_draft(job.model(hparams["from"]), torch.float32, job.model(job.target))
     if old.config.vocab_size != vocab_size:
         raise TrainingError(f"{hparams['from']} has {old.config.vocab_size} tokens and {job.target} {vocab_size}: it cannot be its draft.",
                             "training.vocabulary")

@@ -39,7 +39,7 @@ class DraftFeatures(Features):
         if job.ship and fingerprint(self.draft_path) != fingerprint(job.shipped / self.draft_path.name):
             raise TrainingError(f"This would judge {self.draft_path}, which is not the shipped draft model: ship that one first.",
                                 "training.not_shipped")
-        net = open_draft(self.draft_path, torch.float32)
+        net = open_draft(self.draft_path, torch.float32, self.path)
         self.draft = net.to(self.device).eval().requires_grad_(False)
 
     @property

@@ -109,9 +109,9 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
     return model
 
 
-def open_draft(folder: Path, dtype: torch.dtype) -> Any:
+def open_draft(folder: Path, dtype: torch.dtype, target: Path | None = None) -> Any:
     """Return the transformers network of a draft model, for training: one with the target's vocabulary, or one that ``export``
-    wrote."""
+    wrote. target: the folder of the target whose embedding it projects, if it is not next to the draft."""
     config = read_json(folder, "config.json")
     if "draft_vocab_size" not in config:
         return open_network(folder, dtype)
@@ -121,7 +121,7 @@ def open_draft(folder: Path, dtype: torch.dtype) -> Any:
     tokens, projection = own.pop("draft_tokens").long(), own.pop("model.embed_projection.weight")
     network: Any = LlamaForCausalLM(open_config(folder))
     model = network.to(dtype)
-    embedding: Any = ProjectedEmbedding(projected_table(config, folder, torch.device("cpu"), dtype), projection)
+    embedding: Any = ProjectedEmbedding(projected_table(config, folder, torch.device("cpu"), dtype, target), projection)
     model.model.embed_tokens, model.lm_head = embedding, ReducedHead(own.pop("lm_head.weight"), tokens, config["vocab_size"])
     model.model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in own.items()}
                                 | {"embed_tokens.projection.weight": projection})

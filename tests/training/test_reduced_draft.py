@@ -61,8 +61,10 @@ def test_its_logits_cover_the_vocabulary():
     assert bool((logits[..., [0, 1, 3, 4, 6, 7, 9]] == OUTSIDE).all())
 
 
-def test_a_written_draft_is_opened_for_training_with_the_logits_of_the_engine(trained):
-    """And a grown one has its vocabulary and its logits."""
+def test_a_written_draft_is_opened_for_training_with_the_logits_of_the_engine(work, trained, tmp_path):  # noqa: F811
+    """And a grown one has its vocabulary and its logits, also where the target lies elsewhere, as with a new work folder."""
+    alone = tmp_path / "alone" / "part"
+    shutil.copytree(trained, alone)
     ids, target = torch.tensor([[5, 9, 30, 7, 11]]), FastModel(trained).open()
     target.sync(ids[0].tolist())
     wanted = target.score(DraftTree()).logits[0]
@@ -72,7 +74,7 @@ def test_a_written_draft_is_opened_for_training_with_the_logits_of_the_engine(tr
     config = opened.config
     shape = {"hidden": config.hidden_size, "layers": config.num_hidden_layers + 1, "heads": config.num_attention_heads,
              "kv_heads": config.num_key_value_heads, "intermediate": config.intermediate_size, "from": "part"}
-    one = type("OneModel", (), {"model": lambda self, name: trained, "target": TARGET, "seed": 0})()
+    one = type("OneModel", (), {"model": lambda self, name: work / "models" / TARGET if name == TARGET else alone, "target": TARGET, "seed": 0})()
     grown = draft.load_and_grow(one, shape, 300)
     with torch.inference_mode():
         torch.testing.assert_close(grown(ids).logits[0, -1], wanted, rtol=1e-4, atol=1e-4)
