@@ -3,7 +3,7 @@
 /* What the settings hold for a method: a run takes it where the lane itself says nothing. */
 const settled = (card) => window.SpecVizPage?.knobs?.[card.key] ?? {};
 const usual = (card, knob) => settled(card)[knob.name] ?? knob.default;
-/* The knobs in which a lane differs from its method's defaults or from its method's other lanes, or the first of them: "gamma 8". */
+/* The knobs in which a lane differs from its method's defaults or other lanes, or the first of them: "gamma 8". */
 function knobWord(card, lane, lanes = []) {
   const held = (k) => lane.knobs[k.name] ?? usual(card, k),
     apart = (k) => lanes.some((one) => one.method === lane.method && (one.knobs[k.name] ?? usual(card, k)) !== held(k)),
