@@ -21,8 +21,9 @@
       end: () => board.end(),
       goto: (to) => go(board, to || {}),
       lead: (tab) => {
-        board.root.classList.toggle("lead", Boolean(tab));
+        board.led = tab ? SV.dom.who(board.st) : null; /* the next run is about something else */
         if (tab) go(board, { tab });
+        board.later();
       },
       toTop: () => {
         SV.boardLayout.measure(board); /* it may have been out of sight */

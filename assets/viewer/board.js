@@ -39,6 +39,7 @@
       this.options = { ...options };
       this.listeners = new Set();
       this.seen = null;
+      this.led = null; /* the trace whose inspector has a tab above the draft */
       this.cur = { mode: "follow", round: 0, phase: 4, t: 0, left: null };
       this.ui = { focus: null, sel: null, filter: null, speed: 1, marks: false };
       this.calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)");

@@ -71,17 +71,22 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
 def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
     """Return the transformers network in a folder of this project (safetensors, or a GGUF file in parts), for training and reports.
     Mixers that are slow on a CPU are replaced by faster ones with the same weights."""
-    import transformers
-
     if read_json(Path(folder), "config.json").get("model_type") in ("bamba", "linear_llama"):
         from .trainable import open_trained
 
         return open_trained(Path(folder), open_config(folder), dtype)
-    config, state = open_config(folder), _gguf_state(Path(folder), dtype)
+    return _from_files(folder, open_config(folder), dtype=dtype)
+
+
+def _from_files(source: str | Path, config: Any, **options: Any) -> Any:
+    """Return what from_pretrained returns for a folder or a name of the hub: from safetensors, or from a folder's GGUF file."""
+    import transformers
+
+    state = _gguf_state(Path(source), options.get("dtype"))
     if state is None:
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, trust_remote_code=False)
+        return transformers.AutoModelForCausalLM.from_pretrained(source, config=config, trust_remote_code=False, **options)
     network: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    return network.from_pretrained(None, config=config, state_dict=state, dtype=dtype, trust_remote_code=False)
+    return network.from_pretrained(None, config=config, state_dict=state, trust_remote_code=False, **options)
 
 
 def _checked_config(name: str, source: str, revision: str | None, width: int, spread: bool):

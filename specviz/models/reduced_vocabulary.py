@@ -19,8 +19,8 @@ OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exa
 
 
 class ProjectedTable(nn.Module):
-    """An nn.Module: ids [...] -> embeddings [..., hidden], those of the target [vocab, wide] times a trained projection.
-    projection: an nn.Linear that another module registers under the name of the file."""
+    """An nn.Module: ids [...] -> embeddings [..., hidden]. The target's embedding table [vocab, wide], frozen, is followed by a
+    trained projection, an nn.Linear. The projection belongs to the module above, where the file has its name."""
 
     table: Tensor
 
@@ -36,7 +36,8 @@ class ProjectedTable(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the embeddings of token ids."""
-        return self._projection[0](nn.functional.embedding(ids, self.table))
+        projection = self._projection[0]
+        return projection(nn.functional.embedding(ids, self.table).to(projection.weight.dtype))
 
 
 class ReducedOutput:

@@ -172,7 +172,8 @@ def load_and_grow(job: Job, hparams: dict, vocab_size: int) -> LlamaForCausalLM:
         if hparams["hidden"] != old.config.hidden_size:
             raise TrainingError(f"{hparams['from']} has a reduced vocabulary: its width stays {old.config.hidden_size}.",
                                 "training.reduced_width")
-        model.model.embed_tokens, model.lm_head = old.model.embed_tokens, old.lm_head
+        model.model.embed_projection, model.model.embed_tokens = old.model.embed_projection, old.model.embed_tokens
+        model.lm_head = old.lm_head
     return model
 
 
@@ -200,7 +201,7 @@ def card(model, name: str, recipe: str, job: Job, hparams: dict, figures: dict, 
     found = {key.removeprefix("block_efficiency_"): value for key, value in figures.items() if key.startswith("block_efficiency_")}
     measured = ", ".join(f"{value:.2f} {HOW[mode]}{size and f' with {size} layers'}" for key, value in found.items()
                      for mode, _, size in [key.removesuffix("_layers").partition("_")])
-    return CARD.format(name=name, target=job.target, recipe=recipe, size=job.size, shape=shape, gamma=hparams["gamma"],
+    return CARD.format(name=name, target=job.target, recipe=recipe, options=job.options, shape=shape, gamma=hparams["gamma"],
                        measured=measured or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
                        began=initialisation_sentence(name, hparams),
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
@@ -213,14 +214,14 @@ def initialisation_sentence(name: str, hparams: dict) -> str:
     return AGAIN if hparams["from"] == name else BEGAN.format(**hparams)
 
 
-BEGAN = "It began as [{from}](../{from}), made wider and deeper where their shapes differ. "
+BEGAN = "It began as [{from}](../{from}) as it was then, made wider and deeper where their shapes differ. "
 AGAIN = "It went on from what was shipped under its name before. "
 HOW = {"greedy": "greedy", "sampled": "at temperature 1"}
 CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
 **facts are unreliable**, as the target's are. Distilled from the target's distribution along its own answers to training prompts
 and along answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
 {about}
-{began}{steps} steps of `python -m specviz.training {recipe} --size {size} --data DIR`. Block efficiency on held-out answers,
+{began}{steps} steps of `python -m specviz.training {recipe}{options} --data DIR`. Block efficiency on held-out answers,
 replayed with gamma {gamma}, as that command measures at its end: {measured}.
 """
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
 from ..models.pretrained import open_config, open_network
-from ..models.reduced_vocabulary import expand_to_vocab, projected_table
+from ..models.reduced_vocabulary import ProjectedTable, expand_to_vocab, projected_table
 from ..models.weights import Weights, read_json
 from ..zoo.found_weights import mark
 from .files import quantise_matrices, write_json, write_shards
@@ -23,23 +23,6 @@ from .job import Job, TrainingError
 from .text_answers import Answer
 
 ABSENT = -30.0  # log-probability of an entry of the top tokens that no token of the draft vocabulary fills
-
-
-class ProjectedEmbedding(nn.Module):
-    """An nn.Module: ids [...] -> embeddings [..., hidden]. The target's embedding table [vocab, wide], frozen, is followed by a
-    trained projection [hidden, wide]."""
-
-    table: Tensor
-
-    def __init__(self, table: Tensor, projection: Tensor):
-        super().__init__()
-        self.register_buffer("table", table, persistent=False)
-        self.projection = nn.Linear(table.shape[1], len(projection), bias=False)
-        self.projection.weight = nn.Parameter(projection)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Return the embeddings of token ids."""
-        return self.projection(F.embedding(ids, self.table).to(self.projection.weight.dtype))
 
 
 class ReducedHead(nn.Linear):
@@ -94,7 +77,7 @@ def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[in
 
 
 def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) -> LlamaForCausalLM:
-    """Replace a draft's embedding by a ProjectedEmbedding over ``table``, the target's embedding, and its output matrix by a
+    """Replace a draft's embedding by a ProjectedTable over ``table``, the target's embedding, and its output matrix by a
     ReducedHead over ``tokens``. The projection is initialised with principal components of the tokens' embeddings."""
     hidden, table = model.config.hidden_size, table.detach().float()
     if hidden > min(table.shape[1], len(tokens)):
@@ -102,11 +85,17 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
                             "training.projection")
     directions = torch.linalg.svd(table[tokens], full_matrices=False).Vh[:hidden]
     seen = table @ directions.T
-    embedding: Any = ProjectedEmbedding(table, (directions * 0.5 / seen.std()).contiguous())
-    model.model.embed_tokens = embedding
+    project(model, table, (directions * 0.5 / seen.std()).contiguous())
     head = seen[tokens]
     model.lm_head = ReducedHead((head * 0.02 / head.std()).contiguous(), tokens, len(table))
     return model
+
+
+def project(model: Any, table: Tensor, weight: Tensor) -> None:
+    """Replace a draft's embedding by the target's table [vocab, wide] and a projection ``weight`` [hidden, wide]."""
+    projection = nn.Linear(table.shape[1], len(weight), bias=False)
+    projection.weight = nn.Parameter(weight)
+    model.model.embed_projection, model.model.embed_tokens = projection, ProjectedTable(table, projection)
 
 
 def open_draft(folder: Path, dtype: torch.dtype, target: Path | None = None) -> Any:
@@ -115,16 +104,13 @@ def open_draft(folder: Path, dtype: torch.dtype, target: Path | None = None) -> 
     config = read_json(folder, "config.json")
     if "draft_vocab_size" not in config:
         return open_network(folder, dtype)
-    weights, own = Weights(folder, torch.device("cpu"), dtype), {}
-    for name, head in weights.headers().items():
-        own[name] = weights.get(name, *head["shape"])
-    tokens, projection = own.pop("draft_tokens").long(), own.pop("model.embed_projection.weight")
+    weights = Weights(folder, torch.device("cpu"), dtype)
+    own = {name: weights.get(name, *head["shape"]) for name, head in weights.headers().items()}
     network: Any = LlamaForCausalLM(open_config(folder))
     model = network.to(dtype)
-    embedding: Any = ProjectedEmbedding(projected_table(config, folder, torch.device("cpu"), dtype, target), projection)
-    model.model.embed_tokens, model.lm_head = embedding, ReducedHead(own.pop("lm_head.weight"), tokens, config["vocab_size"])
-    model.model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in own.items()}
-                                | {"embed_tokens.projection.weight": projection})
+    project(model, projected_table(config, folder, torch.device("cpu"), dtype, target), own["model.embed_projection.weight"])
+    model.lm_head = ReducedHead(own.pop("lm_head.weight"), own.pop("draft_tokens").long(), config["vocab_size"])
+    model.model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in own.items()})
     return model
 
 
@@ -136,9 +122,8 @@ def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: s
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",
                "vocab_size": head.vocab, "draft_vocab_size": len(head.tokens), "embedding_from": job.target}
-    own = {"model.embed_tokens.projection.weight": "model.embed_projection.weight", "lm_head.tokens": "draft_tokens"}
-    tensors = {own.get(key, key): tensor.int() if key == "lm_head.tokens" else tensor.bfloat16()
-               for key, tensor in model.state_dict().items()}
+    tensors = {key: tensor.bfloat16() for key, tensor in model.state_dict().items() if key != "lm_head.tokens"}
+    tensors["draft_tokens"] = head.tokens.int()
     for place in job.output_folders(name):
         place.mkdir(parents=True, exist_ok=True)
         write_shards(place, tensors)

@@ -25,6 +25,7 @@ from .backends import Forward, LoadedModel, chosen_for, first_supporting_forward
 from .codec import Codec, TokenTable, codec_capabilities, open_codec
 from .device import environment, read_device, use_cores
 from .draft_checks import draft_problem, tokenizer_problem, usable, usable_with_own_words, vocabulary_problem
+from .found_weights import FOLDER
 from .free_memory import require_memory
 from .kit import Kit
 from .model_notes import model_notes
@@ -172,13 +173,15 @@ class Loaded:
         return {"target": target, "draft": draft, "tokenizer": self.name, "output": self.codec.output, "env": env}
 
     def trace_facts(self, method: Method) -> dict[str, Any]:
-        """Return the trace header fields for a run of a method. For a method with a middle model, that model is the draft."""
-        if "middle" not in method.needs or "middle" not in self.role_folders:
+        """Return the trace header fields for a run of a method. A middle model, or a draft model of the method's own, is the draft."""
+        own = [need for need in sorted(method.needs) if need == "middle" or need.startswith("draft:")]
+        role = next((need for need in own if need in self.role_folders), None)
+        if role is None:
             return self.facts
         try:
-            middle = self.model_for("middle")
-            draft = None if middle is None else {"name": self.role_folders["middle"].name, "parameters": middle.parameters}
-            return self.facts | {"draft": draft}
+            model, folder = self.model_for(role), self.role_folders[role]
+            name = f"{self.name}-{folder.name}" if folder.parent.name == FOLDER else folder.name
+            return self.facts | {"draft": None if model is None else {"name": name, "parameters": model.parameters}}
         except ZooError:  # it cannot be opened: the run reports it
             return self.facts
 

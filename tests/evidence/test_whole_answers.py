@@ -101,7 +101,7 @@ def ask(method, tokens=600, **how):
 @pytest.mark.parametrize("key", [pytest.param(key, marks=[pytest.mark.thorough] if i % 2 else []) for i, key in enumerate(RIGHT)])
 def test_a_right_method_is_flat(key):
     answer = ask(key, ends=frozenset({7}))
-    # A right method is looked at a second time in one run of some dozens, and in which one depends on the processor's rounding.
+    # Whether a right method is looked at again depends on the processor's rounding.
     assert answer["status"] == "pass" and answer["samples"] == sum(answer["histogram"]) and not answer["impossible"]
     assert answer["samples"] in [600 * look for look in whole.LOOKS]
     parts_of_all = [group["samples"] for name, group in answer["groups"].items() if name not in ("all", whole.RATIO, whole.NUMBER, whole.DRAWN)]

@@ -77,6 +77,10 @@ def test_what_a_recording_is_about_stands_above_its_draft(drive, settled) -> Non
             settled(page)
             body, tree = page.evaluate(order)
             assert (body < tree) == first and page.evaluate("board.where().tab") == "lens"
+        page.evaluate("board.lead('lens')")
+        page.evaluate(LOAD, json.dumps([row | {"run_id": "another"} if row["type"] == "header" else row for row in sample.race(("plain", "chain"), tokens=20)]))
+        settled(page)
+        assert not page.evaluate("document.querySelector('.sv').classList.contains('lead')"), "the next run is about something else"
 
     drive(use)
 

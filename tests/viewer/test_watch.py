@@ -237,3 +237,34 @@ def test_an_exported_page_opens_where_its_link_points_and_can_sit_in_a_slide(dri
         assert seen == ["hero ", "panel passes", "panel p-stage"]
 
     drive(use, html=path)
+
+
+def test_while_guesses_stand_what_is_still_to_come_is_pale_and_begins_with_a_word(drive, settled) -> None:
+    """Else it reads as if the guess went on with the rest of a word."""
+    look = """() => { const rest = document.querySelector(".lane .stage .rest"); return [rest.classList.contains("behind"), rest.textContent]; }"""
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(RACE))
+        for phase, behind in ((1, True), (4, False)):
+            page.evaluate("phase => board.goto({ layout: 'watch', lane: 1, round: 3, phase })", phase)
+            settled(page)
+            found, text = page.evaluate(look)
+            assert found == behind and text and not (behind and text[0].isalnum())
+
+    drive(use)
+
+
+def test_at_temperature_0_a_chain_shows_softmax_under_its_tokens(drive, settled) -> None:
+    records = [row | {"top_softmax": [[row["top_p"][0][0], 0.999]]} if row["type"] == "judge" and row.get("top_p") else row
+               for row in sample.race(("plain", "chain"), tokens=20)]
+
+    def use(page):
+        for temperature, words in ((0.0, "softmax"), (1.0, "target p")):
+            rows = [row | {"sampling": row["sampling"] | {"temperature": temperature}} if row["type"] == "header" else row for row in records]
+            page.evaluate(LOAD, json.dumps(rows))
+            page.evaluate("board.goto({ layout: 'watch', lane: 1, round: 2, phase: 4 })")
+            settled(page)
+            drawn = page.text_content(".treebox svg")
+            assert words in drawn and ("target p" in drawn) != ("softmax" in drawn), drawn
+
+    drive(use)

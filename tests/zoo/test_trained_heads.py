@@ -209,6 +209,14 @@ def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
     zoo.forget()
 
 
+def test_a_run_names_the_draft_that_its_method_drafts_with():
+    """DistillSpec brings a draft model of its own: the trace does not name the target's."""
+    loaded, methods = load(), catalogue()
+    own, plain = loaded.trace_facts(methods["distillspec"])["draft"], loaded.trace_facts(methods["speculative"])["draft"]
+    assert own["name"] == "SmolLM2-135M-Instruct-distillspec" != plain["name"] and own["parameters"] > 0
+    zoo.forget()
+
+
 def test_a_model_between_target_and_draft(tmp_path, monkeypatch):
     """Methods that want one get it, with the draft that models.yaml names for it; a draft that was asked for takes its place."""
     path = tiny_pair(tmp_path, small="  tiny-middle: {path: middle, draft: tiny-small}\n  tiny-small: {path: small, role: draft}")
