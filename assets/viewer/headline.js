@@ -7,6 +7,7 @@
   const M = SV.metrics,
     AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
     MOST_TOKENS = 512 /* that one run may write */,
+    LONG = 24 /* letters that fit beside a badge and a link on a phone */,
     HARD = 3; /* the step of the lesson "When it pays" that shows a round which lost */
 
   const sampled = (lane) => Boolean(lane.header && lane.header.sampling && lane.header.sampling.temperature > 0);
@@ -207,6 +208,7 @@
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
       this.same.hidden = !summary || !summary.same || race;
+      this.same.classList.toggle("long", this.mark.textContent.length > LONG);
       this.describe(empty ? null : this.board.header(), summary && !race ? reason(focus, base, runs) : "");
       this.offerMore(empty ? null : focus);
       this.tick.style.display = summary && summary.sure ? "" : "none";
@@ -217,6 +219,7 @@
     describe(header, why) {
       const about = (header && header.about) || null;
       this.about.hidden = !about && !why;
+      this.about.classList.toggle("shipped", Boolean(about));
       setText(this.aboutTitle, about ? about.title + "." : "");
       setText(this.aboutText, about ? about.text : "");
       setText(this.why, why);

@@ -31,6 +31,7 @@
           " ",
           this.b,
           (this.bLabel = el("em")),
+          (this.soFar = el("em", { class: "sofar" })),
         ),
         (this.own = el("span", { class: "own" })),
       );
@@ -168,9 +169,11 @@
           ? m.passes === 1
             ? " target pass"
             : " target passes"
-          : (view.base ? " per target pass" : " tokens per target pass") +
-              (SV.figures.whole(lane, view.k) ? "" : " so far"),
+          : view.base
+            ? " per target pass"
+            : " tokens per target pass",
       );
+      setText(this.soFar, view.race || m.block_efficiency === null || SV.figures.whole(lane, view.k) ? "" : " so far");
       const copied = view.k >= lane.committed ? SV.metrics.remembered(lane) : 0,
         share = Math.round((100 * copied) / m.tokens) + " %";
       setText(this.own, copied ? `${view.race ? "" : ", "}${copied} (${share}) copied from your earlier answers` : "");

@@ -3,12 +3,17 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const RACE_SECONDS = 22;
+  const PATCHES = 3,
+    SCALE = 1500; /* patches of a picture come this much faster than words; a whole scale stands this many ms */
 
   /* Milliseconds for one phase of a round at speed 1; at true time, what the engine took. */
   function phaseTime(lane, i, phase, speed) {
     const r = lane.rounds[i];
     if (!r) return 0;
     if (speed === 0) return trueTime(lane, r, i, phase);
+    const output = SV.output.of(lane);
+    if (output.grids && !r.nodes.length) return phase === 4 ? SCALE / speed : 0;
+    if (output.columns) speed *= PATCHES;
     if (!r.nodes.length) return phase === 2 ? 360 : phase === 4 ? 420 : 0;
     const fail = r.tests.some((id) => r.judges.get(id).verdict === "rejected");
     return (

@@ -1,7 +1,6 @@
 """Generate a target's answers for its model card, unedited, and measure the share of answers that loop."""
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,11 @@ from transformers import LlamaForCausalLM
 from .. import ASSETS
 from . import data
 from . import text_answers as generate
+from .data import loops
 from .job import Job
 
 EXAMPLES = ASSETS / "prompts" / "examples.yaml"
 OTHERS = ("writing", "extraction")  # categories of MT-bench (Zheng et al., 2306.05685), where a data folder has its questions
-GRAM = 12  # an answer loops if some n-gram of this size
-TIMES = 3  # occurs this often
 
 
 @dataclass(frozen=True)
@@ -40,12 +38,6 @@ def questions(job: Job, hparams: dict) -> list[Question]:
         found += [Question(row["category"], row["turns"][0], f"question {row['question_id']} of MT-bench") for row in rows
                   if row["category"] in OTHERS]
     return found
-
-
-def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
-    """Return whether an answer repeats itself: whether some sequence of ``size`` token ids occurs at least ``times`` times."""
-    grams = Counter(tuple(ids[i : i + size]) for i in range(len(ids) - size + 1))
-    return max(grams.values(), default=0) >= times
 
 
 def greedy_answers(job: Job, model: LlamaForCausalLM, tokenizer, texts: list[tuple[str, str]], tokens: int,

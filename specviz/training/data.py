@@ -9,6 +9,7 @@ import gzip
 import json
 import random
 import zlib
+from collections import Counter
 from pathlib import Path
 
 from ..core.errors import CodedError
@@ -16,6 +17,8 @@ from ..zoo.text import encode_chat
 from .corpus import Row, make_rows
 
 TASKS = ("story", "edit", "chat", "math", "code", "prose")
+GRAM = 12  # an answer loops if some n-gram of this size
+TIMES = 3  # occurs this often
 FIELDS = ("task", "source", "prompt", "response")
 
 
@@ -92,3 +95,9 @@ def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:
     ids = chat_prompt(tokenizer, row.prompt)
     answer = tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True)
     return ids + answer + [tokenizer.eos_token_id], len(ids)
+
+
+def loops(ids: list[int], size: int = GRAM, times: int = TIMES) -> bool:
+    """Return whether an answer repeats itself: whether some sequence of ``size`` token ids occurs at least ``times`` times."""
+    grams = Counter(tuple(ids[i : i + size]) for i in range(len(ids) - size + 1))
+    return max(grams.values(), default=0) >= times

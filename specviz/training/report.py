@@ -127,7 +127,7 @@ def target_text(found: dict, summary: str) -> str:
 
 def looping_sentence(found: dict) -> str:
     """Return a sentence on the share of greedy answers that loop."""
-    sentence = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {answers.GRAM} tokens {answers.TIMES} times"
+    sentence = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {data.GRAM} tokens {data.TIMES} times"
     return sentence + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
 
 

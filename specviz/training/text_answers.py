@@ -31,6 +31,7 @@ from . import data
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
 from .runner import bfloat16_is_faster
+from .self_written import PromptWriter
 
 PREFILL = 32  # prompts in one pass: more at once only push one another out of the caches
 
@@ -72,7 +73,11 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
     stream = itertools.islice(data.balanced(train, job.seed), hparams["rows"])
     rng = random.Random(job.seed)
     pairs = [(row, float(rng.choice(hparams["temperatures"]))) for row in stream]
-    make.shards(root / "train", pairs, began + 0.75 * budget - spent)
+    writer = None
+    if hparams["self_written"]:
+        limits = hparams | {"new_tokens": hparams["self_written_tokens"]}
+        writer = PromptWriter(AnswerGenerator(model, tokenizer, limits, job), root / "prompts", hparams["self_written_temperature"])
+    make.shards(root / "train", pairs, began + hparams["own_share"] * budget - spent, writer)
     others = itertools.islice(data.balanced(train, job.seed + 1), hparams["read_rows"])
     make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
     if make.tokens:
@@ -104,9 +109,9 @@ class AnswerGenerator:
         self.tokens = 0
         self.states: RecurrentModel | None = None
 
-    def shards(self, place: Path, pairs: list, deadline: float | None) -> None:
+    def shards(self, place: Path, pairs: list, deadline: float | None, writer: PromptWriter | None = None) -> None:
         """Write the answers to pairs as shard files into a folder. Existing shards are kept; no shard starts after ``deadline``
-        (time.monotonic)."""
+        (time.monotonic). writer: writes the recipe's share ``self_written`` of the prompts anew."""
         place.mkdir(parents=True, exist_ok=True)
         size = self.hparams["shard_rows"]
         bar = tqdm(range(0, len(pairs), size), desc=f"generate {place.name}", unit="shard", disable=self.job.quiet)
@@ -118,7 +123,10 @@ class AnswerGenerator:
                 break
             began, before = time.monotonic(), self.tokens
             torch.manual_seed(self.job.seed * 1_000_003 + first)
-            write_tensors(path, pack(self.answers(pairs[first : first + size])))
+            part = pairs[first : first + size]
+            if writer is not None:
+                part = writer.replace(first // size, part, self.hparams["self_written"])
+            write_tensors(path, pack(self.answers(part)))
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:

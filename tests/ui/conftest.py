@@ -78,6 +78,16 @@ def server(_server):
 
 
 @pytest.fixture
+def proxied(monkeypatch):
+    """A page behind a named proxy, so that a request may come from any address."""
+    monkeypatch.setenv("SPECVIZ_PROXY", "127.0.0.1")
+    server = Server(FakeBackend())
+    server.backend.loaded.add(None)
+    yield server
+    server.close()
+
+
+@pytest.fixture
 def backend(server):
     return server.backend
 
@@ -134,7 +144,8 @@ def pytest_pyfunc_call(pyfuncitem):
     if not {"page", "visit"} & set(pyfuncitem.fixturenames):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    POOL.submit(_told, pyfuncitem.obj, arguments).result(timeout=120)
+    limit = 600 if pyfuncitem.get_closest_marker("soak") else 120
+    POOL.submit(_told, pyfuncitem.obj, arguments).result(timeout=limit)
     return True
 
 

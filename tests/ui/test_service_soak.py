@@ -17,22 +17,10 @@ import pytest
 from specviz.ui import address_budget
 
 from ..attack.test_load import get, post
-from .conftest import Server
-from .fake import FakeBackend
 from .test_http_guard import RUN
 from .test_limits import LARGE
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture
-def proxied(monkeypatch):
-    """A page behind a named proxy, so that a request may come from any address."""
-    monkeypatch.setenv("SPECVIZ_PROXY", "127.0.0.1")
-    server = Server(FakeBackend())
-    server.backend.loaded.add(None)
-    yield server
-    server.close()
 
 
 def call(server, name, body, address):

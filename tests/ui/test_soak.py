@@ -10,7 +10,7 @@ import re
 import pytest
 
 from .conftest import Server
-from .test_page import begin, finish, open_fields, run
+from .test_page import begin, open_fields, run
 
 LONG = "Write a long story about a fox, an owl and the river behind the mill."
 FOUR = ["speculative", "draft_tree", "prompt_lookup"]
@@ -64,7 +64,8 @@ def test_the_page_shows_the_engines_own_speed(visit, real):
     while len(getattr(real.backend, "log", {})) < 4:
         nodes = max(nodes, page.evaluate("document.querySelectorAll('#board *').length"))
         page.wait_for_timeout(500)
-    finish(page)
+    ended = "#board .sv[data-state=%s]"  # a slow machine is stopped by the limit of a run
+    page.wait_for_selector(", ".join(ended % state for state in ("done", "stopped")))
     shown = [float(re.search(r"([\d.]+)\s*tok/s", lane)[1]) for lane in page.locator("#board .lane").all_inner_texts()]
     log = speeds(real.backend.log)
     tokens = sum(t["tokens"] for t in real.backend.log.values())

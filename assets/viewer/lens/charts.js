@@ -106,7 +106,8 @@
   }
 
   /* Rows by columns of numbers in greys. opt: {name, rows: [[number|null]], at: [row, column], rowName, colName, width};
-     last: what the last row is, else its number */
+     rowNames: a word for every row, instead of rowName and numbers */
+  const NAMED = 76; /* pixels for the rows' words */
   function heatmap(host, opt) {
     const rows = opt.rows.slice(0, 64).map((r) => r.slice(0, 128)),
       n = rows.length,
@@ -115,9 +116,9 @@
     if (!n || !m) return;
     const lo = Math.min(...flat),
       hi = Math.max(lo + 1e-9, ...flat),
-      L = 46,
+      L = opt.rowNames ? NAMED : 46,
       c = Math.max(4, Math.min(22, (opt.width - L - 8) / m)),
-      r = Math.max(8, Math.min(20, c)),
+      r = opt.rowNames ? 14 : Math.max(8, Math.min(20, c)),
       S = frame(L + m * c + 8, n * r + 40, opt.name);
     rows.forEach((row, i) =>
       row.forEach((x, j) => {
@@ -140,8 +141,12 @@
       );
     S.append(
       text(L, 11, opt.colName || "", "ax"),
-      text(L - 6, 18 + r - 3, opt.rowName ? opt.rowName + " 1" : "", "ax", "end"),
-      text(L - 6, 18 + n * r - 3, n > 1 ? (opt.last ?? String(n)) : "", "ax", "end"),
+      ...(opt.rowNames
+        ? opt.rowNames.slice(0, n).map((name, i) => text(L - 6, 18 + (i + 1) * r - 3, name, "ax", "end"))
+        : [
+            text(L - 6, 18 + r - 3, opt.rowName ? opt.rowName + " 1" : "", "ax", "end"),
+            text(L - 6, 18 + n * r - 3, n > 1 ? String(n) : "", "ax", "end"),
+          ]),
       text(L, n * r + 32, "1", "ax"),
       text(L + m * c, n * r + 32, String(m), "ax", "end"),
     );
@@ -168,5 +173,5 @@
     );
   }
 
-  SV.pictures = { ...T, bars, line, heatmap, strip, frame, label: text };
+  SV.pictures = { NAMED, ...T, bars, line, heatmap, strip, frame, label: text };
 })();

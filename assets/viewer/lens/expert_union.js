@@ -2,10 +2,9 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
-  const { count } = SV.dom;
-  const { int, ints, nums, num, list, say, bars, heatmap, strip } = SV.pictures;
-  const NARROW = 46,
-    CELL = 5 /* pixels: what stands beside the cells, and the least of a cell */,
+  const { NAMED, int, ints, nums, num, list, say, bars, heatmap, strip } = SV.pictures;
+  const CELL = 5 /* pixels: the least of a cell */,
+    WIDE = 7,
     MOST = 128; /* columns of a heatmap */
   const kB = (bytes) => Math.round(bytes / 1000) + " kB";
 
@@ -17,6 +16,18 @@
       bytes = num(d.bytes) ?? 0,
       whole = num(d.whole) ?? 0,
       nodes = c.round.nodes;
+    const words = [
+      ...Array.from({ length: rows }, (_, row) =>
+        row && nodes[row - 1] ? c.label(nodes[row - 1].tok, 8) : "last token",
+      ),
+      "all read",
+    ];
+    host.append(
+      say(
+        "Dark: an expert that the word uses. Last row: what the pass reads, ",
+        kB(bytes) + " instead of all " + kB(whole) + ".",
+      ),
+    );
     const uses = (layer, row, e) => (row < rows ? layer[row] || [] : layer.flat()).includes(e),
       line = (layers, row) =>
         layers.flatMap((layer, i) => [
@@ -27,14 +38,13 @@
         heatmap(place, {
           name,
           rows: Array.from({ length: rows > 1 ? rows + 1 : rows }, (_, row) => line(layers, row)),
-          rowName: "token",
-          last: rows > 1 ? "all" : undefined,
+          rowNames: words,
           colName,
-          width: Math.min(c.width, layers.length > 1 ? c.width : NARROW + 8 + 8 * experts),
+          width: Math.min(c.width, layers.length > 1 ? c.width : NAMED + 8 + WIDE * experts),
         });
     /* Where all layers would not fit beside each other, each has a picture of its own. */
     const columns = (experts + 1) * used.length;
-    if (columns <= MOST && c.width > NARROW + CELL * columns)
+    if (columns <= MOST && c.width > NAMED + CELL * columns)
       show(host, used, "Experts used, by token and layer", "experts of layer 1, 2, \u2026, side by side");
     else {
       const each = SV.dom.el("div", { css: { display: "flex", flexWrap: "wrap", columnGap: "16px" } });
@@ -45,26 +55,10 @@
         show(own, [layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`);
       });
     }
-    host.append(
-      say(
-        "The pass over " +
-          count(rows, "token") +
-          " read " +
-          kB(bytes) +
-          " of experts instead of all " +
-          kB(whole) +
-          ". ",
-        "Token by token it would have been " + kB(num(d.separately) ?? 0) + ". ",
-        "All other weights are " + kB(num(d.other) ?? 0) + ".",
-      ),
-    );
-    host.append(
-      say("A row is a token, dark an expert that it uses. The last row, all, is their union: what the pass reads."),
-    );
     strip(
       host,
       Array.from({ length: rows }, (_, row) => ({
-        text: row && nodes[row - 1] ? c.label(nodes[row - 1].tok, 10) : "last token",
+        text: words[row],
         cls: row && nodes[row - 1] ? c.verdict(nodes[row - 1].id) : "",
         node: row && nodes[row - 1] ? nodes[row - 1].id : undefined,
         note: String(used.reduce((sum, layer) => sum + (layer[row] || []).length, 0)),
@@ -73,7 +67,13 @@
     );
     const mean = nums(d.mean, 64).map((x) => x / 1000);
     if (!mean.length) return;
-    host.append(say("kB of experts that a pass over 1, 2, \u2026 tokens of the draft read, on average in this run:"));
+    host.append(
+      say(
+        "kB of experts that a pass over 1, 2, \u2026 tokens of the draft read, on average in this run. ",
+        "This pass word by word: " + kB(num(d.separately) ?? 0) + ". ",
+        "All other weights are " + kB(num(d.other) ?? 0) + ".",
+      ),
+    );
     bars(host, {
       name: "Bytes of experts read, by tokens in the pass",
       width: c.width,
