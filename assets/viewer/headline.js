@@ -219,7 +219,6 @@
     describe(header, why) {
       const about = (header && header.about) || null;
       this.about.hidden = !about && !why;
-      this.about.classList.toggle("shipped", Boolean(about));
       setText(this.aboutTitle, about ? about.title + "." : "");
       setText(this.aboutText, about ? about.text : "");
       setText(this.why, why);

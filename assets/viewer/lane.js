@@ -113,7 +113,10 @@
         r = lane.rounds[view.k - 1],
         next = lane.rounds[view.k];
       const from = view.phase ? n : r && r.upto ? r.first : n;
-      const falling = view.motion && view.phase === 3 && old.phase === 2 ? SV.rail.positions.call(this) : null;
+      const falling =
+        !SV.output.of(lane).side && view.motion && view.phase === 3 && old.phase === 2
+          ? SV.rail.positions.call(this)
+          : null;
       const grew = old.n !== n || old.phase !== view.phase || old.lane !== lane;
       this.stage.paint(lane, n, from, {
         round: view.phase ? next : null,
@@ -155,6 +158,8 @@
       setText(this.status, statusOf(lane, view));
       setText(this.a, String(m.tokens));
       setText(this.aLabel, m.tokens === 1 ? " token" : " tokens");
+      const scales = !view.race && SV.output.of(lane).grids; /* two models write them: no tokens of one pass */
+      this.b.hidden = this.bLabel.hidden = Boolean(scales);
       setText(
         this.b,
         view.race
@@ -173,14 +178,17 @@
             ? " per target pass"
             : " tokens per target pass",
       );
-      setText(this.soFar, view.race || m.block_efficiency === null || SV.figures.whole(lane, view.k) ? "" : " so far");
+      setText(
+        this.soFar,
+        view.race || scales || m.block_efficiency === null || SV.figures.whole(lane, view.k) ? "" : " so far",
+      );
       const copied = view.k >= lane.committed ? SV.metrics.remembered(lane) : 0,
         share = Math.round((100 * copied) / m.tokens) + " %";
       setText(this.own, copied ? `${view.race ? "" : ", "}${copied} (${share}) copied from your earlier answers` : "");
       this.term.hidden = Boolean(
         view.race || view.base || SV.output.of(lane).grids,
       ); /* a scale is not accepted, it is painted */
-      setText(this.sep, view.race ? "" : ", ");
+      setText(this.sep, view.race || scales ? "" : ", ");
       const s = SV.fold.sumAt(lane, view.k),
         why =
           lane.error && view.k >= lane.committed

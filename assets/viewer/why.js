@@ -100,6 +100,7 @@
 
   /* The numbers behind the sentence, in one line: [[message, values], ...]. Sampling: p, q, the acceptance probability and the
      draw. Temperature 0: the model's own probabilities (softmax) of its choice and of the guess, and how near the refusal was. */
+  const given = (x) => (f3(x).startsWith("under") ? f3(x) : "= " + f3(x));
   function numbers(lane, r, id) {
     const node = typeof id === "number" ? r.nodes[id] : null,
       j = node ? r.judges.get(id) : null,
@@ -107,10 +108,10 @@
       out = [];
     if (!at) return out;
     if (temperature(lane) > 0) {
-      if (finite(at.p)) out.push([!node && r.why === "small" ? "numbers.p.small" : "numbers.p", { p: f3(at.p) }]);
-      if (j && finite(j.q ?? node.q)) out.push(["numbers.q", { q: f3(j.q ?? node.q) }]);
+      if (finite(at.p)) out.push([!node && r.why === "small" ? "numbers.p.small" : "numbers.p", { p: given(at.p) }]);
+      if (j && finite(j.q ?? node.q)) out.push(["numbers.q", { q: given(j.q ?? node.q) }]);
       if (j && finite(j.a)) out.push(["numbers.accept", { a: f3(j.a).replace("under ", "") }]);
-      if (j && finite(j.u)) out.push(["numbers.draw", { u: f3(j.u) }]);
+      if (j && finite(j.u)) out.push(["numbers.draw", { u: given(j.u) }]);
       return out;
     }
     const top = (Array.isArray(at.top_softmax) ? at.top_softmax : []).slice(0, 2),

@@ -257,8 +257,11 @@ def test_verify_shows_what_is_done_when_it_is_interrupted(command, monkeypatch):
     monkeypatch.setattr(whole_answers, "certify_answers", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})
     monkeypatch.setattr(cli, "_loaded", lambda args: Loaded(share=0.3, sharp=1.2))
     monkeypatch.setattr(certify, "fix_bucket", lambda loaded: "plain")
-    status, out, _ = command("verify", "--method", "speculative,jacobi")
+    status, out, err = command("verify", "--method", "speculative,jacobi")
     assert status == 130 and "speculative" in out and "jacobi" not in out
+    assert "speculative: greedy identical, distribution pass, answers pass" in err, "said when it was found: a kill loses no minutes"
+    status, out, err = command("verify", "--method", "speculative,sequoia", "--tests", "greedy")
+    assert status == 0 and "sequoia: greedy identical\n" in err and "distribution" not in out + err
 
 
 def test_from_outside_help_and_mistakes_cost_nothing(at_home):

@@ -22,12 +22,6 @@
       ),
       "all read",
     ];
-    host.append(
-      say(
-        "Dark: an expert that the word uses. Last row: what the pass reads, ",
-        kB(bytes) + " instead of all " + kB(whole) + ".",
-      ),
-    );
     const uses = (layer, row, e) => (row < rows ? layer[row] || [] : layer.flat()).includes(e),
       line = (layers, row) =>
         layers.flatMap((layer, i) => [
@@ -45,16 +39,28 @@
     /* Where all layers would not fit beside each other, each has a picture of its own. */
     const columns = (experts + 1) * used.length;
     if (columns <= MOST && c.width > NAMED + CELL * columns)
-      show(host, used, "Experts used, by token and layer", "experts of layer 1, 2, \u2026, side by side");
+      show(
+        host,
+        used,
+        "Experts used, by token and layer",
+        "experts of layer 1, 2, \u2026, side by side; dark: switched on",
+      );
     else {
       const each = SV.dom.el("div", { css: { display: "flex", flexWrap: "wrap", columnGap: "16px" } });
       host.append(each);
       used.forEach((layer, i) => {
         /* As wide as its picture: what shrinks is cut off. */
         const own = each.appendChild(SV.dom.el("div", { css: { flex: "none", maxWidth: "100%" } }));
-        show(own, [layer], `Experts used, by token: layer ${i + 1}`, `experts of layer ${i + 1}`);
+        show(own, [layer], `Experts used, by token: layer ${i + 1}`, `layer ${i + 1}; dark: experts in use`);
       });
     }
+    const alone = (num(d.separately) ?? 0) / Math.max(1, rows);
+    host.append(
+      say(
+        `One word alone reads ${kB(alone)} of experts, this pass of `,
+        `${rows} words ${kB(bytes)} (last row); all of them are ${kB(whole)}.`,
+      ),
+    );
     strip(
       host,
       Array.from({ length: rows }, (_, row) => ({
@@ -70,7 +76,6 @@
     host.append(
       say(
         "kB of experts that a pass over 1, 2, \u2026 tokens of the draft read, on average in this run. ",
-        "This pass word by word: " + kB(num(d.separately) ?? 0) + ". ",
         "All other weights are " + kB(num(d.other) ?? 0) + ".",
       ),
     );

@@ -105,6 +105,7 @@ function paint() {
   const now = chosen();
   if (!now) return put(found[0].image, box.checked);
   whole.src = now.image;
+  whole.hidden = found.some(({ image }) => image === now.image); /* a sample stands in the row already */
   whole.classList.toggle("unseen", now.hide_image === true);
   box.checked = now.hide_image === true;
   [...row.querySelectorAll(".pg-pic")].forEach((button, i) =>
