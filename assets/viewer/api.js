@@ -22,7 +22,8 @@
       goto: (to) => go(board, to || {}),
       lead: (tab) => {
         board.led = tab ? SV.dom.who(board.st) : null; /* the next run is about something else */
-        if (tab) go(board, { tab });
+        board.leads = tab;
+        if (tab && tab !== "draft") go(board, { tab });
         board.later();
       },
       toTop: () => {

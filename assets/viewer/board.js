@@ -9,7 +9,8 @@
                         phase 1 drafted, 2 verifying, 3 judged, 4 committed; t seconds of engine time
      goto({...})        any of layout, lane, round, phase, node, tab; t: in a race, seconds of engine time; stops playback;
                         show: the answer comes into sight
-     lead(tab)          a tab of the inspector that stands above the draft, for a recording that is about it; null: none
+     lead(tab)          a tab of the inspector that stands above the draft, for a recording that is about it; "draft": on a phone
+                        the draft stands above the text; null: none
      toTop()            scrolls the page to its start, on a phone to the headline
      end()              seconds of engine time until the last lane ends
      setLayout(name)    "watch" (one lane large, the others behind a lane switch), "race" (all lanes on one clock),

@@ -14,7 +14,9 @@
     b.root.classList.toggle("race", race);
     b.root.classList.toggle("doubt", Boolean(SV.verdict.busy(lanes)));
     b.root.classList.toggle("last", !empty && SV.notice.WAITS.includes(b.state));
-    b.root.classList.toggle("lead", Boolean(b.led) && b.led === SV.dom.who(b.st));
+    const led = Boolean(b.led) && b.led === SV.dom.who(b.st);
+    b.root.classList.toggle("lead", led && b.leads !== "draft");
+    b.root.classList.toggle("draftfirst", led && b.leads === "draft");
     b.root.classList.toggle("scaled", Boolean(focus && SV.output.of(focus).grids));
     b.blank.hidden = !empty;
     const follow = b.cur.mode === "follow",

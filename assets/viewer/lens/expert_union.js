@@ -17,12 +17,12 @@
       whole = num(d.whole) ?? 0,
       nodes = c.round.nodes;
     const words = [
+      "all read",
       ...Array.from({ length: rows }, (_, row) =>
         row && nodes[row - 1] ? c.label(nodes[row - 1].tok, 8) : "last token",
       ),
-      "all read",
     ];
-    const uses = (layer, row, e) => (row < rows ? layer[row] || [] : layer.flat()).includes(e),
+    const uses = (layer, row, e) => (row < 0 ? layer.flat() : layer[row] || []).includes(e),
       line = (layers, row) =>
         layers.flatMap((layer, i) => [
           ...(i ? [null] : []),
@@ -31,7 +31,7 @@
       show = (place, layers, name, colName) =>
         heatmap(place, {
           name,
-          rows: Array.from({ length: rows > 1 ? rows + 1 : rows }, (_, row) => line(layers, row)),
+          rows: Array.from({ length: rows + 1 }, (_, row) => line(layers, row - 1)),
           rowNames: words,
           colName,
           width: Math.min(c.width, layers.length > 1 ? c.width : NAMED + 8 + WIDE * experts),
@@ -51,20 +51,25 @@
       used.forEach((layer, i) => {
         /* As wide as its picture: what shrinks is cut off. */
         const own = each.appendChild(SV.dom.el("div", { css: { flex: "none", maxWidth: "100%" } }));
-        show(own, [layer], `Experts used, by token: layer ${i + 1}`, `layer ${i + 1}; dark: experts in use`);
+        show(
+          own,
+          [layer],
+          `Experts used, by token: layer ${i + 1}`,
+          `layer ${i + 1}: ${new Set(layer.flat()).size} of ${experts} read (dark)`,
+        );
       });
     }
     const alone = (num(d.separately) ?? 0) / Math.max(1, rows);
     host.append(
       say(
         `One word alone reads ${kB(alone)} of experts, this pass of `,
-        `${rows} words ${kB(bytes)} (last row); all of them are ${kB(whole)}.`,
+        `${rows} words ${kB(bytes)} (first row); all of them are ${kB(whole)}.`,
       ),
     );
     strip(
       host,
       Array.from({ length: rows }, (_, row) => ({
-        text: words[row],
+        text: words[row + 1],
         cls: row && nodes[row - 1] ? c.verdict(nodes[row - 1].id) : "",
         node: row && nodes[row - 1] ? nodes[row - 1].id : undefined,
         note: String(used.reduce((sum, layer) => sum + (layer[row] || []).length, 0)),
