@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import INTERRUPTED, UsageError
 from .option_lists import method_keys, split_list
+from .run_output import interrupted_by_signals
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -67,7 +68,9 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     from ..evidence.benchmark import COLUMNS, bench
     from .terminal import table
 
-    report = bench(_loaded(args), method_keys(args.methods), args.suite, **asked)
+    loaded = _loaded(args)
+    with interrupted_by_signals():
+        report = bench(loaded, method_keys(args.methods), args.suite, **asked)
     write_rows(report["rows"], args.csv, args.parquet)
     if args.json:
         _print(report)
@@ -107,7 +110,9 @@ def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     from ..evidence.resumable_bench import run_session
 
     ledger = Ledger(args.into)  # a malformed file is reported before anything is loaded
-    report = run_session(_loaded(args), method_keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
+    loaded = _loaded(args)
+    with interrupted_by_signals():
+        report = run_session(loaded, method_keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
     _write_runs(args.into, args)
     if args.json:
         _print(report)

@@ -33,13 +33,14 @@ from .errors import INTERRUPTED
 from .messages import LONGEST, TEXTS, UsageError
 from .open_page import open_page
 from .option_lists import method_keys
-from .output_files import check_output, write_output
-from .run_output import read_text_argument
+from .output_files import check_files, write_output
+from .run_output import interrupted_by_signals, read_text_argument
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 
+MAY_BE_EMPTY = ("prompt", "system", "knob", "method", "methods", "tasks", "users", "rate", "stop")  # or have errors of their own
 CERTIFICATES = ("greedy", "distribution", "answers")  # tests of verify
 
 
@@ -58,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
             if not (sys.argv[1:] if argv is None else argv):
                 return open_page()
             args = parser().parse_args(argv)
+            refuse_empty_options(args)
+            check_files(args)
             return args.command(args)
         finally:
             sys.stdout.flush()  # so that a closed pipe is noticed here
@@ -74,6 +77,14 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(error, OSError):  # maybe nothing more can be written, and Python would report it again at exit
             _discard_stdout()
         return _print_error((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
+
+
+def refuse_empty_options(args: argparse.Namespace) -> None:
+    """Refuse options that were given without a value: `--key "$KEY"` of an unset variable must not serve without a key. Raises
+    UsageError."""
+    for name, value in vars(args).items():
+        if name not in MAY_BE_EMPTY and (value == "" and type(value) is str or isinstance(value, list) and "" in value):
+            raise UsageError("option.empty", option="--" + name.replace("_", "-"))
 
 
 def _discard_stdout() -> None:
@@ -244,8 +255,6 @@ def run_method(args: argparse.Namespace) -> int:
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded
     if args.trace:
         writable_path(args.trace)  # before the run, not after it
-    if args.save:
-        check_output(args.save)
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
@@ -315,12 +324,13 @@ def verify_methods(args: argparse.Namespace) -> int:
     tests = {"greedy": certify.greedy, "distribution": certify.distribution, "answers": certify_answers}
     tests = {name: test for name, test in tests.items() if name in args.tests}
     try:
-        for key in tqdm(chosen, unit="method", desc="verify", disable=None):
-            found = {name: test(loaded, key, knobs=knobs) for name, test in tests.items()}
-            verdicts = {name: result["status"] for name, result in found.items()}
-            rows.append({"key": key, "forward": through, **verdicts, "detail": found})
-            if len(chosen) > 1:  # a long command that is killed has told what it found
-                tqdm.write(f"{key}: " + ", ".join(f"{name} {status}" for name, status in verdicts.items()), file=sys.stderr)
+        with interrupted_by_signals():
+            for key in tqdm(chosen, unit="method", desc="verify", disable=None):
+                found = {name: test(loaded, key, knobs=knobs) for name, test in tests.items()}
+                verdicts = {name: result["status"] for name, result in found.items()}
+                rows.append({"key": key, "forward": through, **verdicts, "detail": found})
+                if len(chosen) > 1:  # a long command that is killed has told what it found
+                    tqdm.write(f"{key}: " + ", ".join(f"{name} {status}" for name, status in verdicts.items()), file=sys.stderr)
     except KeyboardInterrupt:  # minutes of work are shown, not lost
         if not rows:
             raise
@@ -341,7 +351,6 @@ def replay(args: argparse.Namespace) -> int:
     from ..trace.files import Trace
     from ..trace.page import to_html
 
-    check_output(args.html, read=args.trace)
     page = to_html(Trace.load(Path(args.trace)))
     write_output(args.html, page, read=args.trace)
     if args.json:

@@ -19,12 +19,13 @@ def export(args: argparse.Namespace) -> int:
     from ..trace.file_writer import WriteError, replacing
     from ..zoo.gguf_export import export as write
     from ..zoo.registry import register
-    from .output_files import check_output, write_refused
+    from .output_files import check_files, write_refused
 
-    check_output(args.out)
+    entry = register().find(args.model)
+    check_files(args, [entry.path] if entry.path else [])
     try:
         with replacing(args.out) as temporary:
-            written = write(register().find(args.model), temporary, args.f32) | {"path": args.out}
+            written = write(entry, temporary, args.f32) | {"path": args.out}
     except WriteError as error:
         raise write_refused(args.out, error) from None
     if args.json:

@@ -12,7 +12,7 @@ from typing import Any
 from .errors import INTERRUPTED, UsageError
 from .messages import TEXTS
 from .option_lists import split_list
-from .output_files import check_output, write_output
+from .output_files import write_output
 
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
@@ -47,8 +47,6 @@ def run_load_test(args: argparse.Namespace) -> int:
     from .terminal import table
 
     lists = {name: split_list(getattr(args, name), f"--{name}") for name in ("methods", "users", "rate", "tasks")}
-    if args.out:
-        check_output(args.out)  # before the run, not after it
     cancel = threading.Event()
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     loaded = load_models(args.target, args.draft, args.device, deterministic=args.deterministic)

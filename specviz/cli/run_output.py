@@ -6,10 +6,12 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .messages import TEXTS
+from .output_files import FileText
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -78,10 +80,24 @@ class CancelOnSignal:
             signal.signal(number, handler)
 
 
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Context manager: SIGTERM and SIGHUP interrupt as Ctrl-C does, so that what a long command found is printed and written."""
+    numbers = [number for number in CancelOnSignal.SIGNALS if number != signal.SIGINT]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def read_text_argument(path: str) -> str:
     """Return the text of a file, for argparse."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        text = FileText(Path(path).read_text(encoding="utf-8"))
+        text.path = path
+        return text
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or TEXTS["file.not_text"]
         raise argparse.ArgumentTypeError(TEXTS["file.read"].format(path=path, why=why)) from None

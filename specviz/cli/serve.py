@@ -32,6 +32,9 @@ def serve(args: argparse.Namespace) -> int:
     from .messages import UsageError
     from .request_options import request_for
 
+    keys = (*args.key, *configured_keys())
+    if os.environ.get("SPECVIZ_API_KEYS") and not keys:  # a list of nothing must not open the endpoint
+        raise UsageError("serve.keys")
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,5 +51,5 @@ def serve(args: argparse.Namespace) -> int:
     def started() -> None:
         print(json.dumps({"url": url}) if args.json else f"Serving {engine.targets()[0]['model']} at {url}", flush=True)
 
-    serve_api(engine, args.host, args.port, (*args.key, *configured_keys()), started)
+    serve_api(engine, args.host, args.port, keys, started)
     return 0

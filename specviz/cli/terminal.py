@@ -20,7 +20,7 @@ STYLES = {  # verdict: (colour and, for who sees no colour, a second channel; it
     "correction": ("\033[38;5;175;7m", "reversed"),
     "bonus": ("\033[38;5;36;1m", "bold"),
 }
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def use_colour(stream: TextIO) -> bool:

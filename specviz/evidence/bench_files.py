@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..run.request import SessionError
+from ..trace.file_writer import write_file
 
 Row = dict[str, Any]
 
@@ -43,9 +44,9 @@ def write_rows(rows: list[Row], csv: str | None = None, parquet: str | None = No
     frame = pandas.DataFrame([flatten_intervals(row) for row in rows])
     try:
         if csv:
-            frame.to_csv(csv, index=False)
+            write_file(csv, frame.to_csv(index=False))
         if parquet:
-            frame.to_parquet(parquet, index=False)
+            write_file(parquet, frame.to_parquet(index=False))
     except ImportError:
         raise SessionError("--parquet needs pyarrow: pip install 'specviz[notebook]'.", "bench.needs_pyarrow") from None
     except OSError as error:

@@ -9,6 +9,7 @@ from .http_client import error_words
 from .messages import ServerError
 
 DEEPEST = 24  # levels of a message
+LARGEST = 2**20  # bytes of a message, as of a line
 
 
 def messages(name: str, lines: Iterable[bytes], most: int) -> Iterator[dict[str, Any]]:
@@ -16,8 +17,11 @@ def messages(name: str, lines: Iterable[bytes], most: int) -> Iterator[dict[str,
     message, an error object, too many messages, and a stream that ends inside a message. A stream that ends without [DONE]
     raises nothing; the caller decides about it."""
     data: list[bytes] = []
-    count = 0
+    count = size = 0
     for line in lines:
+        size = size + len(line) if data else len(line)
+        if size > LARGEST:
+            raise ServerError("message_size", name=name, size=f"{LARGEST // 2**20} MB")
         if line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
         elif not line.strip() and data:

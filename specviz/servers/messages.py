@@ -17,6 +17,7 @@ TEXTS = {
     "stream_size": "{name} sent more than {size}: cut there.",
     "line_size": "{name} sent a line of more than {size}: cut there.",
     "messages": "{name} sent more than {count:,} messages: cut there.",
+    "message_size": "{name} sent a message of more than {size}: cut there.",
     "lines": "{name} sent more than {count:,} lines: cut there.",
     "pieces": "{name} sent its answer in more than {count:,} pieces: cut there.",
     "too_much": "{name} sent more than it was asked for: cut there.",

@@ -363,8 +363,16 @@ class _Reader:
     def places(self, name: str, node: Any) -> dict[str, Path]:
         """Read the paths of a datastore: one for every target, or one per target, where ``any`` stands for all others."""
         by_target = self.mapping(node, name) if isinstance(node, yaml.MappingNode) else {"": node}
-        return {"" if target == ANY else target: self.path.resolve().parent / Path(self.word(one, "a path")).expanduser()
-                for target, one in by_target.items()}
+        return {"" if target == ANY else target: self.place(one, self.word(one, "a path")) for target, one in by_target.items()}
+
+    def place(self, node: Any, path: str) -> Path:
+        """Return a path as it is meant: relative to the file, ``~`` for the home folder. What cannot be a path is refused."""
+        try:
+            place = self.path.resolve().parent / Path(path).expanduser()
+            place.exists()
+        except (OSError, RuntimeError, ValueError) as error:
+            self.refuse(node, f"{shown(path)} is no path: {getattr(error, 'strerror', None) or error}")
+        return place
 
     def server(self, name: str, node: Any) -> Server:
         fields = {key: self.word(value, key) for key, value in
@@ -402,7 +410,7 @@ class _Reader:
             self.refuse(node, f"{name} is no target: only a target may have another one in the middle")
         fields["target"] = fields.pop("for", "")
         if "path" in fields:
-            fields["path"] = self.path.resolve().parent / fields["path"]
+            fields["path"] = self.place(node, fields["path"])
         return Entry(name, **fields)
 
 

@@ -122,7 +122,7 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
     (["run", "--method", "speculative", "--prompt", "x", "--target", "../../x"], "engine model.unknown"),
     (["run", "--method", "speculative", "--prompt", "x", "--draft", "none"], "needs a draft model"),
     (["run", "--method", "speculative", "--prompt", "x", "--device", "tpu"], "engine device.unknown"),
-    (["run", "--method", "autoregressive", "--prompt", "x", "--trace", "/no/such/place/t.jsonl"], "engine trace.write"),
+    (["run", "--method", "autoregressive", "--prompt", "x", "--trace", "/no/such/place/t.jsonl"], "code file.write"),
     (["run", "--method", "autoregressive"], "required: --prompt"),
     (["replay", "/no/such/file", "--html", "x.html"], "engine trace.read"), (["replay", __file__, "--html", __file__], "code file.same"),
     (["replay", __file__, "--html", "/dev/null"], "code file.write"),

@@ -14,7 +14,7 @@ WRITES = {"write_text", "write_bytes", "save_file", "save_pretrained", "copyfile
 OWN = {"trace/file_writer.py", "training/files.py"}  # the writer, and its use for tensors and tokenizers
 NEW = {  # folders under a temporary name that are renamed when they are whole, files that did not exist, and pages of a rehearsal
     "zoo/gguf_folder.py", "zoo/gguf_tokenizer.py", "models/split.py", "evidence/space_rehearsal.py", "evidence/gpu_profile.py",
-    "evidence/bench_files.py", "zoo/index_package.py", "training/state_cache.py"}
+    "zoo/index_package.py", "training/state_cache.py"}
 
 
 def test_no_other_module_writes_a_file():
@@ -31,6 +31,8 @@ def test_no_other_module_writes_a_file():
                 modes = [one.value for one in [*node.args, *(key.value for key in node.keywords if key.arg == "mode")]
                          if isinstance(one, ast.Constant) and isinstance(one.value, str) and len(one.value) <= 3]
                 odd += [f"{name}: open {mode}" for mode in modes if "w" in mode]  # what is appended to a log destroys nothing
+            elif called in ("to_csv", "to_parquet") and not node.args:  # without a place they return what would be written
+                continue
             elif called in WRITES and isinstance(node.func, ast.Attribute) or called == "save_file":
                 odd.append(f"{name}: {called}")
     assert not odd

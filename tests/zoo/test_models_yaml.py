@@ -30,7 +30,7 @@ def book(tmp_path, **tops):
 @pytest.mark.parametrize("field, value", [
     ("memory", "lots"), ("memory", "-1"), ("memory", "nan"), ("memory", "inf"), ("memory", 0), ("memory", "1 GB"), ("gated", "perhaps"),
     ("device_map", "cuda:7"), ("quantise", "ao-int3"), ("backend", "warp"), ("draft", "t\u0000"), ("about", "\u202eback"), ("size", "x" * 2000),
-    ("draft", "nobody"), ("middle", "nobody"), ("role", "boss"), ("kind", "eagle"), ("path", "\u0000"), ("licence", "\u001b[2J")])
+    ("draft", "nobody"), ("middle", "nobody"), ("role", "boss"), ("kind", "eagle"), ("path", "\u0000"), ("path", "x" * 300), ("path", "~nobodyhere/x"), ("licence", "\u001b[2J")])
 def test_a_value_of_the_wrong_kind_is_one_sentence(tmp_path, field, value):
     with refuses(ZooError, "models_yaml.entry", "1") as refused:
         register(book(tmp_path, models={"t": {"path": "t"}, "m": {"path": "t", field: value}}))
@@ -49,7 +49,7 @@ def test_a_field_that_is_no_text_is_one_sentence(tmp_path, field, value):
 @pytest.mark.parametrize("top, value", [
     ("default", []), ("default", "nobody"), ("default", "head"), ("backends", []), ("backends", {"fast": "llama"}), ("backends", {"warp": ["llama"]}),
     ("backends", {"fast": [[]]}), ("models", []), ("models", {"t": "path"}), ("models", {"a\u0007": {"path": "t"}}), ("models", {"n" * 200: {"path": "t"}}),
-    ("stores", []), ("stores", {"text": []}), ("stores", {"text": {"nobody": "x"}}), ("servers", {"s": "x"}), ("odd", {}),
+    ("stores", []), ("stores", {"text": []}), ("stores", {"text": {"nobody": "x"}}), ("stores", {"text": "~nobodyhere/x"}), ("stores", {"text": "x" * 300}), ("servers", {"s": "x"}), ("odd", {}),
     ("servers", {"s": {"engine": "vllm", "url": "http://h", "key": "not a variable"}}), ("servers", {"s": {"engine": "warp", "url": "http://h"}}),
     ("servers", {"s": {"engine": "vllm", "url": "lots"}}), ("servers", {"s": {"engine": "vllm", "url": "http://a:b@h"}})])
 def test_a_top_level_value_of_the_wrong_kind_is_one_sentence(tmp_path, top, value):
